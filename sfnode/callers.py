@@ -1,7 +1,7 @@
-"""What the page's and the metrics' servers do alike before they know who asks: names, and places for strangers.
+"""Shared by the page's and the metrics' servers: checks of the Host header, and places for unknown connections.
 
-A stranger is a connection on which nothing has come yet that will be answered. It holds a place for a few seconds, and
-the newest comes first: a browser sends its request at once, and one that says half a request and waits makes room.
+A stranger is a connection that has not sent a valid request yet. It holds a place for a few seconds. When places run
+out, an older stranger is closed: a browser sends its request at once, so an idle connection makes room.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import trio
 STRANGERS_MAX: Final = 16
 STRANGERS_PER_ORIGIN_MAX: Final = 8  # a browser opens up to six connections
 PATIENCE_S: Final = 5.0  # for a whole request, from the beginning of the connection
-_IPV6_NETWORK: Final = 64  # one machine has as many addresses as it likes below it
+_IPV6_NETWORK: Final = 64  # one machine may use any number of addresses in a /64
 
 
 def is_name_of_ours(host: str, *names: str) -> bool:
     """Return whether a Host header means this machine: ``names``, localhost, or any IP address; any port is good.
 
-    A name of somebody else's may lead here, too (DNS rebinding); an IP address cannot be rebound. A tunnel may have
-    another port at its other end.
+    An attacker's name may resolve to this machine (DNS rebinding). An IP address cannot be rebound. The port is
+    ignored, because a tunnel may use another one at its far end.
     """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     return name in ("localhost", *names) or _address(name.removeprefix("[").removesuffix("]")) is not None
@@ -33,7 +33,7 @@ def is_name_of_ours(host: str, *names: str) -> bool:
 
 @dataclass(eq=False)
 class Stranger:
-    """One connection that has not shown yet that it will be answered."""
+    """One connection that may not have sent a valid request yet."""
 
     origin: str
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -41,7 +41,7 @@ class Stranger:
 
 
 class Strangers:
-    """The places of one server for strangers."""
+    """Limits the strangers of one server, in total and per origin."""
 
     def __init__(self) -> None:
         self._waiting: list[Stranger] = []  # the oldest first
@@ -53,8 +53,8 @@ class Strangers:
     def place(self, host: str) -> Iterator[Stranger]:
         """Give a connection from ``host`` a place while the context lasts.
 
-        The context is cancelled, and left in peace, after `PATIENCE_S` or where a newer connection needs the place.
-        After `recognise` neither happens.
+        The body is cancelled after `PATIENCE_S`, or when a newer connection needs the place; no exception leaves the
+        context then. After `recognise` the body is not cancelled any more.
         """
         stranger = Stranger(_origin(host))
         self._make_room(stranger.origin)
@@ -67,13 +67,13 @@ class Strangers:
             self._forget(stranger)
 
     def recognise(self, stranger: Stranger) -> None:
-        """Take note that a request came that is answered: the connection is no stranger's any more."""
+        """Free the place of a connection that has sent a valid request, and lift its deadline."""
         stranger.is_known = True
         stranger.scope.deadline = float("inf")
         self._forget(stranger)
 
     def _make_room(self, origin: str) -> None:
-        """End the oldest of this origin if it has its part, or of the one that has the most if all places are taken."""
+        """Cancel the oldest stranger of a full origin, or of the largest origin if all places are taken."""
         origins = Counter(each.origin for each in self._waiting)
         if origins[origin] < STRANGERS_PER_ORIGIN_MAX:
             if len(self._waiting) < STRANGERS_MAX:
@@ -89,7 +89,7 @@ class Strangers:
 
 
 def _origin(host: str) -> str:
-    """Who counts together: an IPv4 address, or the network of an IPv6 address."""
+    """Return the key under which connections are counted: an IPv4 address, or the network of an IPv6 address."""
     address = _address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
         return str(ipaddress.ip_network((address, _IPV6_NETWORK), strict=False))

@@ -1,8 +1,8 @@
-"""Slips: exceptions that nobody has foreseen, caught where they can do no more harm. A slip never ends a node.
+"""Slips: unforeseen exceptions, contained so that they do not end the node.
 
-A slip is a bug of ours or of a library below. A node goes on without the turn, the session or the file in which it
-happened. It counts the slip and logs the first of each kind with its traceback. What has to end a node is the closed
-list `ENDINGS`; everything else that leaves a session, a loop or the core goes through here.
+A slip is a bug of ours or of a library. The node goes on without the turn, the session or the file in which the slip
+happened. It counts every slip and logs the first of each kind with its traceback. Only the errors in `ENDINGS` end a
+node; every other exception that leaves a session, a loop or the core goes through here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import trio
 from protocol.errors import OperatorError, StateMismatchError, StorageDamagedError, UnsettledError
 from sfnode.event_log import log
 
-# What ends a node: a person must act, its disk or its arithmetic cannot be trusted, or it was to leave and cannot.
+# These end a node: a person must act, its disk or its arithmetic cannot be trusted, or it was to leave and cannot.
 ENDINGS: Final = (OperatorError, StorageDamagedError, StateMismatchError, UnsettledError)
-PAUSE_START_S: Final = 1.0  # before work that has slipped begins again; then twice as long, ...
-PAUSE_MAX_S: Final = 60.0  # ... and after this long without a slip as at first
-KINDS_MAX: Final = 256  # logged with their traceback; a slip whose place varies must not fill memory and disk
+PAUSE_START_S: Final = 1.0  # before a retry after a slip; doubled by each further slip, ...
+PAUSE_MAX_S: Final = 60.0  # ... up to this; reset after this long without a slip
+KINDS_MAX: Final = 256  # logged with traceback at most; slips at varying places must not fill memory and disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlipState:
-    """How many slips there were since the node's start, and what the last one was: empty where there was none."""
+    """The number of slips since the node's start, and the kind of the last one; empty if there was none."""
 
     count: int = 0
     last: str = ""
@@ -40,14 +40,14 @@ NO_SLIPS: Final = SlipState()
 
 
 class Slips:
-    """The slips of one node."""
+    """Counts, logs and contains the slips of one node."""
 
     def __init__(self) -> None:
         self.state = NO_SLIPS
         self._kinds: set[str] = set()
 
     def note(self, where: str, error: Exception, **fields: str) -> None:
-        """Count ``error``, which is being handled, and log it. ``where``: the part of the node that goes on."""
+        """Count and log ``error``; call it from the handler. ``where`` names the part of the node that goes on."""
         cause = _innermost(error)
         kind = f"{type(cause).__name__} in {where}, {_place(cause)}"
         self.state = SlipState(count=self.state.count + 1, last=kind)
@@ -56,13 +56,13 @@ class Slips:
         log(logging.ERROR if is_new else logging.DEBUG, "slip", is_failure=True, where=where, slip=kind, **fields)
 
     def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> Boundary:
-        """Return a context that notes an exception as a slip; the rest of its body is left out."""
+        """Return a context that notes an exception of its body as a slip and swallows it."""
         return Boundary(partial(self.note, where), endings)
 
     async def outlive(
         self, where: str, work: Callable[[], Awaitable[None]], endings: tuple[type[Exception], ...] = ENDINGS
     ) -> None:
-        """Run ``work`` until it returns, and again after each slip, with growing pauses. Raises ``endings`` alone."""
+        """Run ``work`` until it returns; after each slip run it again, with growing pauses. Raise only ``endings``."""
         pause_s = PAUSE_START_S
         while True:
             started_s = trio.current_time()
@@ -76,9 +76,9 @@ class Slips:
 
 
 class Boundary:
-    """A context: no exception but ``endings`` leaves it; ``note`` is called with what is kept in.
+    """A context that lets no exception but ``endings`` out, and calls ``note`` with each exception that it swallows.
 
-    Cancellation goes through, also where it comes in one group with an exception.
+    Cancellation passes through, even when it arrives in one group with an exception.
     """
 
     def __init__(self, note: Callable[[Exception], None], endings: tuple[type[Exception], ...] = ()) -> None:
@@ -103,7 +103,7 @@ class Boundary:
 def split(
     error: BaseException, endings: tuple[type[Exception], ...] = ENDINGS
 ) -> tuple[Exception | None, BaseException | None]:
-    """Return what of an error, or of a group of them, is a slip, and what is not and must go on."""
+    """Split an error or a group into its slips and the rest, which must be raised again; None for an empty part."""
     if isinstance(error, BaseExceptionGroup):
         slips, rest = error.split(
             lambda each: not isinstance(each, BaseExceptionGroup) and split(each, endings)[0] is each
@@ -116,14 +116,14 @@ def split(
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """The first error that is no group."""
+    """Return the first error inside nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _place(error: BaseException) -> str:
-    """Where in our own code an error was met: the file and line that people put into a report."""
+    """Return file and line of the innermost frame in our own code, as people copy it into a report."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if {"sfnode", "protocol"} & set(Path(frame.filename).parts[:-1])]
     ours = [frame for frame in ours if Path(frame.filename).name != Path(__file__).name] or list(frames)

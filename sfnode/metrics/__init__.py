@@ -1,4 +1,4 @@
-"""Doors: `exposition`, `serve_metrics`. The figures of a running node for Prometheus, over HTTP on this machine."""
+"""Doors: `exposition`, `serve_metrics`. A running node's figures for Prometheus, over HTTP on this machine."""
 
 from sfnode.metrics.exposition import METRICS, Metric, MetricKind, exposition
 from sfnode.metrics.scrape_server import METRICS_ADDRESS, metrics_socket, parse_metrics_address, serve_metrics

@@ -1,4 +1,4 @@
-"""A node's status as Prometheus text. The names are stable: docs/metrics.md lists them, and a test holds it to that."""
+"""A node's status as Prometheus text. The names are stable: docs/metrics.md lists them, and a test compares the two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfnode.status import Status
 
 
 class MetricKind(StrEnum):
-    """What Prometheus makes of a figure."""
+    """The Prometheus type of a figure."""
 
     GAUGE = "gauge"
     COUNTER = "counter"  # since the node's start
@@ -24,8 +24,10 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """Attributes:
-    value: of one status; None: this node has no such figure, and the line is left out.
+    """One exported figure: its name, type and help text.
+
+    Attributes:
+        value: reads the figure from a status; None means that this node lacks the figure, and omits the line.
     """
 
     name: str
@@ -110,7 +112,7 @@ class _Figures(Collector):
 
 
 def exposition(status: Status) -> bytes:
-    """The figures of one moment in Prometheus' text format 0.0.4."""
+    """Return ``status`` in Prometheus' text format 0.0.4."""
     registry = CollectorRegistry()
     registry.register(_Figures(status))
     return generate_latest(registry)

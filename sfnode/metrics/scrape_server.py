@@ -1,6 +1,6 @@
 """Serves a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number.
 
-One connection's fault ends that connection, and is counted as a slip.
+An exception in one connection ends only that connection, and counts as a slip.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sfnode.metrics.exposition import exposition
 from sfnode.slips import Slips
 from sfnode.status import read_status
 
-METRICS_ADDRESS: Final = "127.0.0.1:9464"  # the port that Prometheus' list gives to exporters of no other kind
+METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
 _REQUEST_BYTES_MAX: Final = 8_192
 _ANSWER_S: Final = 10.0  # Prometheus waits as long by default
 _AT_ONCE_MAX: Final = 8
-_METRICS_CALLER: Final = "127.0.0.1"  # all come from this machine, and count together
+_METRICS_CALLER: Final = "127.0.0.1"  # all connections come from this machine and count together
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def parse_metrics_address(text: str) -> tuple[str, int]:
-    """IP address and port of HOST:PORT. OperatorError unless it is one of this machine's loopback addresses."""
+    """Parse HOST:PORT into IP address and port. OperatorError unless it is a loopback address."""
     host, _, port = text.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     try:
@@ -45,7 +45,7 @@ def parse_metrics_address(text: str) -> tuple[str, int]:
 
 
 async def metrics_socket(address: str) -> trio.SocketListener:
-    """Listens there. OperatorError when the address is no good, or taken."""
+    """Open a listener at ``address``. OperatorError if the address is invalid or in use."""
     host, port = parse_metrics_address(address)
     try:
         (listener,) = await trio.open_tcp_listeners(port, host=host, backlog=_AT_ONCE_MAX)
@@ -57,7 +57,7 @@ async def metrics_socket(address: str) -> trio.SocketListener:
 
 
 async def serve_metrics(directory: Path, listener: trio.SocketListener, slips: Slips) -> None:
-    """Answer with what the node on ``directory`` last wrote of itself, until cancelled."""
+    """Serve the last status that the node in ``directory`` wrote, until cancelled."""
     server = _Server(directory, slips)
     await trio.serve_listeners(server.answer, [listener])
 
@@ -71,7 +71,7 @@ class _Server:
         self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
 
     async def answer(self, stream: trio.SocketStream) -> None:
-        """Serve one connection; whoever is slow, or one too many, is cut off."""
+        """Serve one connection; cut it off if it is slow or exceeds the limit."""
         with self._slips.contained("a request for the metrics", endings=()), suppress(trio.BrokenResourceError):
             async with stream:
                 request = None
@@ -81,7 +81,7 @@ class _Server:
                     await self._reply(stream, request)
 
     async def _reply(self, stream: trio.SocketStream, request: _Request) -> None:
-        """Answer within `_ANSWER_S`; one too many gets no answer."""
+        """Answer within `_ANSWER_S`; send nothing if `_AT_ONCE_MAX` answers are under way."""
         with suppress(trio.WouldBlock), trio.move_on_after(_ANSWER_S):
             self._limiter.acquire_on_behalf_of_nowait(stream)
             try:
@@ -105,14 +105,14 @@ class _Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is looked at of a request: its first line, and its Host header, empty unless there is exactly one."""
+    """The parts of a request that are read: its first line, and its Host header, empty unless there is exactly one."""
 
     line: bytes
     host: str
 
 
 async def _request(stream: trio.SocketStream) -> _Request:
-    """Read a whole request; one that is too long or breaks off is like one without a first line."""
+    """Read a whole request; return an empty first line if it is too long or breaks off."""
     received = b""
     while b"\r\n\r\n" not in received:
         part = await stream.receive_some(_REQUEST_BYTES_MAX)
@@ -128,7 +128,7 @@ async def _request(stream: trio.SocketStream) -> _Request:
 def _figures(directory: Path) -> bytes:
     try:
         return _response("200 OK", exposition(read_status(directory)))
-    except OperatorError as error:  # the node has only begun, or hangs: Prometheus shows it as down
+    except OperatorError as error:  # the node has just started, or hangs: Prometheus shows it as down
         return _response("503 Service Unavailable", f"{error}\n".encode())
 
 

@@ -1,4 +1,4 @@
-"""Door: `Network`. A node's neighbours: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
+"""Door: `Network`. A node's connections: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
 
 from sfnode.network.fastecdsa_placeholder import provide_when_missing
 

@@ -1,7 +1,7 @@
-"""Lets libp2p be imported on machines without fastecdsa, which has no wheel and needs gcc and the GMP headers to build.
+"""Make libp2p importable without fastecdsa, which has no wheel and needs gcc and the GMP headers to build.
 
 libp2p 0.8.1 imports fastecdsa for secio and P-256 keys. We offer Noise with Ed25519 keys only, so none of its functions
-is ever called; the import is all that needs it. The real package is used when it is installed.
+is ever called; only the import needs it. The real package is used if it is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Final
 
-# What libp2p/crypto/ecc.py and key_exchange.py name when they are imported.
+# The names that libp2p/crypto/ecc.py and key_exchange.py import.
 _NAMES: Final = {
     "fastecdsa": (),
     "fastecdsa.curve": ("Curve",),
@@ -24,14 +24,14 @@ _NAMES: Final = {
 
 
 class _Absent:
-    """Stands for every name of fastecdsa; using one says what is missing."""
+    """Replaces every name of fastecdsa; raises ImportError when used."""
 
     def __init__(self, *_arguments: object) -> None:
         raise ImportError("P-256 keys need the package fastecdsa, which is not installed; sfnode uses Ed25519 only")
 
 
 def provide_when_missing() -> bool:
-    """Put empty fastecdsa modules in place when the package is not installed; True when that was needed."""
+    """Install empty fastecdsa modules if the package is missing; return whether it was missing."""
     if "fastecdsa" in sys.modules or importlib.util.find_spec("fastecdsa") is not None:
         return False
     for module_name, names in _NAMES.items():

@@ -1,7 +1,7 @@
-"""How much memory this process takes, and what the node does about too much of it: it lets inbound neighbours go.
+"""The memory of this process. Above a limit the node lets inbound neighbours go.
 
-Goal: a node that many dial is not killed for its memory: all of them would lose it. The neighbours that it
-dialled itself stay, so it still contributes and hears everything; those that dialled in find others.
+Goal: the system does not kill a popular node for its memory, because all its neighbours would lose it. The neighbours
+that it dialled stay, so it still contributes and hears everything; those that dialled in find others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import trio
 
 from sfnode.network import bounds
 
-_STATM: Final = Path("/proc/self/statm")  # pages: of the address space, resident, ...
+_STATM: Final = Path("/proc/self/statm")  # in pages: address space, resident, ...
 
 
 def resident_bytes() -> int | None:
-    """What this process holds in memory now, without its children; None where the system does not say."""
+    """Return this process's resident memory in bytes, without its children; None if the system does not report it."""
     try:
         pages = int(_STATM.read_bytes().split()[1])
     except (OSError, ValueError, IndexError):
@@ -32,11 +32,11 @@ def resident_bytes() -> int | None:
 
 
 def unknown_bytes() -> None:
-    """For a process that runs several nodes: nobody knows what one of them takes."""
+    """Return None: in a process of several nodes, the memory of one is unknown."""
 
 
 def give_back() -> None:
-    """Hand what was freed back to the system, where the C library can be asked for it (glibc). Takes milliseconds."""
+    """Return freed memory to the system if the C library supports it (glibc). Takes milliseconds."""
     trim = _trim()
     if trim is not None:
         trim(0)
@@ -55,9 +55,9 @@ def _trim() -> Callable[[int], int] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig:
-    """How much this process may take before it lets neighbours go, how that is seen, and how often.
+    """The memory limit of this process, how it is measured, and how often.
 
-    ``look`` gives bytes; None for as long as nobody knows: then nobody is ever let go.
+    ``look`` returns bytes, or None if they are unknown; then no neighbour is let go.
     """
 
     bytes_max: int = bounds.MEMORY_BYTES_MAX
@@ -68,7 +68,7 @@ class MemoryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryState:
-    """What was seen last. ``let_go``: inbound neighbours, since the start."""
+    """The last measurement. ``let_go``: number of inbound neighbours let go since the start."""
 
     bytes_max: int
     resident_bytes: int | None = None
@@ -77,32 +77,32 @@ class MemoryState:
 
 
 def is_over(resident: int | None, bytes_max: int) -> bool:
-    """Whether more is taken than allowed; never while nobody knows."""
+    """Return whether ``resident`` exceeds the limit; False if it is unknown."""
     return resident is not None and resident > bytes_max
 
 
 def is_full(before: bool, resident: int | None, bytes_max: int) -> bool:
-    """Whether no inbound session may begin: from above ``bytes_max`` on, until well below it."""
+    """Return whether inbound sessions are refused: from above ``bytes_max`` until well below it (hysteresis)."""
     return is_over(resident, bytes_max * bounds.MEMORY_AGAIN_PERCENT // 100 if before else bytes_max)
 
 
 class MemoryGuard:
-    """Looks from time to time. Above the limit one neighbour goes at each look, until no inbound one is left."""
+    """Checks the memory at intervals. Above the limit it lets one inbound neighbour go at each check."""
 
     def __init__(self, config: MemoryConfig, let_one_go: Callable[[], bool]) -> None:
-        """``let_one_go``: end one inbound session; False when there is none."""
+        """``let_one_go`` ends one inbound session; it returns False if there is none."""
         self.state = MemoryState(bytes_max=config.bytes_max)
         self._config = config
         self._let_one_go = let_one_go
 
     async def run(self) -> None:
-        """Never returns."""
+        """Check the memory at intervals until cancelled."""
         while True:
             self.look()
             await trio.sleep(self._config.interval_s)
 
     def look(self) -> None:
-        """Look once, and let one inbound neighbour go where that is needed."""
+        """Check the memory once, and let one inbound neighbour go if it is above the limit."""
         before, resident = self.state, self._resident()
         is_full_now = is_full(before.is_full, resident, before.bytes_max)
         is_one_gone = is_over(resident, before.bytes_max) and self._let_one_go()
@@ -114,7 +114,7 @@ class MemoryGuard:
         )
 
     def _resident(self) -> int | None:
-        """What is taken, without what was freed: no neighbour is let go for that."""
+        """Measure the memory; above the limit, give back freed memory first, so that it costs no neighbour."""
         resident = self._config.look()
         if is_over(resident, self._config.bytes_max):
             self._config.give_back()

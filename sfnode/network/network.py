@@ -1,4 +1,4 @@
-"""The network of one node: owns host, sessions and address book; tells the node of neighbours and their messages."""
+"""The network of one node: owns host, sessions and address book; reports neighbours and their messages as events."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ from sfnode.slips import Slips
 
 
 class Network:
-    """``run`` it in a nursery, call the rest from any task. OperatorError for a bad configuration.
+    """Connects one node with its neighbours. Start ``run`` in a nursery; the other methods may be called from any task.
 
-    Neighbours that come and go, and their messages, are events in ``inbox``. While it is full their readers wait, and
-    with them the senders.
+    Neighbours that come and go, and their messages, are events in ``inbox``. While it is full, the readers of the
+    sessions wait, and so do the senders. OperatorError for a bad configuration.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class Network:
         self._is_stopping = False
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; then say bye to all neighbours, which takes at most STOP_S.
+        """Serve until cancelled, then say bye to all neighbours within STOP_S.
 
-        ``started`` gets ``addresses``. OperatorError when one cannot be listened on.
+        ``started`` gets ``addresses``. OperatorError if an address cannot be listened on.
         """
         await check_can_listen(self._listen)
         stop = trio.Event()
@@ -164,12 +164,12 @@ class Network:
             for session in sessions:
                 await session.finished.wait()
 
-    # --- what the node calls
+    # --- methods that the node calls
 
     def send(self, peer: PeerId, message: Message) -> bool:
-        """Queue a message for a neighbour, without waiting; False when it has no session or its queue is full.
+        """Queue a message for a neighbour without waiting; return False if it has no session or its queue is full.
 
-        What is pushed is not queued for a peer with a bad score: it can still ask.
+        Pushed records are not queued for a peer with a bad score; it can still ask for them.
         """
         session = self._open_sessions.get(peer)
         if session is None or (is_pushed(message) and not self._open_sessions.is_pushed_to(peer)):
@@ -177,58 +177,58 @@ class Network:
         return session.send(message)
 
     def drop(self, peer: PeerId, *, reason: str) -> None:
-        """The peer sent what no honest node can send: end its session, and neither dial nor accept it for a day."""
+        """Penalise a peer that sent what no honest node sends: end its session and discourage it for a day."""
         self._open_sessions.penalise(peer, Fault.GARBAGE, reason)
 
     def handled(self, peer: PeerId, message: Message, *, seconds: float, news: int) -> None:
-        """The node has handled a message: what that took is charged. Who brings most news (records) keeps its place."""
+        """Charge a neighbour ``seconds`` for a handled message; credit it with ``news`` new records for its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
         owed_bytes = 0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)
         self._open_sessions.handled(peer, news=news, owed_bytes=owed_bytes)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
-        """All running sessions."""
+        """Return a description of every running session."""
         return tuple(info(each, self._book, self._open_sessions.score(each.peer)) for each in self._open_sessions.all())
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where others can dial this node, with its peer id: announced ones first. Known once the network runs."""
+        """The addresses at which others can dial this node, with its peer id; announced ones first. Set in ``run``."""
         listening = [found for address in self._host.addresses for found in dialable(address)]
         return tuple(f"{address.transport}/p2p/{self.peer}" for address in (*self._announce, *listening))
 
     def known_peers(self) -> tuple[PeerRow, ...]:
-        """What to keep on disk and give back to the next Network."""
+        """Return the address book for the disk; pass it to the next Network as ``known_peers``."""
         self._remember_anchors()
         return self._book.rows()
 
     def discouraged_peers(self) -> tuple[DiscouragedRow, ...]:
-        """The same, of peers that are not wanted; for ``restore_discouraged``."""
+        """Return the discouraged peers for the disk; pass them to ``restore_discouraged`` of the next Network."""
         return self._open_sessions.discouraged_rows()
 
     def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
-        """Go on keeping away from the peers of an earlier life. Before ``run``, inside trio."""
+        """Take over the discouraged peers of an earlier Network. Call it before ``run``, inside trio."""
         self._open_sessions.restore_discouraged(rows)
 
     @property
     def reached_bootstraps(self) -> tuple[str, ...]:
-        """Bootstraps worth naming to the next Network, too: islands meet again through them."""
+        """The bootstraps to pass to the next Network: islands meet again through them."""
         return self._book.reached_bootstraps()
 
     def _remember_anchors(self) -> None:
-        """Those that we dialled and that have lasted longest: latecomers, however many, take nobody's place."""
+        """Mark the longest-lasting outbound neighbours as met last, so that newer ones do not replace these anchors."""
         lasting = self._open_sessions.lasting()
-        if not lasting <= self._book.anchors():  # else all is as it was: nothing to write
+        if not lasting <= self._book.anchors():  # else nothing has changed
             for peer in lasting:
                 self._book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
     @property
     def dial_reports(self) -> tuple[DialReport, ...]:
-        """Addresses that do not work now, and why."""
+        """The addresses that do not work now, with the reasons."""
         return self._overlay.reports
 
     @property
     def mapping_report(self) -> MappingReport | None:
-        """What came of asking the router for a port; None until it is known."""
+        """The outcome of the request for a port of the router; None until it is known."""
         return self._mapper.report
 
     @property
@@ -248,7 +248,7 @@ class Network:
     # --- sessions
 
     async def _on_dialled(self, link: Link, on_handshake: Callable[[], None]) -> None:
-        """We have dialled: say hello, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
+        """Say hello on a dialled link, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
         try:
             channel = self._channel(link)
             hello = await exchange_hello(channel, self._hello())
@@ -258,7 +258,7 @@ class Network:
             await link.aclose()
 
     async def _on_inbound(self, link: Link) -> None:
-        """Somebody has dialled us: hear its hello, then refuse it, serve it manifest and basis or run a session."""
+        """Await the hello on an inbound link, then refuse the peer, serve it files or run a session."""
         channel = self._channel(link)
         try:
             await self._receive_stranger(channel)
@@ -304,7 +304,7 @@ class Network:
         return None if has_place else FULL
 
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
-        """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
+        """Run the session unless another with this peer stays. LinkBrokenError if our hello cannot be sent."""
         if not await self._open_sessions.add(session):
             await refuse(session.channel, DUPLICATE)
             return
@@ -333,7 +333,7 @@ class Network:
             await self._tell(PeerLeft(peer=session.peer, reason=reason))
             is_told = True
         finally:
-            if not is_told:  # cancelled: wait no more
+            if not is_told:  # cancelled: do not wait for room in the inbox
                 with suppress(trio.WouldBlock, trio.BrokenResourceError):
                     self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
@@ -359,11 +359,11 @@ class Network:
                 handled = session.expect_handled()
                 for part in in_turns(message, self._run.record_bytes):
                     await self._tell(MessageArrived(peer=session.peer, message=part))
-                if cost:  # one question at a time: what it took is known only then
+                if cost:  # one question at a time: its cost is known only after the answer
                     await handled.wait()
 
     async def _tell(self, event: Event) -> None:
-        """Hand an event to the node; waits while the inbox is full. Once nobody reads, nobody needs it."""
+        """Put an event into the inbox, waiting while it is full; drop the event once the node has stopped reading."""
         with suppress(trio.BrokenResourceError):
             await self._inbox.send(event)
 
@@ -386,7 +386,7 @@ class Network:
         )
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
-        """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
+        """Return peers to dial instead of this full node, as many as fit into the frame of a stranger."""
         return self._exchange.recommend(channel.peer, channel.link.remote_host, bytes_max=bounds.HELLO_FRAME_BYTES_MAX)
 
 

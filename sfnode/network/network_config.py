@@ -1,4 +1,4 @@
-"""How a node takes part in the network: what its operator may choose, and the waiting times of a session."""
+"""The settings of a node's network: the operator's choices, and the waiting times of a session."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """How this node takes part in the network. Addresses are multiaddrs; OperatorError for malformed ones."""
+    """The settings of a node's network. Addresses are multiaddrs; `Network` raises OperatorError for malformed ones."""
 
     listen: tuple[str, ...] = ()  # /ip4/0.0.0.0/tcp/4001; port 0: any free one; empty: outbound only
     bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
-    announce: tuple[str, ...] = ()  # told to others in place of the listening addresses
+    announce: tuple[str, ...] = ()  # announced to others in place of the listening addresses
     agent: str = "sfnode"
-    outbound_target: int = OUTBOUND_TARGET  # dial known peers until this many sessions are ones we dialled
-    outbound_max: int = OUTBOUND_MAX  # with those dialled to re-check a bootstrap
-    inbound_max: int = INBOUND_MAX  # further dials are refused politely
-    neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
+    outbound_target: int = OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
+    outbound_max: int = OUTBOUND_MAX  # includes extra dials that re-check a bootstrap
+    inbound_max: int = INBOUND_MAX  # a further dial is refused politely, or takes another's place
+    neighbours_fixed: bool = False  # dial only ``bootstrap``, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
-    port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
+    port_mapping: bool = False  # ask the router by UPnP to forward a port to this node
     upload_bytes_per_s: int = 0  # of frames to all peers together; 0: no limit
     origins: Origins = DEFAULT_ORIGINS  # which addresses count together
     memory: MemoryConfig = field(default_factory=MemoryConfig)

@@ -1,7 +1,7 @@
-"""How many files and sockets this process may have open, and how many connections it can take therefore.
+"""The number of files that this process may open, and the number of connections that follows from it.
 
-Goal: whoever opens connections, however many, never takes the files that the store, the status file and the training
-worker need. macOS gives a process 256 unless it asks for more.
+Goal: inbound connections never use up the files that the store, the status file and the training worker need. macOS
+gives a process 256 unless it asks for more.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from sfnode.network import bounds
 
 
 def connections_max() -> int:
-    """How many inbound connections there may be, with those that have only been accepted. Raises the limit first."""
+    """Raise the limit of open files; return how many inbound connections fit, including those before their hello."""
     return max(1, min(bounds.CONNECTIONS_MAX, allowed_files() - bounds.FILES_BESIDE))
 
 
 def allowed_files() -> int:
-    """The soft limit, after asking for OPEN_FILES, or for as many as the hard limit allows."""
+    """Raise the soft limit to OPEN_FILES, or as far as the hard limit allows, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(_finite(hard), bounds.OPEN_FILES)
     if _finite(soft) < wanted:

@@ -1,4 +1,4 @@
-"""What the network tells of itself when it is asked: neighbours, addresses that do not work, totals."""
+"""Reports of the network about itself: neighbours, addresses that do not work, totals."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sfnode.network.memory_guard import MemoryState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourInfo:
-    """One running session."""
+    """Describes one running session."""
 
     peer: PeerId
-    address: str  # where we reached it, or the IP address that it came from
+    address: str  # the address that we dialled, or the IP address from which the peer came
     is_outbound: bool
     agent: str
     bytes_in: int
     bytes_out: int
     rtt_ms: float | None  # None until the first pong
-    score: float  # at most 0: what it did wrong lately
+    score: float  # at most 0; recent faults lower it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialReport:
-    """Why an address could not be used the last time, for the operator."""
+    """Describes to the operator why the last dial to an address failed."""
 
     address: str  # with the peer id
     reason: str
@@ -35,7 +35,7 @@ class DialReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkStatistics:
-    """Totals since start, of the wire protocol (frames with length prefix), without Noise, yamux and TCP."""
+    """Totals of the network since its start. Bytes are frames with length prefix, without Noise, yamux and TCP."""
 
     bytes_in: int
     bytes_out: int
@@ -43,13 +43,16 @@ class NetworkStatistics:
     frames_out: int
     sessions_inbound: int  # running now
     sessions_outbound: int
-    streams_failed: int  # ended by an exception in a handler
-    streams_refused: int  # more at once than one peer may have
-    memory: MemoryState  # of this process, and whether neighbours go for it
+    streams_failed: int  # ended by an exception
+    streams_refused: int  # beyond the number that one peer may have open
+    memory: MemoryState  # of this process, and whether inbound neighbours are refused for it
 
 
 class Readiness(Protocol):
-    """What nursery.start hands to a task (trio.TaskStatus, which the stubs that libp2p brings along do not know)."""
+    """The task status that nursery.start passes to ``Network.run``.
+
+    It stands for trio.TaskStatus, which is missing from the stubs that libp2p installs.
+    """
 
     def started(self, value: tuple[str, ...], /) -> None:
-        """The network is up; ``value`` is the result of nursery.start."""
+        """Report that the network is up; nursery.start returns ``value``."""

@@ -1,4 +1,4 @@
-"""Door: `Page`. What a node shows to a browser, and the files it is shown with; serving them is `sfnode.web`'s."""
+"""Door: `Page`. The content of a node's page, and its static files; `sfnode.web` serves them."""
 
 from sfnode.page.address import LOOPBACK, PORT, PageAddress, open_page_socket, parse_page_address
 from sfnode.page.assets import ICON, INDEX, SCRIPTS, STYLE, asset

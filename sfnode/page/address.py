@@ -1,4 +1,4 @@
-"""Where a page is served: HOST:PORT as it is typed."""
+"""The address at which a page is served: parse HOST:PORT and open its socket."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from protocol.errors import OperatorError
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8420
-_PORTS: Final = 20  # nodes on one machine whose pages find a port each
+_PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAddress:
-    """Attributes:
-    port: None: `PORT`, or the next one that is free.
+    """The address at which a page is served.
+
+    Attributes:
+        port: None stands for `PORT`, or the next free one.
     """
 
     host: str
@@ -25,12 +27,12 @@ class PageAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Return whether only this machine can reach the page."""
         return self.host == "localhost" or (_ip(self.host) is not None and ipaddress.ip_address(self.host).is_loopback)
 
 
 def parse_page_address(text: str) -> PageAddress:
-    """HOST, HOST:PORT or [IPV6]:PORT. OperatorError."""
+    """Parse HOST, HOST:PORT or [IPV6]:PORT. OperatorError if it is none of these."""
     host, port = _split(text)
     is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
     if not host or not is_port or (host != "localhost" and _ip(host) is None):
@@ -59,7 +61,7 @@ def _ip(host: str) -> str | None:
 
 
 def open_page_socket(address: PageAddress) -> socket.socket:
-    """A socket that listens there. OperatorError when the port, or each of those that may be taken, is in use."""
+    """Return a socket that listens at ``address``. OperatorError if none of the permitted ports is free."""
     ports = range(PORT, PORT + _PORTS) if address.port is None else (address.port,)
     reason = ""
     for port in ports:

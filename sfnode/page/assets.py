@@ -1,4 +1,4 @@
-"""The files of the page, as they lie in the package: hand-written, and asking for nothing from outside."""
+"""The static files of the page. They are hand-written and load nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DATA: Final = '<script type="application/json" id="view"></script>'
 
 @cache
 def asset(name: str) -> bytes:
-    """Content of one of the files named here."""
+    """Return the content of one of the files named above."""
     return (_FOLDER / name).read_bytes()
 
 
 def single_file(sections: object) -> bytes:
-    """The page with all that it needs inside, showing ``sections``; it allows itself no more than that."""
+    """Return one HTML file that shows ``sections``; its content policy permits only its own style, script and icon."""
     style = asset(STYLE).decode()
     script = "\n".join(asset(name).decode() for name in SCRIPTS)
     icon = f"data:image/svg+xml;base64,{base64.b64encode(asset(ICON)).decode()}"
@@ -48,10 +48,10 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 def _source(text: str) -> str:
-    """What a content policy calls this inline text."""
+    """Return the hash by which a content policy permits this inline text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _embedded(data: object) -> str:
-    """JSON that no text in it can end: names and lines of the log may come from strangers."""
+    """Encode as JSON that cannot close the script element: names and log lines may come from strangers."""
     return json.dumps(data).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Who has contributed what, and when in the run: read from the ledger's bitmaps, so that no record is looked at."""
+"""Each author's share of a run over time, computed from the ledger's bitmaps without reading a record."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from protocol.crypto import Author
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 
-CELLS: Final = 40  # of a picture of the run: a phone still has some pixels for each
+CELLS: Final = 40  # parts of the drawn run: a phone still has some pixels for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """One author's part.
+    """One author's contribution to a run.
 
     Attributes:
-        updates: that count.
+        updates: number of valid updates.
         void_slots: steps for which the author has signed two payloads.
-        last_step: of the newest update that counts; -1: none does.
-        excluded_from: first step that the owner has excluded; None: none.
-        cells: the run in CELLS equal parts: of the steps in each part, the share that an update of theirs counts for,
+        last_step: step of the newest valid update; -1 if there is none.
+        excluded_from: first step that the owner has excluded; None if the author is not excluded.
+        cells: for each of CELLS equal parts of the run, the percentage of the author's slots with a valid update,
             0...100.
     """
 
@@ -37,7 +37,7 @@ class Contribution:
 
 
 def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
-    """Of every author of whom anything is held, most updates first. Some microseconds for each author and span."""
+    """Return the contribution of every author in the ledger, most updates first. Microseconds per author and span."""
     valid: dict[Author, int] = defaultdict(int)
     void: dict[Author, int] = defaultdict(int)
     for span in ledger.spans():
@@ -60,13 +60,13 @@ def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
 
 
 def _cells(steps: int, manifest: Manifest) -> tuple[int, ...]:
-    """``steps``: a bitmap. An author has a slot in each round, that is in every ``local_steps``-th step."""
+    """Return `Contribution.cells`. ``steps`` is a bitmap; an author has one slot in every ``local_steps`` steps."""
     bounds = [manifest.steps * number // CELLS for number in range(CELLS + 1)]
     return tuple(_share(steps, range(*ends), manifest.method.local_steps) for ends in pairwise(bounds))
 
 
 def _share(steps: int, part: range, local_steps: int) -> int:
-    """Per cent of the slots in a part of the run; in a short run a part may have none of its own."""
-    slots = -(-len(part) // local_steps)
+    """Return the percentage of filled slots in a part of the run; a part of a short run may have no slot."""
+    slots = -(-len(part) // local_steps)  # rounded up
     held = steps >> part.start & (1 << len(part)) - 1
     return min(100, 100 * held.bit_count() // max(1, slots))

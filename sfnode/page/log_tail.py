@@ -1,4 +1,4 @@
-"""The last lines of what a node has said, for those who look at its page."""
+"""The last lines of a node's log, for its page."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logg
 
 
 class LogTail:
-    """A reporter tells it of every event; the oldest lines go."""
+    """Keeps the newest lines of the log. A reporter passes it every event."""
 
     def __init__(self) -> None:
         self._lines: deque[LogLine] = deque(maxlen=_LINES_MAX)
 
     def take(self, level: int, lines: tuple[str, ...]) -> None:
-        """Keep what was said just now, without what lets its reader into the run."""
+        """Keep new lines, stamped with the current time and without secrets that admit to the run."""
         texts = (_SECRET.sub(r"\1...", printable(line))[:_LENGTH_MAX] for line in lines)
         self._lines.extend((round(time.time(), 1), level, text) for text in texts)
 
     @property
     def lines(self) -> list[LogLine]:
-        """Oldest first."""
+        """The lines that are kept, oldest first."""
         return list(self._lines)

@@ -1,4 +1,4 @@
-"""What one node's page shows, as sections of plain values: of a node that runs, or of what it has left on the disk."""
+"""The sections of one node's page, as plain values: of a running node, or of the data directory that it has left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sfnode.storage import best_of, has_become_worse, read_evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
-# An address of the run may hold an invitation; what is in `detail` has sections of its own.
+# An address of the run may hold an invitation; the values in `detail` have sections of their own.
 _NOT_SHOWN: Final = frozenset({"join", "join_string", "pid", "detail"})
 
 Sections = Mapping[str, object]
@@ -38,12 +38,12 @@ Sections = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSource:
-    """What the page cannot read from the data directory.
+    """The inputs that the page cannot read from the data directory.
 
     Attributes:
-        ledger: the node's; None while it is being read.
-        pid: of the node's process, whose status counts; None: no node, whatever the last one wrote counts.
-        tail: what the node has said.
+        ledger: returns the node's ledger; None while it is being read.
+        pid: process id of the node; statuses of other processes are ignored. None: no node runs, any status is shown.
+        tail: the node's last log lines.
     """
 
     ledger: Callable[[], Ledger | None]
@@ -52,13 +52,13 @@ class PageSource:
 
 
 class Page:
-    """The page of the node of one data directory."""
+    """Builds the page of the node with one data directory."""
 
     def __init__(self, directory: Path, manifest: Manifest, source: PageSource) -> None:
         self._directory, self._manifest, self._source = directory, manifest, source
 
     def sections(self) -> Sections:
-        """By their names; each is JSON. Milliseconds."""
+        """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
         status = self._status()
         detail = None if status is None else status.detail
         return {
@@ -72,7 +72,7 @@ class Page:
         }
 
     def _status(self) -> Status | None:
-        """The last that was written, if it can be read and is of the right process."""
+        """Return the last status that was written, if it is readable and of the right process."""
         status = last_status(self._directory)
         return status if status is not None and self._source.pid in (None, status.pid) else None
 
@@ -107,7 +107,7 @@ class Page:
 
 
 def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
-    """The first ones, and this node's in any case."""
+    """Return the first AUTHORS_MAX contributions; this node's is always among them."""
     later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]
     return [*found[: AUTHORS_MAX - len(later)], *later]
 

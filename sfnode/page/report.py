@@ -1,4 +1,4 @@
-"""``sfnode report``: the page of a run as one file, from what a data directory holds."""
+"""``sfnode report``: the page of a run as one HTML file, made from a data directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sfnode.storage import (
     write_new,
 )
 
-Tally = Callable[[int, int], None]  # hears how many records of how many are done
+Tally = Callable[[int, int], None]  # called with the number of records done and their total
 
 
 def write_report(directory: Path, path: Path, tell: Tally) -> Replica:

@@ -1,4 +1,4 @@
-"""The manifest in words, for people."""
+"""The manifest in words, for the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Fact = tuple[str, str]
 
 
 def facts_of(manifest: Manifest) -> list[Fact]:
-    """(name, value), in the order in which they are read."""
+    """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     labels = ", ".join(repr(word) for word in task.label_words)
     return [

@@ -1,4 +1,4 @@
-"""The secret that lets a browser on another machine see the page: a file beside the node's key."""
+"""The secret that lets a browser on another machine see the page: a file in the data directory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from protocol.errors import OperatorError
 from sfnode.storage import read_bytes, write_durably
 
 TOKEN_FILE: Final = "web.token"
-_BYTES: Final = 24  # 192 bits: nobody guesses it, and it still fits on a line
+_BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line
 _LENGTH: Final = 32
 
 
 def load_or_create_token(directory: Path) -> tuple[str, bool]:
-    """The token of a data directory, and whether it is new. OperatorError."""
+    """Return the token of a data directory, and whether it was created now.
+
+    OperatorError if other users can read the file, or if it holds no token.
+    """
     path = directory / TOKEN_FILE
     if not path.exists():
         token = secrets.token_urlsafe(_BYTES)

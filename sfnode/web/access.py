@@ -1,4 +1,4 @@
-"""Who may see a page, decided from the head of a request before anything else looks at it."""
+"""Access to a page, decided from the head of a request before any other code reads it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ Recognise = Callable[[Client], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAccess:
-    """Attributes:
-    host: IP address or name that the page is served at.
-    port: part of the cookie's name, since browsers send cookies to all ports of a host.
-    token: what a browser must show; None: nothing, since only this machine can reach the page.
+    """Decides which requests a page answers.
+
+    Attributes:
+        host: IP address or name that the page is served at.
+        port: part of the cookie's name, since browsers send cookies to all ports of a host.
+        token: secret that a request must carry; None if only this machine can reach the page.
     """
 
     host: str
@@ -52,11 +54,11 @@ class PageAccess:
 
     @property
     def cookie(self) -> str:
-        """The name under which a browser keeps the token."""
+        """The name of the cookie that holds the token."""
         return f"sfnode_{self.port}"
 
     def refusal(self, request: Request) -> Response | None:
-        """Why a request is not answered, if so."""
+        """Return the response that refuses or redirects a request; None if the page may answer it."""
         if not is_name_of_ours(request.headers.get("host", ""), self.host):
             return PlainTextResponse(_WRONG_NAME, 421)
         if _is_of_another_site(request.headers):
@@ -74,14 +76,14 @@ class PageAccess:
         return None if is_shown else PlainTextResponse(_NO_TOKEN, 401)
 
     def _remembering(self, token: str) -> Response:
-        """The token leaves the address bar, and the browser keeps it where no script can read it."""
+        """Redirect to the page without the token in the address bar; a cookie that no script can read keeps it."""
         response = RedirectResponse("/", 303)
         response.set_cookie(self.cookie, token, max_age=30 * 86_400, httponly=True, samesite="strict")
         return response
 
 
 def _is_of_another_site(headers: Headers) -> bool:
-    """Whether a page of another site makes the browser ask; following a link from there is another matter."""
+    """Return whether a page of another site made the browser send the request; following a link does not count."""
     return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
 
 
@@ -98,7 +100,7 @@ def _cookie(headers: Headers, name: str) -> str:
 
 
 class Gate:
-    """Lets pass who may see the page, and puts the headers on every answer that keep a browser from doing harm.
+    """Passes permitted requests to ``app``, and adds the security headers to every response.
 
     ``recognise`` is called with the address and port of a connection on which a request has passed.
     """
@@ -107,7 +109,7 @@ class Gate:
         self._app, self._access, self._recognise = app, access, recognise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request (ASGI)."""
+        """Serve one request (ASGI)."""
         if scope["type"] != "http":
             return
         refusal = self._access.refusal(Request(scope))

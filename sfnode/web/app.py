@@ -1,4 +1,4 @@
-"""What is answered to a browser. There is nothing but reading: no request changes anything in the node."""
+"""The responses to a browser. They are read-only: no request changes anything in the node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering"
 
 
 def page_app(viewers: Viewers, access: PageAccess, recognise: Recognise) -> Starlette:
-    """Answers for the page, its files and its stream of changes, to those who may see it: `Gate`."""
+    """Return the application that serves the page, its files and its stream of changes behind a `Gate`."""
     files = [Route(f"/{name}", _file) for name in (*SCRIPTS, STYLE, ICON)]
     routes = [Route("/", _file), Route("/events", _Events(viewers), methods=["GET"]), *files]
     return Starlette(routes=routes, middleware=[Middleware(Gate, access=access, recognise=recognise)])
@@ -34,13 +34,13 @@ async def _file(request: Request) -> Response:
 
 
 class _Events:
-    """The stream of changes: one browser at each place, until it leaves."""
+    """Serves the stream of changes: each browser takes one place until it disconnects."""
 
     def __init__(self, viewers: Viewers) -> None:
         self._viewers = viewers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request (ASGI)."""
+        """Serve one request (ASGI)."""
         with self._viewers.place() as is_free:
             if not is_free:
                 full = PlainTextResponse("Too many browsers look at this page.\n", 503, {"retry-after": "30"})

@@ -1,4 +1,4 @@
-"""The sockets of a page: few at a time, none that waits for ever, and none that can hold up the node's end."""
+"""The sockets of a page: few at a time, bounded in time, and closed at once when the node stops."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from sfnode.web.app import page_app
 from sfnode.web.viewers import VIEWERS_MAX, Viewers
 
 _CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
-_SEND_S: Final = 10.0  # whoever takes nothing for so long has gone: asleep, or out of reach
+_SEND_S: Final = 10.0  # a browser that reads nothing for so long is asleep or out of reach
 _REFUSAL_S: Final = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer
 _IDLE_S: Final = 5.0
 
 
 async def serve_page(page: Page, access: PageAccess, listener: socket.socket) -> None:
-    """Serve it until cancelled, then close all at once. Whatever goes wrong is said in the log, and ends nothing."""
+    """Serve ``page`` until cancelled, then close every connection. Log errors; they end only their connection."""
     viewers = Viewers(page)
     connections = _Connections(partial(page_app, viewers, access))
     with listener:
@@ -41,8 +41,11 @@ async def serve_page(page: Page, access: PageAccess, listener: socket.socket) ->
 
 
 class _Connections:
-    """hypercorn's own loop would take any number of them, and waits for a browser that takes nothing even when it is
-    cancelled; so its protocol is run here, on streams that can be closed."""
+    """Accepts and bounds the connections of a page, and runs hypercorn's protocol on them.
+
+    hypercorn's own loop is not used: it takes any number of connections, and when it is cancelled it still waits for
+    a browser that reads nothing. The streams here can be closed.
+    """
 
     def __init__(self, app: Callable[[Recognise], Starlette]) -> None:
         self._app: AppWrapper = wrap_app(app(self._recognise), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
@@ -55,13 +58,13 @@ class _Connections:
         self._strangers = Strangers()
 
     async def accept(self, listener: trio.SocketListener) -> None:
-        """Until cancelled."""
+        """Serve connections until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._close_when_cancelled)
             await trio.serve_listeners(self._serve, [listener])
 
     async def _close_when_cancelled(self) -> None:
-        """What hypercorn shields from being cancelled ends with its socket."""
+        """Close all sockets when cancelled; this ends what hypercorn shields from cancellation."""
         try:
             await trio.sleep_forever()
         finally:
@@ -69,7 +72,7 @@ class _Connections:
                 stream.socket.close()
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
-        """Serve one connection, as a stranger's until a request on it passes the gate."""
+        """Serve one connection; treat it as a stranger until a request on it passes the gate."""
         try:
             client = _peer_of(accepted)
             if not self._is_full():
@@ -78,7 +81,7 @@ class _Connections:
                     self._listed(client, _Stream(accepted, stranger)) as it,
                 ):
                     await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
-        except OSError:  # it had gone before it was looked at
+        except OSError:  # the peer has disconnected already
             pass
         except Exception:
             log(logging.ERROR, "page_connection_failed", is_failure=True)
@@ -86,7 +89,7 @@ class _Connections:
             await trio.aclose_forcefully(accepted)
 
     def _is_full(self) -> bool:
-        """Whether no newcomer can be served; strangers make room for each other."""
+        """Return whether a new connection must be refused; `Strangers` makes room among strangers."""
         known = sum(stream.stranger.is_known for stream in self._open.values())
         return known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX
 
@@ -100,19 +103,19 @@ class _Connections:
                 del self._open[client]
 
     def _recognise(self, client: Client) -> None:
-        """Whoever may see the page has asked on this connection."""
+        """Treat the connection as known: a permitted request came on it."""
         if client in self._open:
             self._strangers.recognise(self._open[client].stranger)
 
 
 def _peer_of(stream: trio.SocketStream) -> Client:
-    """OSError when it has gone."""
+    """Return the remote IP address and port. OSError if the peer has disconnected."""
     host, port, *_ = stream.socket.getpeername()
     return host, port
 
 
 class _Stream:
-    """A connection as hypercorn sees it; a send that nobody takes ends it."""
+    """A connection as hypercorn uses it; a send that takes too long closes it."""
 
     def __init__(self, stream: trio.SocketStream, stranger: Stranger) -> None:
         self._stream, self.stranger = stream, stranger
@@ -122,7 +125,7 @@ class _Stream:
         self.aclose = stream.aclose
 
     async def send_all(self, data: bytes) -> None:
-        """BrokenResourceError when it takes longer than `_SEND_S`, or `_REFUSAL_S` for strangers."""
+        """Send ``data``. BrokenResourceError after `_SEND_S`, or after `_REFUSAL_S` for strangers."""
         with trio.move_on_after(_SEND_S if self.stranger.is_known else _REFUSAL_S) as scope:
             await self._stream.send_all(data)
         if scope.cancelled_caught:

@@ -1,6 +1,6 @@
-"""What the browsers that look at a page are told: each of them all sections once, then those that have changed.
+"""The stream of changes to each browser: all sections first, then those that have changed.
 
-Nothing is kept for a browser that is slow: it gets the newest sections when it is ready for more.
+Nothing is queued for a slow browser: it gets the newest sections when it is ready for more.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sfnode.page import Page
 
 VIEWERS_MAX: Final = 8
 _LOOK_S: Final = 1.0
-_SILENCE_S: Final = 20.0  # then a comment is sent: proxies and browsers give up on a stream that says nothing
+_SILENCE_S: Final = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
 
 
 class Viewers:
-    """Looks at a page once a second, and makes its sections only while somebody watches."""
+    """Refreshes a page once a second while at least one browser watches."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -33,14 +33,14 @@ class Viewers:
         self._watching = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Refresh the sections once a second until cancelled."""
         while True:
             self._look()
             await trio.sleep(_LOOK_S)
 
     @contextmanager
     def place(self) -> Iterator[bool]:
-        """A place among the viewers while the context lasts; False: all are taken."""
+        """Hold a place among the viewers while the context lasts; yield False if all are taken."""
         if self._watching >= VIEWERS_MAX:
             yield False
             return
@@ -53,18 +53,18 @@ class Viewers:
             self._watching -= 1
 
     def event_since(self, look: int) -> bytes:
-        """A server-sent event with the sections that have changed since, or a comment where none has."""
+        """Return a server-sent event with the sections changed since ``look``, or a comment if none has changed."""
         fresh = [f'"{name}":{self._texts[name]}' for name, changed in self._changed.items() if changed > look]
         return f"data: {{{','.join(fresh)}}}\n\n".encode() if fresh else b": still here\n\n"
 
     async def wait_beyond(self, look: int) -> None:
-        """Until there is something new since, or a sign of life is due."""
+        """Wait until a look after ``look`` finds a change, or until a keep-alive is due."""
         with trio.move_on_after(_SILENCE_S):
             while self.looks == look:
                 await self._news.wait()
 
     def _look(self) -> None:
-        """A page that cannot be made is said in the log, and is made again the next time."""
+        """Refresh the sections if somebody watches; log a failure, and try again at the next look."""
         try:
             if self._watching:
                 self._refresh()

@@ -1,4 +1,4 @@
-"""Door: `Dialler`. Whom to dial, and how peers are found: peer exchange, the local network, the router's port."""
+"""Door: `Dialler`. Finds peers and dials them: peer exchange, the local network, the router's port."""
 
 from sfnode.network.discovery.dialler import Dialler
 from sfnode.network.discovery.mdns import LocalDiscovery

@@ -1,4 +1,4 @@
-"""Upkeep of the neighbourhood: whom to dial and when, and what to tell the operator when that fails."""
+"""Upkeep of the outbound neighbours: whom to dial and when, and reports of failed dials for the operator."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from sfnode.network.sessions import DUPLICATE, OpenSessions, RefusedError
 from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
 from sfnode.slips import Slips
 
-# Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
+# Runs a whole outbound session; calls the second argument after both hellos. Raises the errors of the handshake.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
 
 
 class Dialler:
-    """Keeps this node connected. ``run_session`` is given each dialled link and closes it."""
+    """Keeps enough outbound sessions open. ``run_session`` gets each dialled link and closes it."""
 
     def __init__(
         self,
@@ -60,16 +60,16 @@ class Dialler:
         self._slips = slips
         self._chance = random.Random()
         self._wake = trio.Event()
-        self._dialling: dict[PeerId, Group | None] = {}  # with the network of the address that is tried first
+        self._dialling: dict[PeerId, Group | None] = {}  # peer -> network of the address that is tried first
         self._reports: dict[str, DialReport] = {}
         self._next_bootstrap_check_s = 0.0
-        self._recommended: frozenset[PeerId] = frozenset()  # by a bootstrap that was full
+        self._recommended: frozenset[PeerId] = frozenset()  # named by a bootstrap that was full
         self._is_stopping = False
         book.in_use = lambda: open_sessions.served() | self.dialling
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
-        """The last failure of each address that does not work now."""
+        """The last failure of each address that does not work now, for the operator."""
         return tuple(self._reports.values())
 
     @property
@@ -78,19 +78,19 @@ class Dialler:
         return frozenset(self._dialling)
 
     def wake(self) -> None:
-        """Something changed: look at once whether neighbours are missing."""
+        """Look for missing neighbours at once, because something has changed."""
         self._wake.set()
 
     def stop_dialling(self) -> None:
-        """No new neighbours from now on."""
+        """Dial no new neighbours from now on."""
         self._is_stopping = True
 
     async def run(self) -> None:
-        """Never returns."""
+        """Dial missing neighbours until cancelled; the outbound sessions run in here."""
         self._next_bootstrap_check_s = trio.current_time() + bounds.BOOTSTRAP_CHECK_S
         async with trio.open_nursery() as nursery:
             while True:
-                with self._slips.contained("upkeep"):  # of one turn: the sessions that run in here go on
+                with self._slips.contained("upkeep"):  # ends one turn only; the sessions in this nursery go on
                     self._keep_up(nursery)
                 with trio.move_on_after(bounds.UPKEEP_INTERVAL_S):
                     await self._wake.wait()
@@ -106,7 +106,7 @@ class Dialler:
     # --- dialling
 
     def _choose(self) -> tuple[PeerId, ...]:
-        """Whom to dial now."""
+        """Return the peers to dial now."""
         if self._is_stopping:
             return ()
         now_s = trio.current_time()
@@ -117,17 +117,19 @@ class Dialler:
         ours = self._open_sessions.count(is_outbound=True) + len(self._dialling)
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
+            # Too few outbound sessions: dial the missing ones, spread over networks.
             return spread(self._candidates(now_s, exclude), self._taken(), wanted)
+        # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
         self._leave_if_crowded()
         return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
 
     def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
-        """Peers that may be dialled now, with the network of the address that is tried first."""
+        """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
             yield Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
 
     def _dialled(self) -> tuple[Dialled, ...]:
-        """The sessions that we dialled and that are to stay, the oldest first."""
+        """Return the outbound sessions that are not ending, the oldest first."""
         sessions = [each for each in self._open_sessions.all() if each.is_outbound and not each.is_ending]
         sessions.sort(key=lambda session: session.started_s)
         return tuple(
@@ -141,11 +143,11 @@ class Dialler:
         )
 
     def _taken(self) -> list[Group | None]:
-        """Networks of the neighbours that we dialled, and of those that we are dialling."""
+        """Return the networks of the outbound neighbours and of the peers that are being dialled."""
         return [each.group for each in self._dialled()] + [group for _, group in sorted(self._dialling.items())]
 
     def _leave_if_crowded(self) -> None:
-        """One neighbour more than wanted: if too many are of one network, one of them goes."""
+        """End one session if we have more outbound neighbours than wanted and too many are of one network."""
         dialled = self._dialled()
         leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
         session = self._open_sessions.get(leaving) if leaving is not None else None
@@ -153,15 +155,15 @@ class Dialler:
             session.say_bye("making room for another network")
 
     def _to_spread(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
-        """One more dial while too many of our neighbours are of one network: to a peer in another."""
+        """Return one more peer to dial, from another network, while too many neighbours are of one network."""
         taken = self._taken()
         found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
         return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
-        """Now and then one more dial to a bootstrap: it is all that two halves of a split network have in common.
+        """Return a bootstrap to dial if the interval is over: only bootstraps connect the halves of a split network.
 
-        A bootstrap that is full names neighbours of its own instead: one of them will do as well.
+        A full bootstrap recommends neighbours of its own; one of them serves the same purpose.
         """
         found = tuple(peer for peer in self._book.due(now_s, exclude=exclude) if peer in self._recommended)[:1]
         self._recommended = frozenset()
@@ -171,7 +173,7 @@ class Dialler:
         return found if found and self._has_room_to_check() else ()
 
     def _has_room_to_check(self) -> bool:
-        """Whether one more session is allowed, or can be: the youngest that is not to a bootstrap gives way."""
+        """Return whether one more session is allowed; if all are taken, end the youngest that is not to a bootstrap."""
         outbound = [session for session in self._open_sessions.all() if session.is_outbound]
         if len(outbound) + len(self._dialling) < self._config.outbound_max:
             return True
@@ -182,7 +184,7 @@ class Dialler:
         return bool(others)
 
     async def _dial_and_run(self, peer: PeerId) -> None:
-        """Try the addresses one by one; the first that works carries a session, which runs in here until it ends."""
+        """Try the peer's addresses one by one; run the session on the first that works until it ends."""
         is_slip = True
         try:
             with self._slips.contained("an outbound session", endings=()):
@@ -191,7 +193,7 @@ class Dialler:
         finally:
             self._dialling.pop(peer, None)
             self.wake()
-        if is_slip:  # perhaps this peer found it: not again at once
+        if is_slip:  # perhaps this peer can trigger the bug: do not dial it again at once
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
 
     async def _dial(self, peer: PeerId) -> None:
@@ -200,7 +202,7 @@ class Dialler:
                 return
 
     async def _try_address(self, address: Address) -> bool:
-        """True when the peer was reached, whatever came of it."""
+        """Dial one address and run the session; return whether the peer was reached."""
         assert address.peer is not None
         peer = address.peer
 
@@ -246,6 +248,6 @@ class Dialler:
         log(logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1))
 
 
-@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
+@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and each second scans a full book
 def _group_of(host: str) -> Group | None:
     return public_group_of(host)

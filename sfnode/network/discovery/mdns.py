@@ -1,7 +1,7 @@
-"""Finding peers on the local network: asks, answers and hands on what it hears. One UDP socket, one task each way.
+"""Discovery of peers on the local network: asks, answers and reports addresses. One UDP socket, one task each way.
 
-Anybody on the network can send such packets: what they say is a hint, like a peer's word about others, and less. Only
-an address equal to the packet's own source counts, so that nobody can make us dial a third machine.
+Anybody on the network can send such packets, so their addresses are only hints. Only an address equal to the packet's
+own source counts, so that nobody can make us dial a third machine.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Found = Callable[[Address], None]
 
 
 class LocalDiscovery:
-    """``run`` it in a nursery. ``found`` is called with addresses that carry a peer id."""
+    """Discovers peers of the run on the local network. Start ``run`` in a nursery."""
 
     def __init__(self, peer: PeerId, run_id: bytes, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
-        """``listening``: what the node listens on at that moment."""
+        """``listening`` returns the node's listening addresses; ``found`` is called with addresses with a peer id."""
         self._peer = peer
         self._run = run_tag(run_id)
         self._listening = listening
@@ -52,7 +52,7 @@ class LocalDiscovery:
         self._socket: socket.socket
 
     async def run(self) -> None:
-        """Never returns, unless this machine has no such network; that is no reason to stop a node."""
+        """Ask and answer until cancelled. Return if the socket cannot be opened: the node works without it."""
         try:
             self._socket = _open_socket()
         except OSError as error:
@@ -64,7 +64,7 @@ class LocalDiscovery:
                 nursery.start_soon(self._listen)
 
     async def _ask(self) -> None:
-        """Soon after the start, then more and more seldom; interfaces that have come up meanwhile are joined."""
+        """Ask and announce on every interface, with growing pauses; join interfaces that have come up."""
         wait_s = bounds.MDNS_QUERY_START_S
         while True:
             for index in self._interfaces():
@@ -80,7 +80,7 @@ class LocalDiscovery:
             with suppress(OSError):  # an interface has gone
                 packet, source = await receiving.recvfrom(bounds.MDNS_PACKET_BYTES_MAX + 1)
                 self._handle(packet, str(source[0]))
-            await trio.sleep(bounds.MDNS_PACKET_S)  # a flood of packets is lost in the kernel, and costs us little
+            await trio.sleep(bounds.MDNS_PACKET_S)  # the kernel drops a flood of packets, so it costs us little
 
     def _handle(self, packet: bytes, source: str) -> None:
         if not is_local(source):
@@ -88,7 +88,7 @@ class LocalDiscovery:
         match decode_packet_untrusted(packet):
             case Query():
                 self._answer()
-            case Announcement(addresses=texts, run=run) if run in ("", self._run):  # an older release does not say
+            case Announcement(addresses=texts, run=run) if run in ("", self._run):  # older releases name no run
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)
@@ -96,7 +96,7 @@ class LocalDiscovery:
                 pass
 
     def _answer(self) -> None:
-        """Everybody on the network hears it: one answer a second serves all that ask."""
+        """Announce on every interface, at most once a second: everybody on the network hears each answer."""
         now_s = trio.current_time()
         if now_s < self._answer_from_s:
             return
@@ -105,7 +105,7 @@ class LocalDiscovery:
             self._announce(index)
 
     def _announce(self, index: int) -> None:
-        """Say, on one interface, where we can be dialled over it."""
+        """Announce on one interface the addresses at which we can be dialled over it."""
         host = _own_host(index)
         if host is None or not is_local(host):
             return
@@ -118,7 +118,7 @@ class LocalDiscovery:
             self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run))
 
     def _interfaces(self) -> list[int]:
-        """All but loopback: nodes on one machine hear each other over its other interfaces."""
+        """Return all interfaces but loopback: nodes on one machine hear each other over the others."""
         with suppress(OSError):
             return [index for index, name in socket.if_nameindex() if not name.startswith("lo")]
         return []
@@ -130,7 +130,7 @@ class LocalDiscovery:
 
 
 def is_local(host: str) -> bool:
-    """Whether an address belongs to a private network, a link or this machine: no router carries it further."""
+    """Return whether an address is private, link-local or loopback, so that no router carries it further."""
     with suppress(ValueError):
         parsed = ipaddress.ip_address(host)
         return parsed.is_private or parsed.is_link_local
@@ -138,13 +138,13 @@ def is_local(host: str) -> bool:
 
 
 def believable(texts: tuple[str, ...], source: str) -> list[Address]:
-    """The addresses of a packet from ``source`` that we would dial: they are that very address, and name a peer."""
+    """Return the addresses of a packet that we may dial: they equal its ``source`` and name a peer."""
     found = parse_untrusted(texts)
     return [address for address in found if address.kind == "ip4" and address.host == source and address.peer]
 
 
 def _open_socket() -> socket.socket:
-    """A UDP socket on the port that all such programs of a machine share."""
+    """Return a UDP socket on the port that all mDNS programs of a machine share."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -160,7 +160,7 @@ def _open_socket() -> socket.socket:
 
 
 def _on_interface(index: int) -> bytes:
-    """struct ip_mreqn: group, any address, interface."""
+    """Pack struct ip_mreqn: group, any address, interface."""
     return struct.pack("4s4si", socket.inet_aton(GROUP), bytes(4), index)
 
 
@@ -170,7 +170,7 @@ def _join(opened: socket.socket, index: int) -> None:
 
 
 def _own_host(index: int) -> str | None:
-    """This machine's IPv4 address on an interface; None without one. Sends nothing."""
+    """Return this machine's IPv4 address on an interface, or None. Sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
         probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, _on_interface(index))
         probe.connect((GROUP, PORT))

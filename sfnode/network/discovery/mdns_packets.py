@@ -1,7 +1,7 @@
-"""The packets of libp2p's discovery on a local network (libp2p mdns, RFC 6762): built, and read with suspicion. Pure.
+"""Packets of libp2p's discovery on a local network (libp2p mdns, RFC 6762): encoding and untrusted decoding. Pure.
 
-A query asks for ``_p2p._udp.local``. An answer names a random host below that, and says in its TXT record, as
-``dnsaddr=`` strings, where the sender can be dialled. Ours names the run there, too, by its tag: `run_tag`.
+A query asks for ``_p2p._udp.local``. An answer names a random host below that name; its TXT record lists the sender's
+addresses as ``dnsaddr=`` strings. Our answers also name the run by its tag: `run_tag`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SERVICE: Final = (b"_p2p", b"_udp", b"local")
 _DNSADDR: Final = b"dnsaddr="
 _RUN: Final = b"sfnode-run="
 _TAG_DOMAIN: Final = b"sfnode/mdns/1"
-_TAG_BYTES: Final = 8  # a run of another tag is another run; whoever has the same is asked by hello
+_TAG_BYTES: Final = 8  # another tag means another run; if tags are equal, hello compares the run ids
 _HEADER: Final = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
 _RECORD: Final = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
 _IS_ANSWER, _AUTHORITATIVE = 0x8000, 0x0400
@@ -30,15 +30,15 @@ Name = tuple[bytes, ...]  # labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Somebody asks who is there."""
+    """A question for libp2p peers on the local network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Somebody says where peers can be dialled. Texts as they came: perhaps not addresses.
+    """An answer with addresses of peers. The texts are not checked; they may not be addresses.
 
     Attributes:
-        run: the tag of their run; empty: they do not say.
+        run: the tag of the sender's run; empty if it names none.
     """
 
     addresses: tuple[str, ...]
@@ -50,19 +50,19 @@ class _MalformedError(Exception):
 
 
 def encode_query() -> bytes:
-    """Who is there?"""
+    """Return a packet that asks for libp2p peers."""
     return _HEADER.pack(0, 0, 1, 0, 0, 0) + _encode_name(SERVICE) + struct.pack(">HH", _PTR, _IN)
 
 
 def run_tag(run_id: bytes) -> str:
-    """What is said of a run on the local network: enough to tell runs apart, and nothing that helps to find it."""
+    """Return a run's name on the local network: a hash that separates runs and does not reveal the run id."""
     return hashlib.sha256(_TAG_DOMAIN + run_id).hexdigest()[: 2 * _TAG_BYTES]
 
 
 def encode_announcement(label: bytes, addresses: tuple[str, ...], run: str = "") -> bytes:
-    """``label``: random, at most 63 bytes, so that the packet does not tell the machine's name.
+    """Return a packet that announces ``addresses``: multiaddrs with the peer id, at most 240 bytes each.
 
-    ``addresses``: multiaddrs with the peer id, of at most 240 bytes each. ``run``: its tag.
+    ``label``: random, at most 63 bytes; it hides the machine's name. ``run``: tag of the run.
     """
     host = (label, *SERVICE)
     texts = [_DNSADDR + address.encode("ascii") for address in addresses]
@@ -82,7 +82,7 @@ def _encode_name(labels: Name) -> bytes:
 
 
 def decode_packet_untrusted(packet: bytes) -> Query | Announcement | None:
-    """What a packet of the local network says to us; None when it is malformed or about something else."""
+    """Decode a packet of the local network; return None if it is malformed or not about libp2p peers."""
     try:
         return _Reader(packet).read()
     except (_MalformedError, struct.error, IndexError):
@@ -97,7 +97,7 @@ class _Reader:
             raise _MalformedError
         self._packet = packet
         self._at = _HEADER.size
-        self._pointers = 0  # followed so far
+        self._pointers = 0  # number followed so far
 
     def read(self) -> Query | Announcement | None:
         _, flags, questions, *others = _HEADER.unpack_from(self._packet)
@@ -112,14 +112,14 @@ class _Reader:
         return Announcement(addresses=addresses[: bounds.MDNS_ADDRESSES_MAX], run=run) if addresses else None
 
     def _question(self) -> bool:
-        """Whether it is about libp2p peers."""
+        """Read a question; return whether it asks for libp2p peers."""
         name = self._name()
         kind, record_class = struct.unpack_from(">HH", self._packet, self._at)
         self._at += 4
         return name == SERVICE and kind in (_PTR, _ANY) and record_class & ~_FLUSH == _IN
 
     def _record(self) -> list[bytes]:
-        """The strings in one record, if it is one of those that hold addresses; ASCII."""
+        """Read a record; return the ASCII strings of a libp2p TXT record, and none of other records."""
         name = self._name()
         kind, record_class, _, length = _RECORD.unpack_from(self._packet, self._at)
         start = self._at + _RECORD.size
@@ -132,11 +132,11 @@ class _Reader:
         return _texts(self._packet[start : self._at])
 
     def _name(self) -> Name:
-        """The labels of a name in lower case; pointers lead backwards only, so that reading ends."""
+        """Read a name; return its labels in lower case. Pointers must lead backwards, so that reading ends."""
         labels: list[bytes] = []
         at, end = self._at, None
         while (size := self._packet[at]) != 0:
-            if size & _POINTER == _POINTER:
+            if size & _POINTER == _POINTER:  # RFC 1035, 4.1.4: the rest of the name stands at an earlier place
                 target = (size & ~_POINTER) << 8 | self._packet[at + 1]
                 end = at + 2 if end is None else end
                 self._pointers += 1
@@ -154,7 +154,7 @@ class _Reader:
 
 
 def _texts(data: bytes) -> list[bytes]:
-    """The strings of a TXT record that mean something here."""
+    """Return the strings of a TXT record that hold an address or a run."""
     found, at = [], 0
     while at < len(data):
         text = data[at + 1 : at + 1 + data[at]]

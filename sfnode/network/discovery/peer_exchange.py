@@ -1,4 +1,4 @@
-"""What neighbours tell each other of peers, and what of it is believed."""
+"""Exchange of peer addresses between neighbours, and checks of what they claim."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from sfnode.network.policy import (
 )
 from sfnode.network.sessions import OpenSessions, Session
 
-NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
+NEARBY: Final = PeerId("local network")  # the source of all addresses found by mDNS, in place of a neighbour's id
 
 
 class PeerExchange:
-    """Asks neighbours for peers, answers them. With ``neighbours_fixed`` it asks nobody and tells nothing."""
+    """Asks neighbours for peers and answers them. With ``neighbours_fixed`` it neither asks nor names any peer."""
 
     def __init__(self, *, config: NetworkConfig, book: AddressBook, open_sessions: OpenSessions) -> None:
         self.config = config
         self._book = book
         self._open_sessions = open_sessions
-        own = parse_untrusted((*config.listen, *config.announce))  # those with a port that is fixed
+        own = parse_untrusted((*config.listen, *config.announce))  # those with a fixed port
         self._own = frozenset(replace(address, peer=None) for address in own)
-        self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
+        self._ask_next: dict[PeerId, tuple[float, float]] = {}  # time of the next question (s), pause after it (s)
         self._answered_s: dict[PeerId, float] = {}
-        # How many answers a neighbour may owe us: one that was frozen for a while answers several questions at once.
+        # Answers that a neighbour may owe us: after a freeze it answers several questions at once.
         self._awaited: Counter[PeerId] = Counter()
 
     def know_own(self, address: Address) -> None:
-        """This node can be dialled there, too: nobody may make it dial itself."""
+        """Remember one of this node's own addresses, so that nobody can make it dial itself."""
         self._own |= {replace(address, peer=None)}
 
     def session_opened(self, session: Session) -> None:
-        """A session began: remember where the neighbour says it listens."""
+        """Remember the listening addresses that the neighbour of a new session names."""
         said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
         self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
 
     def ended(self, peer: PeerId) -> None:
-        """A session ended."""
+        """Forget a neighbour whose session has ended."""
         self._ask_next.pop(peer, None)
         self._answered_s.pop(peer, None)
         self._awaited.pop(peer, None)
@@ -67,7 +67,7 @@ class PeerExchange:
                 self._awaited[session.peer] += 1
 
     def answer(self, session: Session) -> None:
-        """A neighbour asks. Asked too often: no answer."""
+        """Send a neighbour a list of peers, unless it asks too often."""
         now_s = trio.current_time()
         answered_s = self._answered_s.get(session.peer)
         if answered_s is None or now_s - answered_s >= bounds.PEERS_ANSWER_INTERVAL_S:
@@ -76,7 +76,10 @@ class PeerExchange:
             session.send(Peers(peers=peers))
 
     def recommend(self, peer: PeerId, observed_host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
-        """What to tell this peer, which we see at that IP address, of others: as many as fit into ``bytes_max``."""
+        """Return peers to recommend to ``peer``, as many as fit into ``bytes_max``.
+
+        ``observed_host``: the IP address at which we see the peer; it decides which addresses are useful there.
+        """
         if self.config.neighbours_fixed:
             return ()
         found: list[PeerAddress] = []
@@ -84,12 +87,12 @@ class PeerExchange:
             reachable = reachable_addresses(self._book.addresses(known), observed_host=observed_host)
             if reachable:
                 found.append(PeerAddress(peer=known, addresses=tuple(map(str, reachable))))
-        while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have told us long names
+        while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have sent us long names
             found.pop()
         return tuple(found)
 
     def receive_untrusted(self, session: Session, message: Peers) -> bool:
-        """A neighbour tells of peers; False when it was not asked."""
+        """Learn the peers that a neighbour names; return False if it was not asked."""
         if not self._awaited[session.peer]:
             return False
         self._awaited[session.peer] -= 1
@@ -97,8 +100,10 @@ class PeerExchange:
         return True
 
     def found_nearby(self, address: Address) -> bool:
-        """Remember a peer that the local network told of; all of these together have one neighbour's share of the
-        book. True when it is news."""
+        """Remember a peer found on the local network; return whether it is new.
+
+        All such peers together have one neighbour's share of the address book.
+        """
         assert address.peer is not None
         heard = replace(address, peer=None)
         if heard in self._own or heard in self._book.addresses(address.peer):
@@ -107,7 +112,7 @@ class PeerExchange:
         return True
 
     def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:
-        """Remember what ``source``, which we see at that IP address, says of peers, as far as it makes sense."""
+        """Remember the believable addresses that ``source`` names. ``observed_host``: its IP address, as we see it."""
         if self.config.neighbours_fixed:
             return
         for told in peers:
@@ -115,7 +120,7 @@ class PeerExchange:
                 author_of_peer(told.peer)
             except ValueError:
                 continue
-            known = self._book.addresses(PeerId(told.peer))  # perhaps from the operator, whose names are not replaced
+            known = self._book.addresses(PeerId(told.peer))  # perhaps from the operator: keep those host names
             new = tuple(each for each in parse_untrusted(told.addresses) if replace(each, peer=None) not in known)
             is_of_itself = told.peer == source
             believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)

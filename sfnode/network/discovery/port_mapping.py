@@ -1,7 +1,6 @@
-"""A way in through the router: asks it by UPnP to pass one TCP port on to this machine, and takes that back at the end.
+"""Port mapping: asks the router by UPnP to forward one TCP port to this machine, and removes the mapping at the end.
 
-All that blocks runs in threads. A router that dies with the mapping forgets it after MAPPING_LEASE_S, and so does one
-whose node was killed.
+Blocking calls run in threads. If the node is killed, the router drops the mapping after MAPPING_LEASE_S.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ class NoMappingError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingReport:
-    """What came of it, for the operator; ``address``: where others can dial, when it worked."""
+    """Describes to the operator the outcome of a mapping; ``address``: the external address if it worked."""
 
     text: str
     address: Address | None = None
 
 
 class Gateway:
-    """A router that was found. Every method blocks, for seconds when the router hangs. NoMappingError."""
+    """Maps ports on one router. Its methods block, for seconds if the router hangs. NoMappingError."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -46,7 +45,7 @@ class Gateway:
 
     @property
     def is_public(self) -> bool:
-        """Whether the router's own address can be dialled from anywhere; if not, another router is in front of it."""
+        """Return whether the router's address is public; if it is not, another router is in front of it."""
         try:
             address = external_address(self.external_host, 1)
             return address.is_of_one_machine and not address.is_inside
@@ -54,7 +53,7 @@ class Gateway:
             return False
 
     def open(self, port: int) -> int:
-        """Map ``port`` of this machine, for MAPPING_LEASE_S; returns the port outside, the same where it is free."""
+        """Map ``port`` of this machine for MAPPING_LEASE_S; return the external port, the same if it is free."""
         for outside in (port, *(random.randrange(20_000, 60_000) for _ in range(bounds.MAPPING_TRIES - 1))):
             holder = _call(self._device.getspecificportmapping, outside, _PROTOCOL)
             if holder is None or holder[0] == self.own_host:
@@ -72,39 +71,39 @@ class Gateway:
             _call(self._device.addportmapping, *mapping, _PERMANENT_S)
 
     def close(self, outside: int) -> None:
-        """Take a mapping back."""
+        """Remove the mapping of an external port."""
         _call(self._device.deleteportmapping, outside, _PROTOCOL)
 
 
 def find_gateway(*, interface: str | None = None) -> Gateway:
-    """Ask the local network for a router that maps ports; takes MAPPING_DISCOVER_MS. ``interface``: own IP address."""
+    """Return a router that maps ports. Takes MAPPING_DISCOVER_MS. ``interface``: own IP address. NoMappingError."""
     device = miniupnpc.UPnP(multicastif=interface) if interface else miniupnpc.UPnP()
     device.discoverdelay = bounds.MAPPING_DISCOVER_MS
     try:
         _call(device.discover)
-    except NoMappingError:  # how the library says that it has found nothing
+    except NoMappingError:  # the library raises when it finds nothing
         raise NoMappingError("no router answers UPnP") from None
     _call(device.selectigd)
     return Gateway(device)
 
 
 def external_address(host: str, port: int) -> Address:
-    """Where others can dial; ValueError when ``host``, which the router named, is not an IPv4 address."""
+    """Return the external address; ValueError if ``host``, which the router named, is not an IPv4 address."""
     return Address(kind="ip4", host=str(ipaddress.IPv4Address(host)), port=port, peer=None)
 
 
 def _call(method: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return method(*arguments)
-    except Exception as error:  # the library raises nothing narrower, whatever the router or its answer lacks
+    except Exception as error:  # the library raises nothing narrower
         raise NoMappingError(f"the router does not do it: {error}") from None
 
 
 class PortMapper:
-    """``run`` it in a nursery; ``report`` and ``address`` say how it stands."""
+    """Keeps a port of the router mapped to this node. Start ``run`` in a nursery; ``report`` is the last outcome."""
 
     def __init__(self, *, listening: Callable[[], tuple[Address, ...]], on_mapped: Callable[[Address], None]) -> None:
-        """``listening``: what the node listens on; ``on_mapped`` hears of each new address outside."""
+        """``listening`` returns the listening addresses; ``on_mapped`` is called with each new external address."""
         self._listening = listening
         self._on_mapped = on_mapped
         self._gateway: Gateway | None = None
@@ -112,7 +111,7 @@ class PortMapper:
         self.report: MappingReport | None = None
 
     async def run(self) -> None:
-        """Never returns. When cancelled, takes the mapping back, which takes MAPPING_CLOSE_S at most."""
+        """Renew the mapping at intervals; when cancelled, remove it within MAPPING_CLOSE_S."""
         try:
             while True:
                 await self._renew()
@@ -122,7 +121,7 @@ class PortMapper:
                 await self._in_thread(self._close)
 
     async def _renew(self) -> None:
-        """The mapping lives on; a router that has started anew has forgotten it, and may have another address."""
+        """Map the port again: a restarted router has forgotten it and may have another address."""
         try:
             report = await self._in_thread(self._map)
         except NoMappingError as error:

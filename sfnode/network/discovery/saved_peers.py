@@ -1,4 +1,4 @@
-"""What a node keeps of its peers from one life to the next, as text: addresses, bootstraps, those not wanted."""
+"""Peers that a node saves for its next start, as text: addresses, bootstraps, discouraged peers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Row = TypeVar("Row", PeerRow, DiscouragedRow)
 
 
 def encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
-    """The address book, or the peers that are not wanted, as they are saved."""
+    """Encode the address book, or the discouraged peers, as JSON."""
     return json.dumps([to_plain(row, as_rows=False) for row in rows])
 
 
 def decode_peers(text: str) -> tuple[PeerRow, ...]:
-    """The saved address book; an unreadable one does not stop the node: bootstraps bring the peers back."""
+    """Decode the saved address book; return nothing if it is unreadable: bootstraps bring the peers back."""
     return _decode_rows(PeerRow, text, "known_peers")
 
 
 def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
-    """The saved peers that are not wanted; unreadable ones do not stop the node: who misbehaves will do so again."""
+    """Decode the saved discouraged peers; return none if they are unreadable: a bad peer will misbehave again."""
     return _decode_rows(DiscouragedRow, text, "discouraged")
 
 
@@ -39,12 +39,12 @@ def _decode_rows(declared: type[Row], text: str, where: str) -> tuple[Row, ...]:
 
 
 def encode_bootstraps(addresses: Iterable[str]) -> str:
-    """The bootstraps that were reached, as they are saved."""
+    """Encode the bootstraps that were reached as JSON."""
     return json.dumps(list(addresses))
 
 
 def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
-    """``config`` with the bootstraps saved as ``text`` besides its own: any of them leads out of an island."""
+    """Return ``config`` with the bootstraps saved as ``text`` added: any of them leads out of an island."""
     if config.neighbours_fixed:
         return config
     named = {parse_bootstrap(address).peer for address in config.bootstrap}

@@ -1,4 +1,4 @@
-"""Known peers: addresses, successes, failures, when each may be dialled again. Pure: no clock, no sockets, no files."""
+"""Known peers: addresses, successes, failures, times of the next dial. Pure: no clock, no sockets, no files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sfnode.network.policy.outbound import dial_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRow:
-    """What is kept of a peer on disk."""
+    """The record of a known peer on disk."""
 
     peer: str
     addresses: tuple[str, ...]  # without the peer id, last good one first
     last_success_unix_ms: int  # 0: never reached
-    failures: int  # since then
+    failures: int  # since the last success
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,31 +27,31 @@ class _Entry:
     addresses: list[Address] = field(default_factory=list)  # without the peer id
     last_success_unix_ms: int = 0
     failures: int = 0
-    due_s: float = 0.0  # not dialled before
+    due_s: float = 0.0  # not dialled before this time
     is_bootstrap: bool = False
-    source: PeerId | None = None  # the neighbour that told us, while it was never reached
+    source: PeerId | None = None  # the neighbour that named the peer; None once it was reached
 
 
 @dataclass(slots=True, kw_only=True)
 class _AddressRest:
-    """An address at which no peer was reached."""
+    """The failures of an address, and the time until which it rests."""
 
     failures: int = 0
     due_s: float = 0.0
 
 
 class AddressBook:
-    """At most KNOWN_PEERS_MAX peers; those in use and those named by the operator are never forgotten.
+    """Remembers at most KNOWN_PEERS_MAX peers; it never forgets peers in use or named by the operator.
 
-    Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act
-    in step; nothing that it decides reaches bytes or state.
+    ``now_s`` is the time of any monotonic clock. ``chance`` shuffles and jitters, so that nodes do not act in step; its
+    decisions never reach bytes or state.
     """
 
     def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
         self._own_peer = own_peer
         self._chance = chance
         self.in_use: Callable[[], frozenset[PeerId]] = (
-            frozenset  # peers that are dialled or connected: the dialler says
+            frozenset  # peers that are dialled or connected; set by the dialler
         )
         self._entries: dict[PeerId, _Entry] = {}
         self._rests: dict[tuple[str, int], _AddressRest] = {}  # host and port, the oldest first
@@ -63,7 +63,7 @@ class AddressBook:
     # --- persistence
 
     def restore(self, rows: tuple[PeerRow, ...]) -> None:
-        """Take over what ``rows`` returned in an earlier life; rows beyond the bound are left out."""
+        """Take over the ``rows`` of an earlier address book; leave out rows beyond the bound."""
         for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: bounds.KNOWN_PEERS_MAX]:
             if row.peer == self._own_peer:
                 continue
@@ -73,7 +73,7 @@ class AddressBook:
                 _remember(entry, address)
 
     def rows(self) -> tuple[PeerRow, ...]:
-        """Everything worth keeping, ordered by peer."""
+        """Return the records of all peers, ordered by peer."""
         return tuple(
             PeerRow(
                 peer=peer,
@@ -87,7 +87,7 @@ class AddressBook:
     # --- learning
 
     def learn(self, peer: PeerId, addresses: tuple[Address, ...], *, source: PeerId) -> None:
-        """What a neighbour says about a peer, which may be itself. Displaces no peer that was ever reached."""
+        """Remember the addresses that ``source`` names for a peer. Displace no peer that was ever reached."""
         if not addresses or peer == self._own_peer:
             return
         if peer not in self._entries:
@@ -106,7 +106,7 @@ class AddressBook:
         return self._forget_worst()
 
     def _forget_worst(self) -> bool:
-        """Make room by forgetting the peer that failed most of those that were never reached and are not in use."""
+        """Forget the unused, never reached peer with most failures; return False if there is none."""
         in_use = self.in_use()
         never = [
             peer
@@ -121,12 +121,12 @@ class AddressBook:
     # --- bootstraps
 
     def is_bootstrap(self, peer: PeerId) -> bool:
-        """Whether the operator named it, now or in an earlier life."""
+        """Return whether the operator named the peer, now or before an earlier start."""
         entry = self._entries.get(peer)
         return entry is not None and entry.is_bootstrap
 
     def reached_bootstraps(self) -> tuple[str, ...]:
-        """Multiaddrs of the bootstraps that were ever reached, those met last first; as many as are kept."""
+        """Return the multiaddrs of bootstraps that were ever reached, last met first, at most BOOTSTRAPS_KEPT_MAX."""
         met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
         met.sort(key=lambda item: -item[1].last_success_unix_ms)
         return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: bounds.BOOTSTRAPS_KEPT_MAX])
@@ -134,34 +134,34 @@ class AddressBook:
     # --- dialling
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
-        """Peers that may be dialled now, in the order of :func:`dial_order`, and at random within it."""
+        """Return the peers that may be dialled now, in the order of :func:`dial_order`, at random within each group."""
         ready = [
             peer
             for peer, entry in self._entries.items()
             if entry.due_s <= now_s and peer not in exclude and (entry.is_bootstrap or not bootstrap_only)
             if self.dialable(peer, now_s)
         ]
-        self._chance.shuffle(ready)
+        self._chance.shuffle(ready)  # dial_order keeps this order within its groups
         bootstraps = frozenset(peer for peer in ready if self._entries[peer].is_bootstrap)
         reached = frozenset(peer for peer in ready if self._entries[peer].last_success_unix_ms)
         return dial_order(ready, anchors=self.anchors(), bootstraps=bootstraps, reached=reached)
 
     def anchors(self) -> frozenset[PeerId]:
-        """The ANCHORS peers that were met last."""
+        """Return the ANCHORS peers that were met last."""
         good = [peer for peer, entry in self._entries.items() if entry.last_success_unix_ms]
         good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
         return frozenset(good[: bounds.ANCHORS])
 
     def addresses(self, peer: PeerId) -> tuple[Address, ...]:
-        """Addresses of a peer, last good one first; without the peer id."""
+        """Return the addresses of a peer without the peer id, last good one first."""
         entry = self._entries.get(peer)
         return tuple(entry.addresses) if entry else ()
 
     def dialable(self, peer: PeerId, now_s: float) -> tuple[Address, ...]:
-        """Addresses at which the peer may be dialled now, without the peer id.
+        """Return the addresses at which the peer may be dialled now, without the peer id.
 
-        For a peer that was never reached, those at which others have failed rest: else whoever names one address under
-        many ids makes this node knock at a stranger's door without an end.
+        For a peer that was never reached, addresses with failed dials rest. Otherwise an attacker who names one address
+        under many ids could make this node dial a stranger without end.
         """
         entry = self._entries.get(peer)
         if entry is None:
@@ -171,7 +171,7 @@ class AddressBook:
         return tuple(each for each in entry.addresses if self._rest_of(each).due_s <= now_s)
 
     def tried_at(self, address: Address, now_s: float) -> None:
-        """Somebody is dialled at this address now: unless that succeeds, it rests afterwards, each time longer."""
+        """Let an address rest after the dial that starts now, longer each time; ``succeeded`` ends the rest."""
         rest = self._rest_of(address)
         rest.due_s = now_s + min(bounds.BACKOFF_MAX_S, bounds.BACKOFF_START_S * 2.0 ** min(rest.failures, 20))
         rest.failures += 1
@@ -184,7 +184,7 @@ class AddressBook:
         return self._rests.get((address.host, address.port)) or _AddressRest()
 
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
-        """A session came about at this address."""
+        """Record a session with the peer at this address, which becomes its first address."""
         self._rests.pop((address.host, address.port), None)
         entry = self._entries.setdefault(peer, _Entry())
         entry.last_success_unix_ms = unix_ms
@@ -197,12 +197,12 @@ class AddressBook:
         del entry.addresses[bounds.ADDRESSES_PER_PEER_MAX :]
 
     def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
-        """A session with the peer has lasted until now: of those that are saved, it is met last."""
+        """Record that a session with the peer has lasted until ``unix_ms``, so that it counts as met last."""
         if peer in self._entries:
             self._entries[peer].last_success_unix_ms = unix_ms
 
     def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
-        """No session came about. Returns after how many seconds the peer is due again (full jitter)."""
+        """Record a failed dial; return the seconds until the peer is due again (backoff with full jitter)."""
         entry = self._entries.get(peer)
         if entry is None:
             return 0.0
@@ -214,15 +214,15 @@ class AddressBook:
         return wait_s
 
     def pause(self, peer: PeerId, now_s: float) -> None:
-        """A session ended: let a random moment pass before the next dial, so that not both ends dial at once."""
+        """Delay the next dial after a session by a random time, so that both ends do not dial at once."""
         entry = self._entries.get(peer)
         if entry is not None:
             entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, bounds.BACKOFF_START_S))
 
-    # --- telling others
+    # --- recommending peers
 
     def share(self, *, exclude: PeerId, connected: frozenset[PeerId]) -> tuple[PeerId, ...]:
-        """Peers worth telling a neighbour: those we are or were connected with, in random order."""
+        """Return peers to recommend: first connected ones, then those reached before, each in random order."""
         good = [
             peer
             for peer, entry in self._entries.items()
@@ -234,7 +234,7 @@ class AddressBook:
 
 
 def _remember(entry: _Entry, address: Address) -> None:
-    """Append an address; when there are too many, the second gives way (the first is the last good one)."""
+    """Append an address; if there are too many, drop the second one (the first is the last good one)."""
     told = replace(address, peer=None)
     if told in entry.addresses:
         return

@@ -1,4 +1,4 @@
-"""Peer ids and network addresses: parsing, checking, what a listening address means to others. Pure: no sockets."""
+"""Peer ids and network addresses: parsing, checking, what an address means to other nodes. Pure: no sockets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from protocol.wire import PeerId
 # libp2p: a short public key is its own id: identity multihash (00, length 24) of the protobuf {1: Ed25519, 2: 32 bytes}
 _ED25519_ID_PREFIX: Final = bytes.fromhex("002408011220")
 _ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
-_ED25519_ID_DIGITS: Final = 52  # always so many base58 digits, because the second byte is not zero
+_ED25519_ID_DIGITS: Final = 52  # the number of base58 digits is constant, because the second byte is not zero
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
-_THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems take all of it for loopback
-_INSIDE: Final = tuple(  # nobody comes from there across the internet: private networks, and those of providers
+_THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems treat all of it as loopback
+_INSIDE: Final = tuple(  # not routed on the internet: private networks, and carrier-grade NAT
     map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
 )
 _KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
 
 
 def peer_of_author(author: bytes) -> PeerId:
-    """The libp2p peer id of an author (32-byte Ed25519 public key): both are the same key."""
+    """Return the libp2p peer id of an author (32-byte Ed25519 public key): both are the same key."""
     if len(author) != 32:
         raise ValueError(f"an Ed25519 public key has 32 bytes, got {len(author)}")
     number = int.from_bytes(_ED25519_ID_PREFIX + author, "big")
@@ -36,7 +36,7 @@ def peer_of_author(author: bytes) -> PeerId:
 
 
 def author_of_peer(peer: str) -> bytes:
-    """The 32-byte Ed25519 public key in a peer id; ValueError when the id is of another kind of key or no id at all."""
+    """Return the 32-byte Ed25519 public key in a peer id; ValueError for a malformed id or another kind of key."""
     if len(peer) != _ED25519_ID_DIGITS or peer[0] != "1" or not set(peer) <= set(_BASE58):
         raise ValueError(f"{peer[:80]!r} is not the peer id of an Ed25519 key (12D3KooW...)")
     number = 0
@@ -50,7 +50,7 @@ def author_of_peer(peer: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One TCP address: ``/ip4|ip6|dns|dns4|dns6/<host>/tcp/<port>``, with ``/p2p/<peer>`` when the peer is known."""
+    """A TCP address: ``/ip4|ip6|dns|dns4|dns6/<host>/tcp/<port>``, with ``/p2p/<peer>`` if the peer is known."""
 
     kind: str
     host: str
@@ -83,7 +83,7 @@ class Address:
 
     @property
     def is_inside(self) -> bool:
-        """True for what only machines of the same network, or this one, can dial; False for a host name."""
+        """True for addresses that only this machine or its own network can dial; False for a host name."""
         if self.kind not in ("ip4", "ip6"):
             return False
         host = ipaddress.ip_address(self.host)
@@ -91,7 +91,7 @@ class Address:
 
     @property
     def is_of_one_machine(self) -> bool:
-        """False for a host name, which may stand for any address, and for addresses of no machine or of many."""
+        """False for a host name, which may mean any address, and for multicast and reserved addresses."""
         if self.kind == "ip4":
             host = ipaddress.IPv4Address(self.host)
             return not (host.is_multicast or host.is_reserved or host in _THIS_NETWORK)
@@ -135,7 +135,7 @@ def _check_port(text: str) -> int:
 
 
 def parse_bootstrap(text: str) -> Address:
-    """An address from the operator that we are to dial: needs the peer id, a port, and a host that can be dialled."""
+    """Parse the operator's address of a node to dial. OperatorError if peer id, port or a dialable host is missing."""
     try:
         address = parse_address(text)
         if address.port == 0 or address.is_wildcard:
@@ -148,7 +148,10 @@ def parse_bootstrap(text: str) -> Address:
 
 
 def parse_listen(text: str) -> Address:
-    """An address from the operator to listen on: an IP address (0.0.0.0: every interface); port 0: any free one."""
+    """Parse the operator's listening address. OperatorError unless its host is an IP address.
+
+    0.0.0.0 means every interface; port 0 means any free port.
+    """
     try:
         address = parse_address(text)
         if address.kind not in ("ip4", "ip6"):
@@ -159,7 +162,7 @@ def parse_listen(text: str) -> Address:
 
 
 def parse_announce(text: str) -> Address:
-    """An address from the operator at which others can reach this node."""
+    """Parse the operator's public address of this node. OperatorError if others cannot dial it."""
     try:
         address = parse_address(text)
         if address.port == 0 or address.is_wildcard:
@@ -170,7 +173,7 @@ def parse_announce(text: str) -> Address:
 
 
 def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
-    """The addresses in a peer's message that have a known form and a port; others are skipped."""
+    """Parse the addresses of a peer's message; skip those of unknown form or without a port."""
     found: list[Address] = []
     for text in texts:
         try:
@@ -183,11 +186,11 @@ def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
 
 
 def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[Address, ...]:
-    """What a neighbour that we see at IP address ``observed_host`` tells of addresses, as far as we dial them.
+    """Return those of a neighbour's addresses that we may dial. We see the neighbour at IP address ``observed_host``.
 
-    Whoever owns a domain decides what a name in it stands for, and systems take numbers for names ("127.1"): a name
-    could lead to our own machine or network. A neighbour's name for itself means the address where we see it, as
-    "every interface" does; names of others, and "every interface" of others, mean nothing (``is_of_itself`` false).
+    The owner of a domain decides where a name in it leads, and systems resolve even numbers ("127.1"): a name could
+    lead to our own machine or network. So a neighbour's name for itself, like "every interface", is replaced by the
+    address where we see it. Names and "every interface" of other peers are dropped (``is_of_itself`` false).
     """
     kind, host = _kind_and_host(observed_host)
     meant: list[Address] = []
@@ -201,12 +204,11 @@ def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of
 
 
 def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[Address, ...]:
-    """What addresses mean to a peer that is seen at ``observed_host``, or that sees there whoever told of them; without
-    peer ids. ``observed_host`` is an IP address.
+    """Return the addresses that can be dialled across the connection to IP address ``observed_host``, without peer ids.
 
-    "Every interface" becomes that address. Loopback counts only if that one is loopback too, so that nobody can make
-    anybody dial their own machine; link-local only among those who are on one link; and a private address only if that
-    one is private too, so that no stranger can make anybody knock at machines of their own network.
+    "Every interface" becomes ``observed_host``. Loopback is kept only if ``observed_host`` is loopback too, so that
+    nobody can make a node dial its own machine. Link-local addresses are kept only on one link. A private address is
+    kept only if ``observed_host`` is private too, so that no stranger can make a node dial machines of its own network.
     """
     kind, host = _kind_and_host(observed_host)
     observed = Address(kind=kind, host=host, port=0, peer=None)
@@ -226,7 +228,7 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
 
 
 def _kind_and_host(ip: str) -> tuple[str, str]:
-    """An IP address as in an Address. The zone of a link-local one is left out: it means something here only."""
+    """Return kind and host for an Address. The zone of a link-local address is dropped: it is valid only here."""
     parsed = ipaddress.ip_address(ip.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
         parsed = parsed.ipv4_mapped

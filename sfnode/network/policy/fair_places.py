@@ -1,4 +1,4 @@
-"""Places that go to whoever has had them least. Pure: no clock, no sockets."""
+"""Places that are shared fairly: peers that have held them least come first. Pure: no clock, no sockets."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ from typing import Final
 
 from sfnode.network import bounds
 
-_HOLDERS_REMEMBERED: Final = 1_024  # beyond it the one that came first is forgotten: it counts as new
+_HOLDERS_REMEMBERED: Final = 1_024  # beyond it the earliest is forgotten and counts as new
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FairPlace:
-    """One place. Who finds `is_lost` gives up what it does there."""
+    """One place. Its holder must stop when `is_lost` is set."""
 
     holder: str
     crowd: str
     since_s: float
     asked_s: float
-    files: int = 0  # that were asked for; each but the last is complete
+    files: int = 0  # files asked for; all but the last are complete
     is_lost: bool = False
 
 
 class FairPlaces:
-    """Where all places are taken, a newcomer gets the place of a holder that asks for nothing; else of the network, or
-    of the peer, that holds at least two more than the newcomer's; else of one that has had its turn and, in all, held
-    places for longer.
+    """Shares a number of places so that neither many peers of one network nor a slow peer can keep others out.
 
-    So nobody keeps others out, neither with many peers of one network nor by being slow. Who loses a place finds out
-    when it asks for the next part.
+    When all places are taken, a newcomer gets the place of an idle holder. Without one, it gets a place of a network
+    or a peer that holds at least two more than the newcomer's. Otherwise it gets the place of a holder that has had its
+    turn and has held places for longer in total. The loser is refused when it asks for the next part.
     """
 
     def __init__(self, places_max: int, per_holder_max: int) -> None:
         self._places_max = places_max
         self._per_holder_max = per_holder_max
         self._places: list[FairPlace] = []
-        self._held_s: Counter[str] = Counter()  # by those places that were left
+        self._held_s: Counter[str] = Counter()  # seconds in places that were left, by holder
 
     def take(self, holder: str, crowd: str | None, now_s: float) -> FairPlace | None:
-        """Return a place; None when this holder gets none now. ``crowd``: those with whom it counts; None: nobody."""
+        """Return a place, or None if this holder gets none now. ``crowd``: group that it counts with; None: itself."""
         if sum(place.holder == holder for place in self._places) >= self._per_holder_max:
             return None
         place = FairPlace(holder=holder, crowd=crowd or holder, since_s=now_s, asked_s=now_s)
@@ -53,7 +52,7 @@ class FairPlaces:
         return place
 
     def leave(self, place: FairPlace, now_s: float) -> None:
-        """The place is free, unless it was lost before."""
+        """Free the place, unless it was lost before."""
         if place not in self._places:
             return
         self._places.remove(place)
@@ -62,15 +61,16 @@ class FairPlaces:
             del self._held_s[next(iter(self._held_s))]
 
     def _victim(self, newcomer: FairPlace, now_s: float) -> FairPlace | None:
-        """Whose place the newcomer gets."""
+        """Choose the place that the newcomer gets; None if it gets none."""
         others = [place for place in self._places if place.holder != newcomer.holder]
         idle = [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]
-        if idle:
+        if idle:  # first choice: the holder that has been idle longest
             return min(idle, key=lambda place: place.asked_s)
         crowds = Counter(place.crowd for place in self._places)
         holders = Counter(place.holder for place in self._places)
 
         def has_too_many(place: FairPlace) -> bool:
+            # With a margin of two, the exchange cannot be reversed by the loser.
             mine = crowds[newcomer.crowd]
             if crowds[place.crowd] > mine + 1:
                 return True
@@ -78,8 +78,9 @@ class FairPlaces:
             return is_of_larger and holders[place.holder] > holders[newcomer.holder] + 1
 
         greedy = [place for place in others if has_too_many(place)]
-        if greedy:  # the youngest of its places, where least is lost
+        if greedy:  # of these the youngest: it has the least to lose
             return max(greedy, key=lambda place: (crowds[place.crowd], holders[place.holder], place.since_s))
+        # Last choice: a holder that has had its turn and has held places longest.
         held_s = {each: self._total_s(each, now_s) for each in (*holders, newcomer.holder)}
         over = [
             place

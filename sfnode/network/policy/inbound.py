@@ -1,9 +1,9 @@
-"""Who may hold an inbound place, and who gives way when all are taken. Pure: no clock, no sockets.
+"""Inbound places: the choice of the neighbour that gives way when all are taken. Pure: no clock, no sockets.
 
-Goal: an attacker who opens as many connections as they like, under as many ids as they like, from few networks, cannot
-take the places of honest neighbours. Keys are free and addresses of one network are cheap; networks, age and records
-that were news are not. So the oldest and the most useful are never evicted, a newcomer never evicts anybody of a
-network that is less crowded than its own, and no network gets more than a quarter of the places.
+Goal: an attacker with any number of connections and ids, but from few networks, cannot take the places of honest
+neighbours. Keys are free and addresses of one network are cheap; networks, age and new records are not. So the oldest
+and the most useful neighbours are never evicted. A newcomer never evicts a neighbour from a network that is less
+crowded than its own. No network gets more than a quarter of the places.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-INBOUND_MAX: Final = 28  # all together take 40 MB, and 230 us for each frame
-PROTECTED_OLD: Final = 8  # of the inbound neighbours the oldest are never evicted
-PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most records first
+INBOUND_MAX: Final = 28  # together they take 40 MB, and 230 us for each flooded frame
+PROTECTED_OLD: Final = 8  # the oldest inbound neighbours are never evicted
+PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most new records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundPlace:
-    """One inbound session: how old it is, and how many records it was the first to bring."""
+    """An inbound session; ``news`` counts the records that it was the first to bring."""
 
     peer: PeerId
     group: Group
@@ -32,9 +32,9 @@ class InboundPlace:
 
 
 def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId | None:
-    """Who gives way to a newcomer when no place is free: the youngest of the most crowded network, or nobody.
+    """Return the peer that gives way to a newcomer: the youngest unprotected one of the most crowded network.
 
-    Nobody, unless that network is more crowded than the newcomer's would be with it.
+    None unless that network is more crowded than the newcomer's would be with the newcomer.
     """
     crowd = Counter(place.group for place in places)
     protected = _protected(places)
@@ -46,8 +46,11 @@ def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId
 
 
 def choose_to_shed(places: Collection[InboundPlace]) -> PeerId | None:
-    """Who goes when there must be fewer: whoever would give way to a newcomer; then, of the protected, the one that
-    has brought least, and of several such the youngest. None when nobody is left."""
+    """Return the peer that goes when there must be fewer; None if none is left.
+
+    It is the youngest unprotected one of the most crowded network. If all are protected, it is the one that brought the
+    fewest new records; of several such, the youngest.
+    """
     protected = _protected(places)
     open_to_choice = [place for place in places if place.peer not in protected]
     if open_to_choice:
@@ -60,7 +63,7 @@ def _youngest_of_most(places: Collection[InboundPlace], crowd: Counter[Group]) -
 
 
 def _protected(places: Collection[InboundPlace]) -> frozenset[PeerId]:
-    """The oldest, and the most useful of the others."""
+    """Return the oldest peers, and the most useful of the others."""
     by_age = sorted(places, key=lambda place: (place.started_s, place.peer))
     old, others = by_age[:PROTECTED_OLD], by_age[PROTECTED_OLD:]
     useful = sorted((place for place in others if place.news > 0), key=lambda place: (-place.news, place.peer))

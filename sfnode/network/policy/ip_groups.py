@@ -1,4 +1,4 @@
-"""Networks of IP addresses, and how many of one network there may be. Pure: no clock, no sockets."""
+"""Groups of IP addresses by network, and limits for each group. Pure: no clock, no sockets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ INBOUND_GROUP_PART: Final = 4  # one network (/16, IPv6 /32) gets no more than t
 Group = NewType("Group", str)
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-_REMEMBERED: Final = 4 * bounds.CONNECTIONS_MAX  # addresses: each newcomer is compared with all others, in no time
+_REMEMBERED: Final = 4 * bounds.CONNECTIONS_MAX  # addresses in the cache: each newcomer is compared with all others
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def ip_group_of(host: str) -> Group:
-    """The network of an IP address: /16, of IPv6 /32; of a private address /24 and /64, as networks at home and in a
-    cloud are cut. IPv4 written as IPv6 is IPv4. An unreadable address is its own."""
+    """Return the network of an IP address: /16 or IPv6 /32 for public ones, /24 or IPv6 /64 for private ones.
+
+    Home and cloud networks have the sizes of the latter. An IPv4 address written as IPv6 counts as IPv4. An unreadable
+    address is a group of its own.
+    """
     address = _address_of(host)
     if address is None:
         return Group(host)
@@ -32,50 +35,53 @@ def ip_group_of(host: str) -> Group:
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_public(host: str) -> bool:
-    """Whether one can come from this address across the internet."""
+    """Return whether connections from this address can come across the internet."""
     address = _address_of(host)
     return address is not None and address.is_global
 
 
 def public_group_of(host: str) -> Group | None:
-    """The network of a public address."""
+    """Return the network of a public address; None for other addresses."""
     return ip_group_of(host) if is_public(host) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origins:
-    """Who counts together, by the addresses that connections come from, and what the operator says about these.
+    """Decides which source addresses count together, with the operator's settings.
 
-    A network counts as one. Private addresses and loopback count each alone, unless the operator says otherwise:
-    nobody can come from there across the internet, and behind a proxy or in a cloud's network everybody does.
+    Public addresses count by network. By default each private or loopback address counts alone: it cannot come across
+    the internet, and behind a proxy or in a cloud's network all connections come from such addresses.
 
     Attributes:
-        is_private_limited: private addresses and loopback count by network, too.
-        proxies: networks of the operator's own proxies. What comes from there counts in all only.
+        is_private_limited: count private and loopback addresses by network, too.
+        proxies: networks of the operator's own proxies; their connections count only towards the total.
     """
 
     is_private_limited: bool = False
     proxies: tuple[IpNetwork, ...] = ()
 
     def is_limited(self, host: str) -> bool:
-        """Whether the network of this address is counted against it."""
+        """Return whether the limit per network applies to this address."""
         return not self._is_proxy(host) and (self.is_private_limited or is_public(host))
 
     def crowd_of(self, host: str) -> Group | None:
-        """Those with whom this address counts together: its network, or itself alone; None: with nobody."""
+        """Return the group that this address counts with: its network, or the address alone; None for a proxy."""
         if self._is_proxy(host):
             return None
         return ip_group_of(host) if self.is_limited(host) else Group(str(_address_of(host) or host))
 
     def has_group_room(self, host: str, taken: Iterable[Group], places_max: int) -> bool:
-        """Whether the newcomer's network has fewer than its part of all the places."""
+        """Return whether the newcomer's network holds less than its part of all places."""
         if not self.is_limited(host):
             return True
         group = ip_group_of(host)
         return sum(other == group for other in taken) < max(1, places_max // INBOUND_GROUP_PART)
 
     def has_stranger_room(self, host: str, strangers: Iterable[str]) -> bool:
-        """Whether one more connection from this address may shake hands: ``strangers`` have not said who they are."""
+        """Return whether one more connection from this address may shake hands.
+
+        ``strangers``: addresses of the connections before their hello.
+        """
         crowd = self.crowd_of(host)
         if crowd is None:
             return True
@@ -87,11 +93,11 @@ class Origins:
         return address is not None and any(address in network for network in self.proxies)
 
 
-DEFAULT_ORIGINS: Final = Origins()  # of an operator who says nothing
+DEFAULT_ORIGINS: Final = Origins()  # for operators without settings of their own
 
 
 def parse_origins(*, is_private_limited: bool, proxies: Iterable[str]) -> Origins:
-    """From what the operator typed; OperatorError for a proxy that is no address or network."""
+    """Return the operator's `Origins`; OperatorError for a proxy that is no address or network."""
     return Origins(is_private_limited=is_private_limited, proxies=tuple(_parse_network(text) for text in proxies))
 
 

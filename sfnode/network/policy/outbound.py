@@ -1,7 +1,7 @@
-"""Whom to dial first, and who gives way, so that the neighbours we chose lie in several networks. Pure.
+"""Choice of outbound neighbours: whom to dial first and who gives way, so that they lie in several networks. Pure.
 
-Goal: an attacker who owns many addresses of one network, and fills the address book with them, does not become all the
-neighbours that we dial. Nobody is refused for their network as long as nobody else is there: a run may live in one.
+Goal: an attacker who fills the address book with many addresses of one network does not become all our outbound
+neighbours. A crowded network is still dialled if no other is known, because a run may live in one network.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sfnode.network.policy.ip_groups import Group
 
 OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
-OUTBOUND_GROUP_MAX: Final = 2  # of one network (/16, IPv6 /32) while peers of others can be dialled: a quarter
+OUTBOUND_GROUP_MAX: Final = 2  # per network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A peer that may be dialled; ``group`` None where its network is not counted: private ones, host names."""
+    """A peer that may be dialled; ``group`` is None for private addresses and host names, which are not counted."""
 
     peer: PeerId
     group: Group | None
@@ -30,7 +30,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialled:
-    """One session that we dialled. ``is_kept``: an anchor or a bootstrap, which gives way to nobody."""
+    """An outbound session. ``is_kept``: it is an anchor or a bootstrap and never gives way."""
 
     peer: PeerId
     group: Group | None
@@ -41,9 +41,9 @@ class Dialled:
 def dial_order(
     ready: Sequence[PeerId], *, anchors: frozenset[PeerId], bootstraps: frozenset[PeerId], reached: frozenset[PeerId]
 ) -> tuple[PeerId, ...]:
-    """Anchors, then bootstraps, then in turn a peer that was ``reached`` before and an unverified one.
+    """Order ``ready``: anchors, bootstraps, then alternately a peer that was ``reached`` before and an unverified one.
 
-    Filling the address book with unreachable peers takes half of the dials, not most.
+    So an attacker who fills the address book with unreachable peers takes at most half of these dials.
     """
     first = [*(peer for peer in ready if peer in anchors), *(peer for peer in ready if peer in bootstraps - anchors)]
     others = [peer for peer in ready if peer not in anchors | bootstraps]
@@ -53,7 +53,8 @@ def dial_order(
 
 
 def spread(ready: Iterable[Candidate], taken: Iterable[Group | None], wanted: int) -> tuple[PeerId, ...]:
-    """``wanted`` of ``ready``, in its order, but those of networks that have their part of ``taken`` come last."""
+    """Return ``wanted`` of ``ready`` in its order; peers of networks that have their part of ``taken`` come last."""
+    # Each chosen peer counts at once, so that the chosen ones are spread among themselves, too.
     crowd = Counter(taken)
     first: list[PeerId] = []
     last: list[PeerId] = []
@@ -66,20 +67,19 @@ def spread(ready: Iterable[Candidate], taken: Iterable[Group | None], wanted: in
 
 
 def is_crowded(taken: Iterable[Group | None]) -> bool:
-    """Whether one network has more than its part."""
+    """Return whether one network has more than its part of ``taken``."""
     crowd = Counter(taken)
     return any(_is_over(group, crowd) for group in crowd)
 
 
 def elsewhere(ready: Iterable[Candidate], taken: Iterable[Group | None]) -> PeerId | None:
-    """The first of ``ready`` whose network has less than its part of ``taken``."""
+    """Return the first of ``ready`` whose network has less than its part of ``taken``; None if there is none."""
     crowd = Counter(taken)
     return next((each.peer for each in ready if not _is_full(each.group, crowd)), None)
 
 
 def choose_to_leave(dialled: Sequence[Dialled]) -> PeerId | None:
-    """Who gives way once there are more neighbours than wanted: the youngest of the most crowded network; nobody where
-    no network has more than its part."""
+    """Return the youngest session of the most crowded network; None if no network has more than its part."""
     crowd = Counter(session.group for session in dialled)
     open_to_choice = [each for each in dialled if not each.is_kept and _is_over(each.group, crowd)]
     if not open_to_choice:

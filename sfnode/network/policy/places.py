@@ -1,4 +1,4 @@
-"""So many places, of which those who count together get only a part. Pure: no clock, no sockets."""
+"""A limited number of places, with a limit for each holder. Pure: no clock, no sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Places:
-    """Places and who holds them. A holder None counts in all only."""
+    """Counts the places that each holder has taken. The holder None counts only towards the total."""
 
     def __init__(self, places_max: int, per_holder_max: int) -> None:
         self._places_max = places_max
@@ -16,13 +16,13 @@ class Places:
         self._taken: Counter[str | None] = Counter()
 
     def has_room(self, holder: str | None) -> bool:
-        """Whether this holder may take another place now."""
+        """Return whether this holder may take another place now."""
         is_full = self._taken.total() >= self._places_max
         return not is_full and (holder is None or self._taken[holder] < self._per_holder_max)
 
     @contextmanager
     def taken(self, holder: str | None) -> Iterator[None]:
-        """One place is this holder's inside. Only after `has_room`, with no waiting in between."""
+        """Hold one place for ``holder`` in the context. Call `has_room` first, without a checkpoint in between."""
         assert self.has_room(holder)
         self._taken[holder] += 1
         try:

@@ -1,41 +1,41 @@
-"""Token buckets: what somebody may spend grows with time up to a burst, and may be owed. Pure: no clock.
+"""Token buckets: a level that grows with time up to a burst, and may fall below 0. Pure: no clock.
 
-Times ``now_s`` are of a clock that only goes forward; the unit is the caller's choice.
+``now_s`` is the time of a monotonic clock; the caller chooses the unit of the tokens.
 """
 
 from __future__ import annotations
 
 
 class TokenBucket:
-    """Full at first."""
+    """One bucket, full at first."""
 
     __slots__ = ("_burst", "_level", "updated_s")
 
     def __init__(self, burst: float, now_s: float) -> None:
         self.updated_s = now_s
         self._burst = burst
-        self._level = burst  # below 0: owed
+        self._level = burst  # below 0: tokens owed
 
     def is_full(self, rate_per_s: float, now_s: float) -> bool:
-        """Whether so much was earned since the last call that nothing was spent, as it were."""
+        """Return whether the bucket is full again."""
         return self._level + (now_s - self.updated_s) * rate_per_s >= self._burst
 
     def take(self, cost: float, rate_per_s: float, now_s: float) -> float:
-        """Spend ``cost``, after what was earned since the last call; returns for how long to wait, 0 within the burst.
+        """Add the tokens earned since the last call and spend ``cost``; return the seconds to wait, 0 within the burst.
 
-        ``rate_per_s``: what a second earns, above 0.
+        ``rate_per_s``: tokens earned per second, above 0.
         """
         self._level = self.level(rate_per_s, now_s) - cost
         self.updated_s = now_s
         return max(0.0, -self._level / rate_per_s)
 
     def level(self, rate_per_s: float, now_s: float) -> float:
-        """What may be spent now; below 0: owed."""
+        """Return the tokens that may be spent now; below 0 if some are owed."""
         return min(self._level + (now_s - self.updated_s) * rate_per_s, self._burst)
 
 
 class TokenBuckets:
-    """Buckets that are all alike, by the name of whoever spends. Full ones are forgotten."""
+    """Equal buckets by the name of the spender. Full buckets are forgotten."""
 
     def __init__(self, burst: float, rate_per_s: float) -> None:
         self._burst = burst
@@ -46,7 +46,7 @@ class TokenBuckets:
         return len(self._buckets)
 
     def take(self, name: str, now_s: float, *, wait_s_max: float) -> float | None:
-        """Spend one token; returns for how long to wait. None, and nothing is spent, when that would be too long."""
+        """Spend one token and return the seconds to wait; spend nothing and return None above ``wait_s_max``."""
         self._forget_full(now_s)
         bucket = self._buckets.setdefault(name, TokenBucket(self._burst, now_s))
         if bucket.level(self._rate_per_s, now_s) - 1 < -wait_s_max * self._rate_per_s:

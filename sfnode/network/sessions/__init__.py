@@ -1,4 +1,4 @@
-"""Door: `Session`. One neighbour after the handshake, all of them together, and files on streams beside them."""
+"""Door: `Session`. Runs sessions with neighbours after the handshake, and file transfers on streams of their own."""
 
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_answers import FileSource, PacedFile

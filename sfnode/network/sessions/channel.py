@@ -1,4 +1,4 @@
-"""Messages over one link: frames, codec, deadlines for the first words of a session, and the count of bytes."""
+"""Messages over one link: frames, codec, deadline of a write, and the count of bytes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sfnode.network.transport import Link, LinkBrokenError
 
 @dataclass(slots=True, kw_only=True)
 class Traffic:
-    """Bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
+    """Counts bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
 
     bytes_in: int = 0
     bytes_out: int = 0
     frames_in: int = 0
     frames_out: int = 0
-    upload_bytes_per_s: float = 0.0  # what may go out at most; 0: as much as goes
+    upload_bytes_per_s: float = 0.0  # limit of the upload; 0: none
     pace: Pace = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -31,17 +31,17 @@ class Traffic:
 
 
 class StalledError(LinkBrokenError):
-    """The peer did not read for WRITE_S, and was cut."""
+    """The peer did not read for WRITE_S, and its connection was cut."""
 
 
 class Channel:
-    """Sends and receives messages. Starts with the small frame bound for strangers; ``trust`` raises it."""
+    """Sends and receives messages on one link. The frame bound is small, for strangers, until ``trust`` raises it."""
 
     def __init__(self, link: Link, timings: Timings, total: Traffic) -> None:
         self.link = link
         self.timings = timings
         self.traffic = Traffic()
-        self._total = total  # of the whole network
+        self._total = total  # counts of the whole network
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
 
     @property
@@ -49,11 +49,11 @@ class Channel:
         return self.link.peer
 
     def trust(self) -> None:
-        """The peer has said who it is: frames may have their full size."""
+        """Accept frames of full size, once the peer has said hello."""
         self._parser.frame_bytes_max = FRAME_BYTES_MAX
 
     async def receive_untrusted(self) -> tuple[Message, int] | None:
-        """The next message and its bytes on the wire, None at the end of the stream; Reject, LinkBrokenError."""
+        """Return the next message and its bytes on the wire; None at the end of the stream. Reject, LinkBrokenError."""
         while (payload := self._parser.next_payload()) is None:
             data = await self.link.receive_some(bounds.READ_BYTES_MAX)
             if not data:
@@ -66,11 +66,11 @@ class Channel:
         return decode_untrusted(payload), size
 
     async def send_now(self, *messages: Message) -> None:
-        """Write messages at once. Only before a session runs: then its send queue is the one that writes."""
+        """Write messages at once. Do not call it during a session, whose send queue is the only writer."""
         await self.write(b"".join(frame(encode(message)) for message in messages), len(messages))
 
     async def write(self, data: bytes, frames: int) -> None:
-        """Write joined frames; LinkBrokenError, also when the peer takes longer than WRITE_S: then the link is cut."""
+        """Write joined frames. LinkBrokenError; StalledError after WRITE_S, when the link is cut."""
         await self._total.pace.wait(len(data))
         with trio.move_on_after(self.timings.write_s) as scope:
             await self.link.send_all(data)

@@ -1,4 +1,4 @@
-"""Manifest and files (published bases, snapshots, pieces of a model) in parts, for a peer that asks: within bounds."""
+"""Answers with parts of the manifest and of files (published bases, snapshots, pieces of a model), within bounds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sfnode.network.sessions.pace import Pace
 
 
 class FileSource(Protocol):
-    """A file that is read where it lies: it may be larger than what a node keeps in memory."""
+    """A file that is read in parts, because it may be too large for memory."""
 
     @property
     def total(self) -> int:
-        """Its length in bytes."""
+        """The file's length in bytes."""
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes from ``offset`` on, none beyond the end. OSError."""
+        """Return up to ``bytes_max`` bytes from ``offset`` on, none beyond the end. OSError."""
 
 
 FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
@@ -34,34 +34,34 @@ FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacedFile:
-    """A file that is given no faster than ``pace`` allows, to all who ask for such files together."""
+    """A file that is sent no faster than ``pace`` allows; all files with this pace share it."""
 
     source: FileSource
     pace: Pace
 
     @property
     def total(self) -> int:
-        """As of `FileSource`."""
+        """The file's length in bytes."""
         return self.source.total
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """As of `FileSource`."""
+        """Return up to ``bytes_max`` bytes from ``offset`` on, none beyond the end. OSError."""
         return self.source.read(offset, bytes_max)
 
 
 def no_file(_sha256: str) -> FileSource | None:
-    """For a node that has no files."""
+    """Return None: this node has no files."""
     return None
 
 
 def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
-    """The answer to a ManifestRequest."""
+    """Return the answer to a ManifestRequest."""
     data = manifest_bytes[offset : offset + PART_BYTES_MAX]
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 
 
 def file_part(file: FileSource | None, offset: int) -> FilePart | None:
-    """The answer to a FileRequest; None when this node has no such file, or cannot read it."""
+    """Return the answer to a FileRequest; None if this node lacks the file or cannot read it."""
     if file is None:
         return None
     try:
@@ -71,11 +71,11 @@ def file_part(file: FileSource | None, offset: int) -> FilePart | None:
 
 
 async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
-    """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
+    """Answer an observer until it leaves, its time is over or its bytes are used up. LinkBrokenError, Reject.
 
-    Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN, and for what we make it
-    wait. Each file once.
-    It is over at once when nothing is asked for during OBSERVER_IDLE_S; pings do not count.
+    Its time is OBSERVER_S. Each part of a file adds the time that the part takes at OBSERVER_BYTES_PER_S_MIN, and the
+    time that our pace makes it wait. The allowed bytes cover each file once. An observer that requests nothing for
+    OBSERVER_IDLE_S is left at once; pings do not count.
     """
     observer = _Observer(channel)
     found: dict[bytes, FileSource | None] = {}
@@ -104,7 +104,7 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
 
 
 class _Observer:
-    """What one observer may still have, and how long it has asked for nothing."""
+    """Tracks the bytes that one observer may still receive, and the time of its last request."""
 
     def __init__(self, channel: Channel) -> None:
         self.allowed_bytes = bounds.OBSERVER_BYTES_MAX
@@ -113,14 +113,14 @@ class _Observer:
         self._short_answers = TokenBucket(bounds.SHORT_ANSWERS_BURST, self._asked_s)
 
     async def next_message(self) -> Message | None:
-        """The next message; None when it has left, or has asked for nothing during OBSERVER_IDLE_S."""
+        """Return the next message; None if the observer has left, or has requested nothing for OBSERVER_IDLE_S."""
         received = None
         with trio.move_on_at(self._asked_s + bounds.OBSERVER_IDLE_S):
             received = await self._channel.receive_untrusted()
         return received[0] if received else None
 
     async def send(self, answer: Message) -> None:
-        """Answer, and book it: its bytes, and where they are few the work. A pong answers no request."""
+        """Send an answer and charge its bytes; slow down many short answers. A pong does not count as a request."""
         sent_before = self._channel.traffic.bytes_out
         await self._channel.send_now(answer)
         sent_bytes = self._channel.traffic.bytes_out - sent_before

@@ -1,4 +1,4 @@
-"""Manifest and files (published bases, snapshots, pieces of a model) in parts, fetched from peers."""
+"""Downloads of the manifest and of files (published bases, snapshots, pieces of a model) from peers, in parts."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A document that peers have, and how to ask for it.
+    """A document to download, and how to ask for it.
 
     Attributes:
-        name: for people.
-        request, part: the request from an offset on, and the message that answers.
-        bytes_max: of the whole.
-        total, sha256: length and hash where they are known before; then it may come from several peers in turn.
-        run_id: of the run whose manifest it must be; None: of any.
-        is_of_one_peer: all of it comes from one peer, who answers for its hash.
-        start, end: of the segment that is wanted, in bytes; end None: all. A segment's bytes are not checked.
-        parts_ahead: asked for at once.
+        name: kind of document, for messages.
+        request, part: maker of the request for an offset, and the type of the answer.
+        bytes_max: upper bound of the whole document.
+        total, sha256: length and hash if known in advance; then several peers may serve it in turn.
+        run_id: run whose manifest it must be; None means any run.
+        is_of_one_peer: all of it comes from one peer, which is penalised for a wrong hash.
+        start, end: wanted segment in bytes; end None means the whole. A segment's bytes are not checked.
+        parts_ahead: number of requests in flight.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """Bytes that are to come; 0 where that is not known."""
+        """The number of bytes to download; 0 if unknown."""
         end = self.total if self.end is None else self.end
         return 0 if end is None else end - self.start
 
@@ -68,34 +68,34 @@ MANIFEST: Final = Wanted(
 
 
 def manifest_of(run_id: bytes | None) -> Wanted:
-    """The manifest of this run, or of whichever run a node is in."""
+    """Describe the manifest of a run; None means the run of the node that is asked."""
     return replace(MANIFEST, run_id=run_id)
 
 
 def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
-    """A published basis of a run: the manifest's, or the one with this hash."""
+    """Describe a published basis of a run: the one with this hash, or the manifest's."""
     wanted = sha256 or manifest.method.basis_sha256
     return _file_of("basis", wanted, basis_bytes(manifest), BASIS_BYTES_MAX)
 
 
 def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
-    """The snapshot that authors attest under this hash."""
+    """Describe the snapshot that authors attest under this hash."""
     return _file_of("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
 
 
 def data_of(sha256: str, file_bytes: int) -> Wanted:
-    """A run's public data, which its manifest names by this hash."""
+    """Describe a run's public data, which its manifest names by this hash."""
     return _file_of("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
 
 
 def piece_of(sha256: str, piece_bytes: int) -> Wanted:
-    """A piece of a model's file, or the list of its pieces."""
+    """Describe a piece of a model's file, or the list of its pieces."""
     piece = _file_of("piece", sha256, piece_bytes, piece_bytes)
     return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
 
 
 def segment_of(whole: Wanted, start: int, bytes_max: int) -> Wanted:
-    """Return the request for a part of a file from ``start`` on. ``bytes_max``: a multiple of PART_BYTES_MAX."""
+    """Describe the segment of a file from ``start`` on. ``bytes_max`` is a multiple of PART_BYTES_MAX."""
     assert whole.total is not None and bytes_max % PART_BYTES_MAX == 0
     return replace(whole, start=start, end=min(whole.total, start + bytes_max))
 
@@ -112,39 +112,41 @@ def _file_of(name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
 
 
 class OtherRunError(Exception):
-    """The node is in another run than the one that is meant. Its text goes on after "it" or the node's address."""
+    """The node is in another run than the wanted one. Its text continues after "it" or the node's address."""
 
     def __init__(self, found: bytes, wanted: bytes) -> None:
         super().__init__(f"serves run {found.hex()[:16]}, not {wanted.hex()[:16]}")
 
 
 class Download:
-    """What has come of one document. It is kept when a connection breaks off, if the document's hash is known.
+    """Downloads one document. If its hash is known, the bytes received so far survive a broken connection.
 
-    Once what several peers gave had another hash, each peer is asked for all of it: nobody knows who lied, and one
-    liar must not spoil what the others give, again and again.
+    If the parts of several peers together have a wrong hash, each peer is asked for the whole document: nobody knows
+    which peer lied, and one liar must not spoil the others' parts again and again.
 
     Attributes:
-        bytes_per_s_min: a peer that gives less, after the first LEAST_PACE_S, is left; 0: none is.
+        bytes_per_s_min: a slower peer is left after the first LEAST_PACE_S; 0 means no limit.
     """
 
     def __init__(
         self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None, pace: Pace | None = None
     ) -> None:
-        """``on_progress`` is told, after each part, how many bytes have come and how many there are. ``pace``: of all
-        that are to come no faster together."""
+        """``on_progress`` is called after each part with the bytes received and the total.
+
+        ``pace`` limits all downloads that share it together.
+        """
         self.wanted = wanted
         self._pace = pace
         self._on_progress = on_progress
         self._received = bytearray()
         self._total = wanted.total
         self._is_whole_of_one = False
-        self._received_of: dict[PeerId, bytearray] = {}  # then, by peer
+        self._received_of: dict[PeerId, bytearray] = {}  # by peer, if whole of one
         self.bytes_per_s_min = 0.0
-        self._asked = 0  # bytes asked for on the present connection, from the document's beginning
+        self._asked = 0  # offset up to which this connection was asked
 
     async def run(self, channel: Channel) -> bytes:
-        """The whole document; what is missing comes from this peer.
+        """Download the missing parts from this peer and return the document.
 
         LinkBrokenError, RefusedError, Reject, OtherRunError.
         """
@@ -176,9 +178,9 @@ class Download:
         return self._total if self.wanted.end is None else self.wanted.end
 
     async def _ask(self, channel: Channel) -> None:
-        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known.
+        """Keep several requests in flight, so that latency does not limit the rate; one while the end is unknown.
 
-        Several are asked for at once: a write costs more than a request.
+        Requests are sent in batches, because a write costs more than a request.
         """
         start, ahead = self._next_offset, self.wanted.parts_ahead * PART_BYTES_MAX
         if self._asked - start > ahead // 2:
@@ -227,7 +229,7 @@ class Download:
                 raise Reject(RejectReason.MESSAGE_FIELD, f"a {self.wanted.name} with another hash than was asked for")
             raise RefusedError(f"what came is not the run's {self.wanted.name}: another hash. Starting again")
         if self.wanted.run_id is not None:
-            found = decode_run_untrusted(data).manifest.run_id  # a hash of its content: what hello says may be a lie
+            found = decode_run_untrusted(data).manifest.run_id  # a hash of the content: hello may lie
             if found != self.wanted.run_id:
                 raise OtherRunError(found, self.wanted.run_id)
         return data
@@ -246,10 +248,9 @@ async def fetch_manifest(
     timings: Timings | None = None,
     on_failure: Callable[[DialReport], None] | None = None,
 ) -> bytes:
-    """The signed manifest of this run, or of the one that the nodes at these addresses are in. Not yet checked: the
-    caller must.
+    """Fetch the signed manifest of a run; None means the run of the nodes at these addresses. See `fetch`.
 
-    See `fetch`.
+    The caller must check the manifest.
     """
     return await fetch(
         Download(manifest_of(run_id)), addresses, identity_seed, agent=agent, timings=timings, on_failure=on_failure
@@ -265,10 +266,10 @@ async def fetch(
     timings: Timings | None = None,
     on_failure: Callable[[DialReport], None] | None = None,
 ) -> bytes:
-    """A document from the nodes at these addresses; where its hash is known, with that hash.
+    """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
-    Tries the addresses in turn, for ever, with growing pauses; ``on_failure`` is told of each failure. Put a deadline
-    around it to give up. OperatorError at once for an address that is malformed, and when all nodes are of another run.
+    It tries the addresses in turn without end, with growing pauses, and calls ``on_failure`` after each failure. Put a
+    deadline around it to give up. OperatorError at once for a malformed address, and if all nodes are in another run.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
@@ -278,7 +279,7 @@ async def fetch(
     async with host.running(()):
         for attempt, address in _rounds(dialled):
             pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
-            if len(set(dialled)) > 1:  # half as much in each round: all may be slow
+            if len(set(dialled)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
@@ -296,14 +297,14 @@ async def fetch(
 
 
 def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
-    """All addresses again and again, each with the number of the round, from 1."""
+    """Yield all addresses again and again, each with the number of the round, from 1."""
     for number in itertools.count(1):
         for address in addresses:
             yield number, address
 
 
 def _ignore(_report: DialReport) -> None:
-    """For callers that want no reports."""
+    """Drop a report, for callers that want none."""
 
 
 async def _decline(link: Link) -> None:
@@ -311,7 +312,7 @@ async def _decline(link: Link) -> None:
 
 
 async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:
-    """One attempt at one node; DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
+    """Try one node once. DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
     link = await host.dial(address)
     try:
         channel = Channel(link, timings, Traffic())

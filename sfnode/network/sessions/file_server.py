@@ -1,6 +1,6 @@
-"""A node's files for others.
+"""Serves a node's files to others.
 
-Strangers ask on a connection of their own, neighbours on a stream beside their session: no file holds up the flood.
+Strangers ask on a connection of their own. Neighbours ask on a separate stream, so that files do not delay the flood.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ FILES_PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRun:
-    """What the network says and serves of its run.
+    """The run as the network describes and serves it.
 
     Attributes:
-        manifest_bytes: the signed manifest, for those who are about to join.
-        record_bytes: of one record; 0 while that is not known.
-        head_step: the step at which the node is, told to new neighbours.
-        find_file: a published basis or a snapshot by its hash.
-        find_piece: a piece of the model, or the list of a file's pieces, by its hash: for neighbours only.
-        pieces_bytes_per_s: that these are given at, to all together; 0: as fast as they are taken.
+        manifest_bytes: signed manifest, for nodes that are about to join.
+        record_bytes: size of one record; 0 while it is unknown.
+        head_step: returns the node's step, which hello names.
+        find_file: returns a published basis or a snapshot by its hash.
+        find_piece: returns a piece of the model, or the list of a file's pieces, by its hash; for neighbours only.
+        pieces_bytes_per_s: upload limit of all such pieces together; 0 means none.
     """
 
     run_id: bytes
@@ -58,11 +58,11 @@ class ServedRun:
 
 
 class FileServer:
-    """Serves strangers and neighbours in places of their own, so that strangers never keep neighbours waiting.
+    """Serves strangers and neighbours in separate places, so that strangers never keep neighbours waiting.
 
-    Those who count together get two of the strangers' places, and one is left for whoever wants the manifest only:
-    nobody can keep newcomers out by downloading. Neighbours take turns (`FairPlaces`); those that fetch a model, for
-    minutes, leave the others theirs.
+    Strangers that count together get OBSERVERS_PER_CROWD_MAX places, and MANIFEST_PLACES are reserved for the manifest:
+    nobody can keep newcomers out by downloading. Neighbours take turns (`FairPlaces`). Downloads of a model, which take
+    minutes, have a limit of their own.
     """
 
     def __init__(
@@ -78,16 +78,18 @@ class FileServer:
         self._pace = Pace(run.pieces_bytes_per_s)
 
     def has_room_for(self, host: str) -> bool:
-        """Whether a stranger from that IP address gets a place now."""
+        """Return whether a stranger from IP address ``host`` gets a place now."""
         return self._strangers.has_room(self._origins.crowd_of(host))
 
     def manifest_part(self, offset: int) -> ManifestPart:
-        """The answer to a ManifestRequest."""
+        """Return the answer to a ManifestRequest."""
         return manifest_part(self._run.manifest_bytes, offset)
 
     async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
-        """Say hello, then answer until the stranger has had enough. Only after `has_room_for`, with no waiting in
-        between. LinkBrokenError, Reject."""
+        """Say hello, then serve files to a stranger. LinkBrokenError, Reject.
+
+        Call `has_room_for` first, without a checkpoint in between.
+        """
         crowd = self._origins.crowd_of(channel.link.remote_host)
         with ExitStack() as places:
 
@@ -105,7 +107,7 @@ class FileServer:
                 await refuse(channel, error.reason)
 
     async def serve_neighbour(self, link: Link, open_sessions: OpenSessions) -> None:
-        """A peer asks on a stream beside its session."""
+        """Serve files on a stream that a neighbour has opened in addition to its session."""
         channel = self._open_channel(link)
         channel.trust()
         try:
@@ -118,12 +120,12 @@ class FileServer:
         except RefusedError as error:
             await refuse(channel, error.reason)
         except LinkBrokenError:
-            pass  # the peer's own affair
+            pass  # only this stream is lost
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
     def _find_for(self, stream: _FileStream, sha256: str) -> FileSource | None:
-        """What a neighbour may have. The first piece of the model takes one of the places for those."""
+        """Return a file for a neighbour. Its first piece of the model takes a place for pieces. RefusedError."""
         piece = self._run.find_piece(sha256)
         file = piece if piece is not None else self._run.find_file(sha256)
         if file is None:
@@ -139,17 +141,17 @@ class FileServer:
 
 
 class _FileStream:
-    """A neighbour on a stream, and the places that it holds there."""
+    """Holds the places of a neighbour on one stream."""
 
     def __init__(self, peer: PeerId, crowd: str | None, stack: ExitStack) -> None:
-        self.is_given = False  # pieces of the model
+        self.is_given = False  # whether it gets pieces of the model
         self._peer = peer
         self._crowd = crowd
         self._stack = stack
         self._held: list[FairPlace] = []
 
     def take(self, places: FairPlaces) -> None:
-        """Take one of these until the stream ends. RefusedError."""
+        """Take one of ``places`` until the stream ends. RefusedError if none is free."""
         place = places.take(self._peer, self._crowd, trio.current_time())
         if place is None:
             raise RefusedError(FULL)
@@ -157,12 +159,12 @@ class _FileStream:
         self._held.append(place)
 
     def count_file(self) -> None:
-        """It asks for another file."""
+        """Count another file that the neighbour asks for."""
         for place in self._held:
             place.files += 1
 
     def check(self) -> None:
-        """It asks for a part. RefusedError: its place has gone to somebody else."""
+        """Note a request for a part. RefusedError if another peer has taken its place."""
         for place in self._held:
             place.asked_s = trio.current_time()
             if place.is_lost:

@@ -1,4 +1,4 @@
-"""The first words of a session. The dialler says hello, the other side answers with its own hello or a polite bye."""
+"""The handshake of a session. The dialler says hello; the other side answers with its own hello or a bye."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.transport import LinkBrokenError
 
-OBSERVER_RUN_ID: Final = bytes(32)  # says: I only want manifest and basis
-# What a bye may begin with: the dialler keeps away longer when the reason does not change by itself.
+OBSERVER_RUN_ID: Final = bytes(32)  # in a hello: an observer, which wants only manifest and files
+# Beginnings of a bye's reason. The dialler waits longer before it retries if a reason does not change by itself.
 OTHER_RUN: Final = "other run"
 OTHER_VERSION: Final = "other protocol version"
 FULL: Final = "full"
@@ -28,7 +28,7 @@ _MISMATCH: Final = re.compile(rf"^({OTHER_RUN}|{OTHER_VERSION}): (\w+) there, (\
 
 
 class RefusedError(Exception):
-    """The other side does not want this session. ``peers`` are those it recommends instead."""
+    """The peer refuses this session. ``peers`` are the peers that it recommends instead."""
 
     def __init__(self, reason: str, peers: tuple[PeerAddress, ...] = ()) -> None:
         super().__init__(reason)
@@ -37,16 +37,16 @@ class RefusedError(Exception):
 
     @property
     def is_lasting(self) -> bool:
-        """True when asking again soon is pointless."""
+        """True if asking again soon is pointless."""
         return self.reason.startswith((OTHER_RUN, OTHER_VERSION))
 
 
 class SilentError(RefusedError):
-    """It opened a session and did not say hello within HELLO_S."""
+    """The peer opened a session and did not say hello within HELLO_S."""
 
 
 def mismatch(own: Hello, theirs: Hello) -> str | None:
-    """Why two nodes cannot talk to each other, None when they can. Observers are of any run."""
+    """Return the reason why two nodes cannot talk, or None if they can. Observers match every run."""
     if theirs.version != own.version:
         return f"{OTHER_VERSION}: {theirs.version} there, {own.version} here; update the older node"
     if OBSERVER_RUN_ID in (theirs.run_id, own.run_id) or theirs.run_id == own.run_id:
@@ -55,12 +55,12 @@ def mismatch(own: Hello, theirs: Hello) -> str | None:
 
 
 def from_our_side(reason: str) -> str:
-    """What the refuser says of a mismatch, as we see it: its "here" is our "there"."""
+    """Restate a peer's reason of a mismatch from our side: its "here" is our "there"."""
     return _MISMATCH.sub(r"\1: \3 there, \2 here", reason)
 
 
 async def exchange_hello(channel: Channel, own: Hello) -> Hello:
-    """As the dialler: say hello, return theirs. RefusedError, LinkBrokenError, Reject."""
+    """Say hello as the dialler, and return the peer's hello. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
         await channel.send_now(own)
         peers: tuple[PeerAddress, ...] = ()
@@ -69,7 +69,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
                 case Hello():
                     return _check(own, message, channel)
                 case Peers(peers=peers):
-                    pass  # what a full node sends before its bye
+                    pass  # a full node sends these before its bye
                 case Bye(reason=reason):
                     raise RefusedError(from_our_side(reason), peers)
                 case _:
@@ -79,7 +79,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
 
 
 async def await_hello(channel: Channel) -> Hello:
-    """As the side that was dialled: their hello, unchecked. RefusedError, LinkBrokenError, Reject."""
+    """Return the dialler's hello, unchecked. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
         message = await _receive(channel)
         if isinstance(message, Hello):
@@ -92,7 +92,7 @@ async def await_hello(channel: Channel) -> Hello:
 
 
 async def refuse(channel: Channel, reason: str, peers: tuple[PeerAddress, ...] = ()) -> None:
-    """Say why not, recommend others, and wait a moment so that the words arrive."""
+    """Send recommended peers and a bye with the reason, and wait up to BYE_S so that they arrive."""
     with trio.move_on_after(channel.timings.bye_s):
         try:
             recommended: tuple[Message, ...] = (Peers(peers=peers),) if peers else ()
@@ -118,7 +118,7 @@ def _check(own: Hello, theirs: Hello, channel: Channel) -> Hello:
 
 
 def own_hello(*, run_id: bytes, agent: str, listen: tuple[str, ...], head_step: int) -> Hello:
-    """This node's hello; addresses that do not fit into the frame of a stranger are left out."""
+    """Return this node's hello; leave out addresses that do not fit into the frame of a stranger."""
     count = ADDRESSES_PER_PEER_MAX
     while True:
         hello = Hello(version=VERSION, run_id=run_id, agent=agent, listen=listen[:count], head_step=head_step)

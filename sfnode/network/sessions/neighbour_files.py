@@ -1,4 +1,4 @@
-"""Files that neighbours have for this node, each asked for on a stream beside the session."""
+"""Downloads of files from neighbours, each on a separate stream next to the session."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Host, Link, LinkBrokenError
 from sfnode.slips import Slips
 
-Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream gives no more
+Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream can serve no more
 
 
 class NeighbourFiles:
-    """Asks one neighbour or another. Whoever answers with what no honest node sends is penalised."""
+    """Downloads files from neighbours, and penalises those that send what no honest node sends."""
 
     def __init__(
         self, host: Host, open_sessions: OpenSessions, open_channel: Callable[[Link], Channel], slips: Slips
@@ -31,16 +31,16 @@ class NeighbourFiles:
         self._open_channel = open_channel
 
     def peers(self) -> frozenset[PeerId]:
-        """Those who can be asked now."""
+        """Return the neighbours that can be asked now."""
         return self._open_sessions.peers()
 
     def gave_false_bytes(self, peer: PeerId, name: str) -> None:
-        """Hold against the peer that it gave bytes of a file which are provably not the file's."""
+        """Penalise a peer whose bytes of a file are provably wrong."""
         self._open_sessions.penalise(peer, Fault.GARBAGE, f"gave bytes that are not of the {name}")
 
     @asynccontextmanager
     async def asking(self, peer: PeerId) -> AsyncIterator[Ask]:
-        """A stream to this neighbour, for one download after the other. RefusedError: there is none."""
+        """Open a stream to a neighbour for one download after another. RefusedError if there is none."""
         session = self._open_sessions.get(peer)
         link = None if session is None else await self._host.open_beside(session.channel.link, FILES_PROTOCOL)
         if link is None:
@@ -49,7 +49,7 @@ class NeighbourFiles:
         channel.trust()
 
         async def ask(download: Download) -> bytes:
-            """Return the document. RefusedError alone leaves it: one peer's stream ends nothing but itself."""
+            """Download a document. Raise only RefusedError, so that a peer's stream ends nothing but itself."""
             with self._slips.contained("a download", endings=(LinkBrokenError, RefusedError, Reject)):
                 try:
                     return await download.run(channel)

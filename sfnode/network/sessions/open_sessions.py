@@ -1,4 +1,4 @@
-"""Running sessions by peer, which of two sessions with one peer stays, and what is held against peers."""
+"""The running sessions by peer, the choice between two sessions with one peer, and penalties."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sfnode.network.sessions.session import Session
 
 
 class OpenSessions:
-    """At most one session per peer."""
+    """Keeps at most one session per peer, decides on inbound places and penalises peers."""
 
     def __init__(self, own_peer: PeerId, origins: Origins = DEFAULT_ORIGINS) -> None:
         self._own_key = author_of_peer(own_peer)
@@ -49,20 +49,20 @@ class OpenSessions:
         return frozenset(self._sessions)
 
     def served(self) -> frozenset[PeerId]:
-        """Peers with a running session, or with one that waits for its predecessor to end: no reason to dial them."""
+        """Return peers that need no dial: their session runs, or waits for its predecessor to end."""
         return self.peers() | frozenset(self._arriving)
 
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
 
     def lasting(self) -> frozenset[PeerId]:
-        """The peers that we dialled whose sessions have lasted longest."""
+        """Return the ANCHORS outbound peers whose sessions have lasted longest."""
         outbound = [session for session in self._sessions.values() if session.is_outbound]
         outbound.sort(key=lambda session: session.started_s)
         return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
 
     def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
-        """The node has handled a message of the peer: so many records in it were new, and so much it still owes."""
+        """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``."""
         session = self._sessions.get(peer)
         if session is not None:
             session.news += news
@@ -70,7 +70,7 @@ class OpenSessions:
             session.handled.set()
 
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
-        """Whether this peer, which dials from that IP address, gets an inbound place; somebody may have to give way."""
+        """Return whether a peer at IP address ``host`` gets an inbound place; another session may be ended for it."""
         if peer in self._sessions:
             return True
         places = self._inbound_places()
@@ -84,14 +84,14 @@ class OpenSessions:
         return victim is not None
 
     def shed(self) -> bool:
-        """Let the inbound neighbour go that would be missed least; False when there is none."""
+        """End the least useful inbound session; return False if there is none."""
         victim = choose_to_shed(self._inbound_places())
         if victim is not None:
             self._sessions[victim].say_bye(SHORT_OF_MEMORY)
         return victim is not None
 
     def _inbound_places(self) -> tuple[InboundPlace, ...]:
-        """The inbound sessions, without those that are ending."""
+        """Return the inbound sessions that are not ending."""
         return tuple(
             InboundPlace(
                 peer=peer,
@@ -104,7 +104,7 @@ class OpenSessions:
         )
 
     async def add(self, session: Session) -> bool:
-        """Make this the peer's session, after the older one is gone; False when the older one stays."""
+        """Make this the peer's session once an older one has ended; return False if the older one stays."""
         while (older := self._sessions.get(session.peer)) is not None:
             if not self._replaces(session, older):
                 return False
@@ -119,25 +119,25 @@ class OpenSessions:
         return True
 
     def remove(self, session: Session) -> None:
-        """The session is over."""
+        """Remove a session that has ended."""
         if self._sessions.get(session.peer) is session:
             del self._sessions[session.peer]
 
     def _replaces(self, new: Session, old: Session) -> bool:
-        """The newest wins: a peer that restarts must not wait until we notice that its old connection is dead.
+        """Return whether ``new`` replaces ``old``.
 
-        But when both ends dialled at the same moment, both must keep the same one of the two: the one that was dialled
-        by the node with the smaller key.
+        The newer one wins: a restarted peer must not wait until we notice that its old connection is dead. If both ends
+        dialled at the same time, both must keep the same session: the one dialled by the node with the smaller key.
         """
         if new.is_outbound == old.is_outbound or new.started_s - old.started_s > bounds.SIMULTANEOUS_S:
             return True
         we_are_smaller = self._own_key < author_of_peer(new.peer)
         return new.is_outbound == we_are_smaller
 
-    # --- what is held against peers
+    # --- penalties
 
     def penalise(self, peer: PeerId, fault: Fault, reason: str) -> None:
-        """Hold a fault against the peer; where that is enough, end its session and keep away from it."""
+        """Lower the peer's score by a fault; if the score is too low, end its session and keep away from it."""
         now_s = trio.current_time()
         for other in self._sessions:
             self._reputation.met(other, now_s)
@@ -152,32 +152,32 @@ class OpenSessions:
             session.say_bye(reason)
 
     def is_pushed_to(self, peer: PeerId) -> bool:
-        """Whether new records are flooded to the peer."""
+        """Return whether new records are flooded to the peer."""
         return self._reputation.is_pushed_to(peer, trio.current_time())
 
     def score(self, peer: PeerId) -> float:
-        """What is held against the peer; at most 0."""
+        """Return the peer's score, at most 0."""
         return self._reputation.score(peer, trio.current_time())
 
     def is_discouraged(self, peer: PeerId) -> bool:
-        """Whether the peer is neither dialled nor accepted now."""
+        """Return whether the peer is neither dialled nor accepted now."""
         return self._reputation.is_discouraged(peer, trio.current_time())
 
     def discouraged(self) -> frozenset[PeerId]:
-        """All such peers."""
+        """Return all peers that are neither dialled nor accepted now."""
         return self._reputation.discouraged(trio.current_time())
 
     def discouraged_rows(self) -> tuple[DiscouragedRow, ...]:
-        """The same, for the disk."""
+        """Return the discouraged peers for the disk."""
         return self._reputation.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
 
     def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
-        """Go on keeping away from those of an earlier life."""
+        """Take over the discouraged peers of an earlier start."""
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
 
 
 def info(session: Session, book: AddressBook, score: float) -> NeighbourInfo:
-    """What is told of a running session."""
+    """Return the description of a running session."""
     known = book.addresses(session.peer)
     traffic = session.channel.traffic
     return NeighbourInfo(

@@ -1,4 +1,4 @@
-"""How fast files may flow, all of one kind together: whoever gives or takes waits for its turn."""
+"""A limit on the bytes per second of several streams together: each stream waits for its turn."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import trio
 from protocol.limits import PART_BYTES_MAX
 from sfnode.network.policy import TokenBucket
 
-_BURST_BYTES: Final = 8 * PART_BYTES_MAX  # what a stream has in flight: a short file is never delayed
+_BURST_BYTES: Final = 8 * PART_BYTES_MAX  # the bytes in flight of one stream: a short file is never delayed
 
 
 class Pace:
-    """So many bytes a second in all; 0: as many as there are."""
+    """Limits all that share it to ``bytes_per_s`` together; 0 means no limit."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s = bytes_per_s
         self._bucket: TokenBucket | None = None
 
     async def wait(self, size: int) -> float:
-        """Wait until so many bytes may flow; returns for how many seconds."""
+        """Wait until ``size`` bytes may flow; return the seconds waited."""
         if not self._bytes_per_s:
             return 0.0
         now_s = trio.current_time()

@@ -1,4 +1,4 @@
-"""What waits to be written to one neighbour: bounded, and joined into as few writes as possible."""
+"""The frames that wait to be written to one neighbour: bounded, and joined into as few writes as possible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
 
 
 class SendQueue:
-    """A queue of frames. ``put`` never waits; the writer task waits in ``take``."""
+    """Queues frames for one writer task. ``put`` never waits; the writer waits in ``take``."""
 
     def __init__(self) -> None:
         self._frames: deque[bytes] = deque()
@@ -21,7 +21,7 @@ class SendQueue:
         self._changed = trio.Event()
 
     def put(self, payload: bytes) -> bool:
-        """Queue one payload; False when there is no room, or when the last one was queued already."""
+        """Queue one payload; return False if there is no room, or if the last one is queued already."""
         assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
         if self._is_closed or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX:
             return False
@@ -44,7 +44,7 @@ class SendQueue:
         return not self._frames
 
     async def take(self) -> tuple[bytes, int] | None:
-        """The queued frames, joined up to WRITE_BYTES_MAX, and how many they are; None after the last."""
+        """Wait for frames; return them joined up to WRITE_BYTES_MAX, with their number, or None after the last."""
         while not self._frames:
             if self._is_closed:
                 return None

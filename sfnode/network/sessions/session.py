@@ -20,7 +20,7 @@ from sfnode.network.transport import LinkBrokenError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnd:
-    """Why a session ended; ``fault`` when the peer did what counts against it."""
+    """The reason why a session ended; ``fault`` is set if the peer is to be penalised for it."""
 
     reason: str
     fault: Fault | None = None
@@ -30,24 +30,24 @@ MessageHandler = Callable[["Session", Message], Awaitable[None]]
 
 
 class Session:
-    """``run`` lives as long as the session and never raises for what the peer does. Other methods return at once."""
+    """Runs one session with a neighbour. ``run`` lasts as long as the session and never raises for the peer's acts."""
 
     def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
         self.channel = channel
         self.hello = hello
-        self.finished = trio.Event()  # set by the owner once everything about this session is done
+        self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
         self.rtt_ms: float | None = None
         self.asked = Asked()
-        self.news = 0  # records that this neighbour was the first to bring
-        self.handled = trio.Event()  # the node has handled the last message that it was handed
+        self.news = 0  # number of records that this neighbour was the first to bring
+        self.handled = trio.Event()  # set once the node has handled the last message that it got
         self._on_message = on_message
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
         self._end: SessionEnd | None = None
         self._heard_s = self.started_s
         self._is_delivering = False
-        self._ping = Ping(nonce=0)  # the last one, and when it was queued
+        self._ping = Ping(nonce=0)  # the last ping, and when it was queued
         self._ping_s = self.started_s
         self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
 
@@ -61,34 +61,34 @@ class Session:
 
     @property
     def is_ending(self) -> bool:
-        """Whether it has been told to end."""
+        """Return whether the session is to end."""
         return self._end is not None
 
     def send(self, message: Message) -> bool:
-        """Queue a message; False when the queue is full or the session is ending."""
+        """Queue a message; return False if the queue is full or the session is ending."""
         self.asked.sent(message)
         return self._send_queue.put(encode(message))
 
     def expect_handled(self) -> trio.Event:
-        """The next message goes to the node; set once it is handled."""
+        """Return a new event that is set once the node has handled the next message."""
         self.handled = trio.Event()
         return self.handled
 
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
-        """End without a word. The first reason given stays."""
+        """End the session without a bye. Keep the first reason given."""
         if self._end is None:
             self._end = SessionEnd(reason=reason, fault=fault)
         self._scope.cancel()
 
     def say_bye(self, reason: str) -> None:
-        """Send what is queued, then Bye with the reason; end when the peer has read it, at the latest after BYE_S."""
+        """Send the queued messages, then Bye with the reason; end once the peer has read it, at most BYE_S later."""
         if self._end is None:
             self._end = SessionEnd(reason=reason)
         self._send_queue.put_last(encode(Bye(reason=reason)))
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + self.channel.timings.bye_s)
 
     async def run(self) -> SessionEnd:
-        """Run until either side ends the session. The link is still to be closed afterwards."""
+        """Run until either side ends the session. The caller closes the link afterwards."""
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_all)
@@ -126,7 +126,7 @@ class Session:
                 await self._deliver(message)
 
     async def _deliver(self, message: Message) -> None:
-        """Hand the message over, however long that takes: not reading on is the back-pressure on this peer."""
+        """Pass the message on without a deadline: while the session does not read, this peer feels back-pressure."""
         self._is_delivering = True
         try:
             await self._on_message(self, message)
@@ -135,11 +135,11 @@ class Session:
             self._heard_s = trio.current_time()
 
     def owe(self, cost_bytes: float) -> None:
-        """The peer has cost more than was booked: it is read again once that is earned."""
+        """Charge the peer an extra cost; it is read again once it has earned that."""
         self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
 
     async def stay_within_rate(self, cost_bytes: int) -> None:
-        """Wait while the peer has sent more than it may."""
+        """Charge the peer ``cost_bytes``, and wait while it is over its rate."""
         wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
         if wait_s > 0:
             await trio.sleep(wait_s)
@@ -153,7 +153,7 @@ class Session:
             self.end(str(error), fault=Fault.STALLED if isinstance(error, StalledError) else None)
 
     async def _beat(self) -> None:
-        """Ping; end the session when nothing was heard for DEAD_S: TCP alone may not notice for hours."""
+        """Send pings; end the session after DEAD_S of silence, which TCP alone may not notice for hours."""
         timings = self.channel.timings
         while True:
             await trio.sleep(timings.ping_interval_s)

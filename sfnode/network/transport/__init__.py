@@ -1,4 +1,4 @@
-"""Door: `Host`. All that touches libp2p: dialling, listening, links, and the cures for its faults."""
+"""Door: `Host`. Dials, listens and carries bytes by libp2p, with work-arounds for its faults."""
 
 from sfnode.network.fastecdsa_placeholder import provide_when_missing
 from sfnode.network.transport.host import DialError, Host, check_can_listen, dialable, share_port

@@ -1,6 +1,6 @@
-"""Yamux with bounds: what `libp2p_patches` puts in place of py-libp2p 0.8.1's connection and stream.
+"""Yamux with bounds: `libp2p_patches` installs it in place of py-libp2p 0.8.1's connection and stream.
 
-Line numbers are of the 0.8.1 wheel; docs/libp2p.md lists the faults that are cured here.
+Line numbers refer to the 0.8.1 wheel; docs/libp2p.md lists the faults that are cured here.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from sfnode.slips import Boundary
 
 
 class WindowExceededError(trio.TooSlowError):
-    """The peer sent more than its window allows. A TooSlowError because yamux closes the connection on that type."""
+    """The peer sent more than its window allows. It is a TooSlowError because yamux closes the connection on these."""
 
 
 class _BoundedBuffer(bytearray):
-    """Unread bytes of one stream, bounded together with those of the connection's other streams."""
+    """Holds the unread bytes of one stream; all streams of a connection share one bound."""
 
     owner: BoundedYamux
 
     def extend(self, data: Any) -> None:
-        """Append, or WindowExceededError when the connection would hold more than it may."""
+        """Append ``data``; WindowExceededError if the connection would exceed its bound."""
         if self.owner.buffered_bytes() + len(data) > bounds.CONNECTION_BUFFER_BYTES_MAX:
             raise WindowExceededError("more unread bytes than the receive windows allow")
         super().extend(data)
 
 
 class _BoundedBuffers(dict[int, bytearray]):
-    """yamux.py puts a bare bytearray here for each new stream; it becomes a bounded one."""
+    """Replaces the bare bytearray that yamux.py stores for each new stream by a bounded one."""
 
     def __init__(self, owner: BoundedYamux) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
     def __init__(self, secured_conn: Any, peer_id: Any, **options: Any) -> None:
         super().__init__(secured_conn, peer_id, **options)
         self.stream_buffers = _BoundedBuffers(self)
-        self.has_session = False  # set by the host once one of our sessions runs on this connection
-        self.is_stranger = True  # until the peer has said hello, or we have dialled it
-        self.is_identified = False  # has been told who we are
+        self.has_session = False  # set by the host once the connection carries one of our sessions
+        self.is_stranger = True  # until the peer's hello, or until we have dialled it
+        self.is_identified = False  # identify was answered on this connection
         self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
         remote, local = self._socket.getpeername(), self._socket.getsockname()
         self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
@@ -68,15 +68,15 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         secured_conn.read, secured_conn.write = direct.read, direct.write
 
     def buffered_bytes(self) -> int:
-        """Unread bytes of all streams."""
+        """Return the number of unread bytes of all streams."""
         return sum(map(len, self.stream_buffers.values()))
 
     def abort(self) -> None:
-        """Close the socket now, without a word. Wakes blocked reads and writes, which otherwise hang without limit."""
+        """Close the socket now, without a bye. This wakes blocked reads and writes, which have no time limit."""
         self._socket.close()
 
     async def start(self) -> None:
-        """Run the connection. An error here would end the host (trio_manager.py:385); it ends the connection."""
+        """Run the connection. An error ends only the connection; unpatched it ends the host (trio_manager.py:385)."""
         is_over = False
         with Boundary(self._failed):
             await super().start()
@@ -90,7 +90,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
 
     async def open_stream(self) -> Any:
-        """Open a stream. yamux.py:911 keeps one whose opening is cancelled, and its slot: after 256 there is none."""
+        """Open a stream. yamux.py:911 leaks a stream and its slot if the opening is cancelled; there are 256 slots."""
         await self.stream_backlog_semaphore.acquire()
         stream, is_open = yamux.YamuxStream(self.next_stream_id, self, True), False
         self.next_stream_id += 2
@@ -109,7 +109,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
                 await self.forget(stream)
 
     async def forget(self, stream: Any) -> None:
-        """Give back what a stream takes here, unread bytes included, and wake who waits for more; shielded."""
+        """Free a stream's resources, unread bytes included, and wake its readers; shielded."""
         with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.CLOSE_S):
             async with self.streams_lock:
                 self.stream_buffers.get(stream.stream_id, bytearray()).clear()
@@ -117,9 +117,9 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
                 self._finalize_stream_locked(stream, fully_closed=True)
 
     async def _write_frame(self, data: bytes) -> None:
-        """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over.
+        """Write one frame. A cancelled or failed write leaves half a Noise message behind and ends the connection.
 
-        Unless it was cancelled before its turn: then nothing is written, and nothing lost.
+        A write that is cancelled before its turn writes nothing and does no harm.
         """
         async with self._write_lock:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -133,10 +133,10 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
 
 
 class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
-    """A yamux stream with a constant window: credit is given back in halves of it; a writer waits as long as it must.
+    """A yamux stream with a constant window. It returns credit in halves of the window; a writer waits without limit.
 
     yamux.py:430 grows the window to 16 MiB and answers every read with a window update (a third of the cost of a
-    small frame); yamux.py:275 breaks the stream when the reader pauses for 5 s, and polls every 10 ms until then.
+    small frame). yamux.py:275 breaks the stream if the reader pauses for 5 s, and polls every 10 ms until then.
     """
 
     def __init__(self, stream_id: int, conn: Any, is_initiator: bool) -> None:
@@ -145,7 +145,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
 
     @property
     def send_window(self) -> int:
-        """Bytes that we may still send."""
+        """The number of bytes that we may still send."""
         return self._send_window
 
     @send_window.setter
@@ -155,7 +155,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             self._window_opened.set()
 
     async def write(self, data: bytes) -> None:
-        """Send all of ``data``. No deadline of its own: the caller sets one and cuts the connection when it passes."""
+        """Send all of ``data``, without a deadline: the caller sets one and cuts the connection when it passes."""
         sent = 0
         while sent < len(data):
             if self.closed or self.send_closed:
@@ -170,7 +170,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             sent += size
 
     async def read(self, n: int | None = -1) -> bytes:
-        """Up to ``n`` bytes as soon as there are any. Takes no lock: the library's three cost 40 us per frame."""
+        """Return up to ``n`` bytes as soon as there are any. No lock: the library's three cost 40 us per frame."""
         buffers, events = self.conn.stream_buffers, self.conn.stream_events
         while not (buffer := buffers.get(self.stream_id)):
             if self.reset_received:
@@ -189,7 +189,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
         return data
 
     async def reset(self) -> None:
-        """Give up the stream. yamux.py:618 keeps its slot where it is cancelled, and its unread bytes in any case."""
+        """Reset the stream and free its resources. yamux.py:618 leaks its unread bytes, and its slot when cancelled."""
         try:
             await super().reset()
         finally:
@@ -201,6 +201,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             await self._window_opened.wait()
 
     async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
+        # The peer's window and the unread bytes together must not exceed the constant window; the rest may be granted.
         buffered = len(self.conn.stream_buffers.get(self.stream_id, b""))
         credit = bounds.STREAM_WINDOW_BYTES - self.recv_window - buffered
         if credit >= bounds.STREAM_WINDOW_BYTES // 2:

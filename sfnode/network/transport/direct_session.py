@@ -1,11 +1,11 @@
-"""A shorter way between a socket and the streams of its connection, beside the library's layers (``libp2p_patches``).
+"""A fast path between a socket and the streams of its connection that bypasses the library's layers.
 
-Of each frame the library makes a dozen coroutine calls, two system calls to read, four locks and texts for a log
-nobody keeps. Here all that has come is read at once, and a plain data frame goes straight into its stream; every
-other frame, and one that has not come whole, goes the library's way with the library's checks and deadlines.
+For each frame the library makes a dozen coroutine calls, two system calls to read, four locks and texts for a log that
+nobody keeps. Here all available bytes are read at once, and a plain data frame goes straight into its stream. Every
+other frame, and an incomplete one, takes the library's path with the library's checks and deadlines.
 
-Whatever comes costs us computing, even where it says nothing: empty messages of Noise, empty frames, pings of yamux.
-A peer that sends more of them than FRAMES_PER_S is read more slowly.
+Even empty Noise messages, empty frames and yamux pings cost computing. A peer that sends more than FRAMES_PER_S of
+them is read more slowly.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from sfnode.network.policy import TokenBucket
 
 _HEADER: Final = struct.Struct(YAMUX_HEADER_FORMAT)
 _LENGTH_BYTES: Final = 2  # before each Noise message
-# A buffer of that size is taken for every wait, and cut down to what came: larger ones leave larger holes in the heap.
+# Each wait allocates a buffer of this size and cuts it to the received bytes: larger ones fragment the heap more.
 _READ_BYTES: Final = 16_384
 
 
 class DirectSession:
-    """``read`` and ``write`` of one secured connection, in place of its own. One reader and one writer at a time."""
+    """Replaces ``read`` and ``write`` of one secured connection. One reader and one writer at a time."""
 
     def __init__(self, muxed: Any, secured: Any) -> None:
         self._muxed = muxed
         self._noise = secured.conn.noise_state
         self._stream: trio.SocketStream = secured.conn.read_writer.read_write_closer.stream.stream
         self._encrypted = bytearray()
-        self._plain = bytearray(secured._drain(None))  # what came with the last message of the negotiation
-        self._body_bytes = 0  # of the frame whose header the library has read
+        self._plain = bytearray(secured._drain(None))  # bytes that came with the last message of the negotiation
+        self._body_bytes = 0  # left of the frame whose header the library has read
         self._frames = TokenBucket(bounds.FRAMES_BURST, trio.current_time())
-        self._unpaid_frames = 0.0  # Noise messages and frames that came since the peer was last made to wait
+        self._unpaid_frames = 0.0  # Noise messages and frames not yet charged to the bucket
 
     async def read(self, count: int) -> bytes:
-        """A header, or up to ``count`` bytes of the body after it. ConnectionClosedError, or what decrypting raises."""
+        """Return a header, or up to ``count`` bytes of the body after it. ConnectionClosedError, or a Noise error."""
         if self._body_bytes:
             return await self._read_body(min(count, self._body_bytes))
         self._deliver()
@@ -63,7 +63,7 @@ class DirectSession:
         return data
 
     async def _stay_within_rate(self) -> None:
-        """Wait while the peer has sent more than it may."""
+        """Charge the uncharged frames, and wait while the peer is over its rate."""
         rate_per_s = bounds.STRANGER_FRAMES_PER_S if self._muxed.is_stranger else bounds.FRAMES_PER_S
         wait_s = self._frames.take(self._unpaid_frames, rate_per_s, trio.current_time())
         self._unpaid_frames = 0.0
@@ -71,15 +71,15 @@ class DirectSession:
             await trio.sleep(wait_s)
 
     def _deliver(self) -> None:
-        """Put the plain data frames at the front into their streams, and open the windows that plain updates open.
+        """Consume the plain frames at the front: data go into their streams, window updates into send windows.
 
-        The buffers enforce our own windows.
+        Stop at the first other or incomplete frame. The buffers enforce our own windows.
         """
         plain, muxed = self._plain, self._muxed
         while len(plain) >= HEADER_SIZE:
             version, kind, flags, stream_id, length = _HEADER.unpack_from(plain)
             stream, end = muxed.streams.get(stream_id), HEADER_SIZE + length
-            if version or flags or stream is None:
+            if version or flags or stream is None:  # the library handles it, with its checks
                 return
             if kind == TYPE_WINDOW_UPDATE:
                 stream.send_window += length
@@ -101,7 +101,7 @@ class DirectSession:
         return taken
 
     async def _receive(self) -> None:
-        """Wait for bytes; decrypt what is whole."""
+        """Wait for bytes, then decrypt all complete Noise messages."""
         await self._stay_within_rate()
         try:
             data = await self._stream.receive_some(_READ_BYTES)
@@ -122,7 +122,7 @@ class DirectSession:
             del encrypted[:end]
 
     async def write(self, data: bytes) -> None:
-        """Encrypt and send all of it. ConnectionClosedError."""
+        """Encrypt and send all of ``data``. ConnectionClosedError."""
         messages = b""
         for start in range(0, len(data), MAX_PLAINTEXT_LENGTH):
             encrypted = self._noise.encrypt(data[start : start + MAX_PLAINTEXT_LENGTH])

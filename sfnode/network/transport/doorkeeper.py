@@ -1,4 +1,4 @@
-"""Which accepted connections may shake hands, and when. A handshake is dear: its first 60 bytes cost us 2 ms."""
+"""Admission of accepted connections to the handshake, which is expensive: its first 60 bytes cost us 2 ms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sfnode.network.policy import Origins, TokenBuckets
 
 
 class NotAdmittedError(Exception):
-    """Too many of this connection's network are here, or have come just now."""
+    """The network of this connection has too many strangers here, or too many recent handshakes."""
 
 
 class Doorkeeper:
-    """Counts those that shake hands, and how often each network has done so, by `Origins`."""
+    """Limits the connections before their hello and the rate of handshakes, per group of `Origins`."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -25,9 +25,9 @@ class Doorkeeper:
 
     @asynccontextmanager
     async def admitted(self, host: str, strangers: Iterable[str]) -> AsyncIterator[None]:
-        """Wait for the turn of this address, then shake hands inside. NotAdmittedError.
+        """Wait for the turn of this address; the handshake runs inside the context. NotAdmittedError.
 
-        ``strangers``: addresses of connections that are up, but have not said who they are.
+        ``strangers``: addresses of the connections that are up but have not sent their hello.
         """
         if not self._origins.has_stranger_room(host, [*self._shaking_hands, *strangers]):
             raise NotAdmittedError(f"too many strangers like {host}")

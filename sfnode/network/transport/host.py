@@ -1,6 +1,6 @@
-"""The libp2p host: identity, listening, dialling. Hands out links, knows nothing of messages.
+"""The libp2p host: identity, listening, dialling. It provides links and does not know messages.
 
-Noise, Yamux and TCP only, all named explicitly: the library's default list accepts plaintext, where ids can be forged.
+Noise, Yamux and TCP are named explicitly: the library's default list accepts plaintext, where ids can be forged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sfnode.slips import Boundary, Slips
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
 
-# What a stream that does not come about is usually told by: the peer has gone, is slow, or lacks the protocol.
+# Usual errors when a stream cannot be opened: the peer has gone, is slow, or lacks the protocol.
 _NOT_OPENED: Final = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
 
 SessionHandler = Callable[[Link], Awaitable[None]]
@@ -68,7 +68,7 @@ class DialError(Exception):
 
 
 class Host:
-    """One libp2p host. ``on_inbound`` is called for every session that a peer opens and closes the link it is given."""
+    """Runs one libp2p host. ``on_inbound`` gets the link of every session that a peer opens, and closes it."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Host:
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
         self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
-        self.addresses: tuple[Address, ...] = ()  # that it listens on, with the true ports; set by ``running``
+        self.addresses: tuple[Address, ...] = ()  # listening addresses with the real ports; set by ``running``
 
     @asynccontextmanager
     async def running(self, listen: tuple[Address, ...]) -> AsyncIterator[None]:
-        """Listen and serve until the block ends, then drop what is still connected. OperatorError for a taken port."""
+        """Listen and serve until the block ends, then drop all connections. OperatorError for a port in use."""
         await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
         async with self._host.run(listen_addrs=wanted):
@@ -113,7 +113,7 @@ class Host:
                     await self._host.close()
 
     def _bound(self, address: Address) -> list[Address]:
-        """What the library really listens on for this address: it reports a failure by silence."""
+        """Return the addresses that the library listens on; OperatorError if none, because it hides failures."""
         listener = self._swarm.listeners.get(str(Multiaddr(address.transport)))
         found = [parse_address(str(bound)) for bound in listener.get_addrs()] if listener is not None else []
         if not found:
@@ -121,15 +121,15 @@ class Host:
         return found
 
     async def stop_listening(self) -> None:
-        """Accept no further connections; those that are up stay."""
+        """Accept no further connections; keep the present ones."""
         async with trio.open_nursery() as nursery:
             for listener in list(self._swarm.listeners.values()):
                 nursery.start_soon(listener.close)
 
     async def dial(self, address: Address, *, local_port: int = 0) -> Link:
-        """Open a session stream to the peer at one address, within DIAL_S; DialError says why not.
+        """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure.
 
-        ``local_port``: of our end where it is free for that, so that several peers see the same one; 0: any.
+        ``local_port``: port of our end if it can be used, so that several peers see the same one; 0 means any.
         """
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
@@ -146,7 +146,7 @@ class Host:
             raise DialError(_describe(error)) from error
 
     async def _upgrade(self, stream: trio.SocketStream, peer: PeerId) -> Link:
-        """Noise, Yamux, then our protocol; the socket is closed whatever happens before the link is there."""
+        """Negotiate Noise, Yamux and our protocol; close the socket if this fails."""
         is_done = False
         try:
             raw = RawConnection(TrioTCPStream(stream), True)
@@ -170,7 +170,7 @@ class Host:
                 await drop_connection(connection.muxed_conn)
 
     async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
-        """Open a stream below the library's NetStream: its connection would keep each one until it ends itself."""
+        """Open a stream below the library's NetStream, which its connection would keep until the connection ends."""
         opened = await connection.muxed_conn.open_stream()
         link, is_open = Link(connection.muxed_conn, opened, is_outbound=True), False
         try:
@@ -185,7 +185,7 @@ class Host:
     async def ask_reach(self, link: Link, port: int) -> reach.ReachAnswer | None:
         """Ask the peer of a link how it sees us and, unless ``port`` is 0, whether it can connect to us there.
 
-        None when it does not know the question, or does not answer.
+        Return None if the peer does not know the protocol or does not answer.
         """
         stream = await self.open_beside(link, TProtocol(reach.PROTOCOL))
         if stream is None:
@@ -196,10 +196,9 @@ class Host:
             await stream.reset()
 
     async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
-        """Open another stream to the peer of a link, on the same connection; None when there is no such stream.
+        """Open another stream to the peer of a link, on the same connection; return None if that fails.
 
-        Whatever the library makes of the peer's answers, this is the peer's affair: what no honest peer answers is held
-        against it (`on_garbage`).
+        No exception of the library leaves this method. An answer that no honest peer gives is reported to `on_garbage`.
         """
         with Boundary(partial(self._not_opened, link.peer)), trio.fail_after(bounds.DIAL_S):
             connections = self._swarm.get_connections(ID.from_base58(link.peer))
@@ -207,14 +206,14 @@ class Host:
         return None
 
     def _not_opened(self, peer: PeerId, error: Exception) -> None:
-        """Tell a peer that is gone, slow or without the protocol from one whose answer nothing could be made of."""
+        """Report a peer whose answer was garbage; ignore one that has gone, is slow or lacks the protocol."""
         if isinstance(error, (*_NOT_OPENED, IndexError)):  # IndexError: no connection is left
             return
         log(logging.WARNING, "peer_rejected", is_failure=True, peer=peer)
         self.on_garbage(peer, f"garbage instead of a stream: {error!r}")
 
     def serve_beside(self, protocol: TProtocol, on_request: SessionHandler) -> None:
-        """Call ``on_request`` for every stream of this protocol that a peer opens beside its session."""
+        """Call ``on_request`` for every stream of this protocol that a peer opens in addition to its session."""
 
         async def answer(stream: Any) -> None:
             with self.slips.contained(f"a stream of {protocol}", endings=()):
@@ -224,12 +223,12 @@ class Host:
         self._host.set_stream_handler(protocol, answer)
 
     async def _answer_reach(self, link: Link) -> None:
-        """Answer a peer that asks how we see it. A broken stream is its own affair."""
+        """Answer a peer that asks how we see it. Ignore a broken stream."""
         with suppress(LinkBrokenError):
             await self._reachability.answer(link, link.remote_host, link.remote_port)
 
     async def _accept(self, stream: Any) -> None:
-        """A peer has opened a session stream. Each connection carries one, and peers are named by Ed25519 keys."""
+        """Accept a session stream: one for each connection, and only from a peer with an Ed25519 key."""
         muxed = stream.muxed_conn
         if muxed.has_session or not _is_author(str(muxed.peer_id)):
             await stream.reset()
@@ -267,7 +266,7 @@ def _is_author(peer: str) -> bool:
 
 
 async def check_can_listen(listen: tuple[Address, ...]) -> None:
-    """OperatorError with the system's own reason when an address is taken; the library says nothing."""
+    """Raise OperatorError with the system's reason if an address cannot be listened on; the library hides it."""
     for address in listen:
         await _probe(address)
 
@@ -289,7 +288,7 @@ async def _probe(address: Address) -> None:
 
 
 def dialable(address: Address) -> tuple[Address, ...]:
-    """Addresses to dial for one that is listened on: "every interface" becomes the main one and loopback."""
+    """Return the addresses to dial for a listening address: "every interface" becomes the main one and loopback."""
     if not address.is_wildcard:
         return (address,)
     family, elsewhere, loopback = {
@@ -304,7 +303,7 @@ def dialable(address: Address) -> tuple[Address, ...]:
 
 
 async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
-    """A TCP connection. ``dns`` means either family, tried side by side by trio; ``dns4`` and ``dns6`` one of them."""
+    """Open a TCP connection. ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them."""
     if local_port and (stream := await _connect_from(address, local_port)) is not None:
         return stream
     if address.kind == "dns":
@@ -315,7 +314,7 @@ async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
 
 
 async def _connect_from(address: Address, local_port: int) -> trio.SocketStream | None:
-    """A TCP connection from this port; None when the system does not give it, or no connection comes about."""
+    """Open a TCP connection from this port; return None if the port or the connection is refused."""
     family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
     try:
         found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
@@ -329,13 +328,13 @@ async def _connect_from(address: Address, local_port: int) -> trio.SocketStream 
 
 
 def share_port(endpoint: trio.socket.SocketType | socket.socket) -> None:
-    """Let several outgoing connections of this process have one local port."""
+    """Let several outgoing connections of this process share one local port."""
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def _describe(error: BaseException) -> str:
-    """The innermost reason in words: the library wraps it up to five times."""
+    """Describe the innermost cause in words: the library wraps it up to five times."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno is not None:
             text = os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)  # below 0: name lookup
@@ -350,7 +349,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what caused it, innermost first."""
+    """Return the error and its causes, innermost first."""
     inner: list[BaseException] = []
     if isinstance(error, BaseExceptionGroup):
         inner = [cause for part in error.exceptions for cause in _causes(part)]

@@ -1,10 +1,9 @@
-"""Every work-around for py-libp2p 0.8.1, each with the fault it cures; its yamux is in `bounded_yamux`.
+"""Patches of py-libp2p 0.8.1, each with the fault that it cures. The patched yamux is in `bounded_yamux`.
 
-Only these two files touch the library's private names.
-docs/libp2p.md lists the faults, and the test of each cure. Line numbers are of the 0.8.1 wheel. ``check_library``
-refuses any other version: no fault may come back unnoticed.
-Some faults are cured by not using the faulty part at all (``host.py``): the dialler (never below 250 ms, no deadline,
-first TCP address only, 60 s negative cache, stale addresses), the default security list (plaintext), mplex, pubsub.
+`direct_session`, `stream_guard`, `ping` and `host` hold further work-arounds. docs/libp2p.md lists the faults, and the
+test of each cure. Line numbers refer to the 0.8.1 wheel. ``check_library`` refuses any other version, so that no fault
+returns unnoticed. ``host.py`` avoids some faulty parts altogether: the dialler (never below 250 ms, no deadline, first
+TCP address only, 60 s negative cache, stale addresses), the default security list (plaintext), mplex, pubsub.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
 
 
 def check_library() -> None:
-    """OperatorError unless libp2p is exactly the version the patches are made for and has all that they touch."""
+    """Raise OperatorError unless libp2p has exactly the version of the patches and all the names that they use."""
     version = importlib.metadata.version("libp2p")
     if version != LIBRARY_VERSION:
         raise OperatorError(
@@ -68,20 +67,20 @@ def check_library() -> None:
 
 
 def patch_library() -> None:
-    """The patches that concern the whole process. Idempotent."""
+    """Apply the patches that concern the whole process. Idempotent."""
     check_library()
     _silence()
-    # yamux.py accepts announced frames of 16 MiB, whatever the window: no honest peer can send more than a window.
+    # yamux.py accepts announced frames of 16 MiB at any window: no honest peer can send more than a window.
     yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES
     yamux.YamuxStream = WindowedStream
-    # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and each get half of the dials.
+    # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and split its dials.
     tcp._set_reuse_flags = _set_reuse_address
-    # multiselect_communicator.py:49 believes any length that stands before a line, in every negotiation.
+    # multiselect_communicator.py:49 accepts any announced length of a line, in every negotiation.
     multiselect_communicator.read_delim = _read_line
 
 
 def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
-    """The patches that concern one host; ``guard`` wraps the stream handler of all its protocols."""
+    """Apply the patches that concern one host; ``guard`` wraps the stream handler of all its protocols."""
     swarm.set_stream_handler(guard.handle)
     swarm.upgrader.muxer_multistream.new_conn = _bounded_muxer(swarm.upgrader.muxer_multistream)
     swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)
@@ -89,7 +88,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
     swarm.set_resource_manager(None)
     # Notifees run identify in trio *system* tasks (basic_host.py), where an error ends the process. We have our hello.
     swarm.notifees.clear()
-    # The auto-connector dials by itself towards (low + high) / 2 whatever is set, and remembers every peer for ever.
+    # The auto-connector ignores its settings, dials up to (low + high) / 2, and never forgets a peer.
     swarm.auto_connector = _NoAutoConnector()
     swarm._schedule_prune = _nothing
 
@@ -98,16 +97,16 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
 
 
 class _SilentLogging:
-    """Inside swarm_connection.py, which calls the *root* logger on every inbound connection (line 365)."""
+    """Replaces ``logging`` in swarm_connection.py, which calls the *root* logger on every inbound connection (365)."""
 
     def debug(self, *_arguments: object, **_named: object) -> None:
-        """Drop the line."""
+        """Drop the log line."""
 
     info = warning = error = debug
 
 
 def _silence() -> None:
-    """libp2p logs ordinary events (a peer went away) as errors with tracebacks on stderr; we log our own, once."""
+    """Silence libp2p's loggers: they report ordinary events (a peer went away) as errors with tracebacks on stderr."""
     swarm_connection.logging = _SilentLogging()
     names = [name for name in logging.root.manager.loggerDict if name == "libp2p" or name.startswith("libp2p.")]
     for name in ["libp2p", *names]:
@@ -118,11 +117,11 @@ def _silence() -> None:
 
 
 def _nothing() -> None:
-    """In place of a method that must not do anything."""
+    """Do nothing, in place of a method of the library."""
 
 
 class _NoAutoConnector:
-    """In place of the auto-connector: never dials, remembers nothing."""
+    """Replaces the auto-connector: never dials, remembers nothing."""
 
     async def start(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -133,7 +132,7 @@ class _NoAutoConnector:
         await trio.lowlevel.checkpoint()
 
     def record_disconnect(self, _peer: object) -> None:
-        """Forget it at once."""
+        """Ignore the peer."""
 
 
 def _set_reuse_address(sock: Any) -> None:
@@ -144,10 +143,10 @@ def _set_reuse_address(sock: Any) -> None:
 
 
 def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, Any], Awaitable[None]]:
-    """swarm.py:2060 holds an inbound slot until the *host* ends: 250 connections in its lifetime are all it takes.
+    """Return a handler of inbound connections that keeps a slot only until the connection ends.
 
-    This one holds it until the connection ends. It also closes connections without a session, a peer's surplus ones,
-    and those that the doorkeeper does not admit.
+    swarm.py:2060 keeps it until the *host* ends: a host accepts 250 connections in its lifetime. This handler also
+    closes connections without a session, a peer's surplus ones, and those that the doorkeeper does not admit.
     """
 
     def failed(_error: Exception) -> None:
@@ -179,11 +178,11 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
 
 
 class LineTooLongError(ValueError):
-    """A peer announces a line of its negotiation that no honest peer sends."""
+    """A peer announced a longer line in its negotiation than any honest peer sends."""
 
 
 async def _read_line(reader: Any) -> bytes:
-    """Read a line of a negotiation, without its end; LineTooLongError before more of it is read, or ParseError."""
+    """Read a line of a negotiation and strip its end. LineTooLongError before reading too much, or ParseError."""
     size = await decode_uvarint_from_stream(reader)
     if size > bounds.NEGOTIATION_LINE_BYTES_MAX:
         raise LineTooLongError(f"a line of {size} bytes in a negotiation, at most {bounds.NEGOTIATION_LINE_BYTES_MAX}")
@@ -197,7 +196,7 @@ async def _read_line(reader: Any) -> bytes:
 
 
 def identify_once(host: Any) -> None:
-    """The library tells a peer who we are as often as it asks: 1 ms each. Here, once on each connection."""
+    """Answer identify only once on each connection: the library answers every question, 1 ms each."""
     tell = identify_handler_for(host, use_varint_format=True)
 
     async def handle(stream: Any) -> None:
@@ -215,7 +214,7 @@ def identify_once(host: Any) -> None:
 
 
 def _bounded_muxer(muxer: Any) -> Callable[[Any, Any], Awaitable[Any]]:
-    """muxer_multistream.py:143 ignores the class it was given for yamux and always makes its own."""
+    """Return a ``new_conn`` that makes a BoundedYamux: muxer_multistream.py:143 ignores the given yamux class."""
 
     async def new_conn(secured: Any, peer_id: Any) -> Any:
         protocol, _ = await muxer._selector.select(secured, secured.is_initiator, muxer.negotiate_timeout)
@@ -229,11 +228,11 @@ def _bounded_muxer(muxer: Any) -> Callable[[Any, Any], Awaitable[Any]]:
 
 
 async def drop_connection(muxed: Any) -> None:
-    """Close one connection at once and for certain.
+    """Close one connection at once by closing its socket, and wait up to CLOSE_S for its task to end.
 
     The library's close sleeps for 0.2 s, and waits without limit for the lock of a blocked write. Closing the socket
-    makes the connection's own task end and clean up. Whoever wants its last bytes read ends its stream before, and
-    waits for the other side's end of stream.
+    makes the connection's own task end and clean up. To have its last bytes read, a caller first ends its stream and
+    waits for the peer's end of stream.
     """
     muxed.abort()
     with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.CLOSE_S):
@@ -241,7 +240,7 @@ async def drop_connection(muxed: Any) -> None:
 
 
 async def drop_all_connections(swarm: Any) -> None:
-    """Close all connections side by side; the library's own ``close`` takes 0.2 s for each, one after another."""
+    """Close all connections in parallel; the library's ``close`` takes 0.2 s for each, one after another."""
     async with trio.open_nursery() as nursery:
         for connection in swarm.get_connections():
             nursery.start_soon(drop_connection, connection.muxed_conn)

@@ -1,4 +1,4 @@
-"""``/ipfs/ping/1.0.0``, for peers of other libraries: 32 bytes are sent back, but not faster than PINGS_PER_S.
+"""``/ipfs/ping/1.0.0``, for peers of other libraries: echoes 32 bytes, at most PINGS_PER_S times a second.
 
 The library's own handler echoes as fast as a peer asks: 62 bytes on the wire keep us busy for half a millisecond.
 """
@@ -19,7 +19,7 @@ _PING_BYTES: Final = 32
 
 
 async def answer_pings(link: Link) -> None:
-    """Until the peer ends the stream, or sends nothing for PING_IDLE_S."""
+    """Echo pings until the peer ends the stream, or sends nothing for PING_IDLE_S."""
     pings = TokenBucket(bounds.PINGS_BURST, trio.current_time())
     with suppress(LinkBrokenError):
         while True:

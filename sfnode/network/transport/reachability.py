@@ -1,7 +1,7 @@
 """``/sfnode/reach/1``: how a peer sees the asker, and whether the asker can be dialled from there (SPEC 8.7).
 
-A protocol of its own beside ``/sfnode/1``: whoever does not speak it loses nothing but the answer. Only the address
-from which the question came is ever dialled, so that nobody can make a node knock at a stranger's door.
+A separate protocol in addition to ``/sfnode/1``: a node without it only cannot answer. A node dials only the address
+from which the question came, so that nobody can make it dial a stranger.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _ANSWER: Final = struct.Struct(">BQ16sH")
 
 
 class DialBack(IntEnum):
-    """What came of the dial back. Wire numbers, never renumbered."""
+    """The outcome of the dial back. Wire numbers, never renumbered."""
 
     NOT_ASKED = 0
     REACHED = 1
     NOT_REACHED = 2
-    NOT_NOW = 3  # asked too often, or too much to do
+    NOT_NOW = 3  # asked too often, or the node is busy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachAnswer:
-    """What a peer says of us.
+    """A peer's answer to the question how it sees us.
 
     Attributes:
         unix_ms: the peer's clock when it answered.
-        host, port: where our connection came from, as it sees it.
+        host, port: the source of our connection, as the peer sees it.
     """
 
     outcome: DialBack
@@ -48,14 +48,14 @@ class ReachAnswer:
 
 
 class Reachability:
-    """Answers. At most REACH_AT_ONCE_MAX dials at a time, and one per REACH_INTERVAL_S for each address."""
+    """Answers peers. Makes at most REACH_AT_ONCE_MAX dials at a time, and one per REACH_INTERVAL_S to each address."""
 
     def __init__(self) -> None:
         self._dialling = 0
         self._dialled_s: dict[str, float] = {}
 
     async def answer(self, link: Link, host: str, port: int) -> None:
-        """Answer one question of a peer that we see at ``host`` and ``port``; silent when it does not ask properly."""
+        """Answer one question of a peer that we see at ``host`` and ``port``; ignore an incomplete question."""
         with trio.move_on_after(bounds.REACH_ANSWER_S):
             request = await link.receive_exactly(_REQUEST.size)
             if len(request) < _REQUEST.size:
@@ -91,7 +91,7 @@ async def _can_connect(host: str, port: int) -> DialBack:
 
 
 async def ask(link: Link, port: int) -> ReachAnswer | None:
-    """Ask the peer at the other end of this stream; ``port`` 0: only how it sees us. None when it gives no answer."""
+    """Ask the peer of this stream to dial ``port`` (0: only how it sees us); return None without an answer."""
     data = b""
     with trio.move_on_after(bounds.REACH_ANSWER_S):
         try:
@@ -103,7 +103,7 @@ async def ask(link: Link, port: int) -> ReachAnswer | None:
 
 
 def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
-    """The answer in ``data``; None when ``data`` is not an answer."""
+    """Decode the answer in ``data``; return None if it is malformed."""
     if len(data) != _ANSWER.size or data[0] not in list(DialBack):
         return None
     outcome, unix_ms, packed, port = _ANSWER.unpack(data)

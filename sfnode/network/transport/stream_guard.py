@@ -1,4 +1,4 @@
-"""What stands between a peer's streams and their handlers: no stream ends the host, and no peer opens too many.
+"""A guard between a peer's streams and their handlers: no stream ends the host, and no peer opens too many.
 
 Unguarded, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
 protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
@@ -24,10 +24,10 @@ StreamHandler = Callable[[Any], Awaitable[None]]
 
 
 class StreamGuard:
-    """Around the handler of all protocols: an exception ends the stream, not the host, and is the peer's failure.
+    """Wraps the handler of all protocols: an exception ends the stream, not the host, and counts as a failure.
 
-    A slip of our own handlers is caught in them (`Host`). A peer's streams are capped, and those that it opens faster
-    than STREAMS_PER_S wait. ``on_refused``: whose stream was one too many.
+    `Host` catches the slips of our own handlers before. The number of a peer's streams is limited, and streams that it
+    opens faster than STREAMS_PER_S wait. ``on_refused`` is called with a peer that exceeds the limit.
     """
 
     def __init__(self, handler: StreamHandler) -> None:
@@ -50,7 +50,7 @@ class StreamGuard:
                     self.on_refused(str(peer))
                 else:
                     wait_s = self._turns.take(str(peer), trio.current_time(), wait_s_max=math.inf)
-                    await trio.sleep(wait_s or 0.0)  # not long, since the peer's open streams are few
+                    await trio.sleep(wait_s or 0.0)  # short, since the peer's open streams are few
                     await self._handler(stream)
                     is_done = True
             if not is_done:
