@@ -108,7 +108,7 @@ class Network:
         self._open_sessions = OpenSessions(self.peer, config.origins)
         self.neighbour_files = NeighbourFiles(self._host, self._open_sessions, self._channel, self.slips)
         self._exchange = PeerExchange(config=config, book=self._book, open_sessions=self._open_sessions)
-        self._overlay = Dialler(
+        self._dialler = Dialler(
             host=self._host,
             book=self._book,
             open_sessions=self._open_sessions,
@@ -140,7 +140,7 @@ class Network:
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         async with self._host.running(self._listen), trio.open_nursery() as nursery:
             outlive = self.slips.outlive
-            nursery.start_soon(outlive, "upkeep", self._overlay.run)
+            nursery.start_soon(outlive, "upkeep", self._dialler.run)
             nursery.start_soon(outlive, "memory guard", self._memory.run)
             if self._config.local_discovery and not self._config.neighbours_fixed:
                 own = self.peer, self._run.run_id, lambda: self._host.addresses
@@ -155,7 +155,7 @@ class Network:
     async def _say_bye_to_all(self) -> None:
         self._is_stopping = True
         self._remember_anchors()
-        self._overlay.stop_dialling()
+        self._dialler.stop_dialling()
         await self._host.stop_listening()
         sessions = self._open_sessions.all()
         for session in sessions:
@@ -224,7 +224,7 @@ class Network:
     @property
     def dial_reports(self) -> tuple[DialReport, ...]:
         """The addresses that do not work now, with the reasons."""
-        return self._overlay.reports
+        return self._dialler.reports
 
     @property
     def mapping_report(self) -> MappingReport | None:
@@ -317,7 +317,7 @@ class Network:
             self._exchange.ended(session.peer)
             self._rate_limits.ended(session.peer)
             self._book.pause(session.peer, trio.current_time())
-            self._overlay.wake()
+            self._dialler.wake()
             session.finished.set()
 
     async def _run_session(self, session: Session) -> None:
@@ -325,7 +325,7 @@ class Network:
         reason, is_told = "cancelled", False
         try:
             self._exchange.session_opened(session)
-            self._overlay.wake()
+            self._dialler.wake()
             end = await session.run()
             reason = end.reason
             if end.fault is not None:
@@ -349,7 +349,7 @@ class Network:
                 # [REJECT] SPEC 8: peers only on request
                 if not self._exchange.receive_untrusted(session, message):
                     raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
-                self._overlay.wake()
+                self._dialler.wake()
             case ManifestRequest(offset=offset):
                 session.send(self._files.manifest_part(offset))
             case ManifestPart() | FilePart() | FileRequest():
@@ -369,7 +369,7 @@ class Network:
 
     def _on_found_nearby(self, address: Address) -> None:
         if self._exchange.found_nearby(address):
-            self._overlay.wake()
+            self._dialler.wake()
 
     def _on_mapped(self, address: Address) -> None:
         self._announce = (*self._given, address)
