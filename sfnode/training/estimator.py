@@ -270,6 +270,7 @@ def _moved(
         step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
     if manifest.method.sides == 2:
         return torch.cat([core + step, core - step], dim=1)
+    # one side: each block also runs once without a perturbation
     blocks = len(factors.a) // manifest.method.shares
     return torch.cat([core + step, core.expand(-1, blocks, *core.shape[2:])], dim=1)
 
@@ -305,6 +306,7 @@ def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
     if method.sides == 2:
         difference_D = (plus_D - other) / 2
     else:
+        # one side: the directions of a block share its unperturbed rows
         difference_D = plus_D - other.repeat_interleave(method.shares)
     result: list[float] = (difference_D * 2.0**-method.epsilon_exp).tolist()
     return result

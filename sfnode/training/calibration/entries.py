@@ -57,6 +57,7 @@ def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Te
     """
     peaks = {index: left.abs().amax(dim=0) * right.abs().amax(dim=0) for index, (left, right) in moved.items()}
     largest = max(float(peak_K.max()) for peak_K in peaks.values())
+    # The least power of two with which two largest entries reach the largest product
     exp = min(max(math.ceil(math.log2(max(largest, _TINY) / _LARGEST**2)), START_EXP_MIN), 0)
     rank = len(next(iter(peaks.values())))
     products: list[Basis | None] = []

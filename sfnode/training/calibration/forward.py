@@ -71,6 +71,7 @@ def forward_basis(
     moving = look.layers[-max(1, round(_MOVING * len(writers_of(shared, tensors)))) :]
     alike_by_layer = alike([layer.inputs for layer in moving])
     trial = _tried(shared, look, moving, alike_by_layer, examples, data)
+    # The start is a new fit, to all examples, with the settings of the trial
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-len(moving), None)), (trial.ridge,))
     weights = trial.lengthened(look.weights(readout), alike_by_layer)
     moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in zip(moving, weights, strict=True)}
@@ -139,6 +140,7 @@ def _tried(
         moves = {layer.module: (each, look.directions) for layer, each in zip(moving, weights, strict=True)}
         return _centred(moved_logits(shared, moves, held, data))
 
+    # Logits between the measured lengths come from a parabola, which saves passes
     measured = {0.0: alone_NL} | {length: logits([each * length for each in weights]) for length in _MEASURED}
     length = _length(measured, fitted_NL, seen.labels)
     found_NL = _between(measured, length)

@@ -98,6 +98,7 @@ def leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
     width = min(count + _EXTRA_COLUMNS, *matrix.shape)
     start = signs(key_of("sfnode/calibration/1"), matrix.shape[1] * width, 0).reshape(matrix.shape[1], width)
     space = torch.from_numpy(start).to(matrix)
+    # Each product with M^T M favours the directions of the largest singular values
     for _ in range(_ITERATIONS):
         space = torch.linalg.qr(matrix.T @ (matrix @ space)).Q
     small = torch.linalg.svd(matrix @ space, full_matrices=False)

@@ -62,6 +62,7 @@ class Readout:
 
 def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     """Fit the weights of all layers together, at the ridge that cross-validation prefers."""
+    # With w = X^T b, a fit needs only the products X X^T of the inputs, summed over the layers
     differing = [_differing(inputs) for inputs in seen.inputs]
     scales = [_scale(inputs) * len(differing) for inputs in differing]
     kernel_NN = torch.zeros(len(seen.labels), len(seen.labels))
@@ -70,6 +71,7 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     tried = [(*_cross_validated(kernel_NN, seen, ridge), ridge) for ridge in ridges]
     _, accuracy, ridge = min(tried)
     fit = _fit(kernel_NN, seen.logits, seen.labels, ridge)
+    # Back to weights: the dual part separates examples, the bias moves all of them equally
     telling = [inputs_NI.T @ fit.dual / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
     moving = [torch.outer(weight_I, fit.bias) for weight_I in alike(seen.inputs)]
     weights = tuple(one + other for one, other in zip(telling, moving, strict=True))

@@ -108,6 +108,7 @@ def trajectory_basis(
         judged = {length: _judged(adapters, length, held, scores) for length in LENGTHS if held}
     finally:
         moved = {adapter.index: adapter.remove() for adapter in adapters}
+    # B is zero at first, so an adapter without a gradient has moved nothing
     columns = [_leading(index, *sides) for index, sides in moved.items() if sides[0].any() and sides[1].any()]
     length = min(judged, key=lambda each: judged[each].loss, default=1.0)
     start = as_start(tensors, {index: (left * length, right) for index, (left, right) in moved.items()})

@@ -125,7 +125,7 @@ class PassContext:
 
     @contextmanager
     def reading(self, last_N: Tensor, tokens: int) -> Iterator[None]:
-        """Read only token ``last_N`` of each row's hidden state within the block. last_N: int64[N] below T."""
+        """Declare that the block reads only token ``last_N`` of each row's hidden state. last_N: int64[N] below T."""
         rows_N = torch.arange(len(last_N), device=last_N.device)
         self.read_N, self.tokens = rows_N * (tokens // len(last_N)) + last_N, tokens
         try:
@@ -318,6 +318,7 @@ class PerturbedNorm(_Layer):
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.vector(slot.weight)) is not None and slot.weight:
+            # y = normal(x) w + b, so a change of w by delta adds normal(x) delta
             y_G = slot.batch.grouped(y, slot.weight)
             y_G.addcmul_(slot.batch.grouped(batch_normal(self, x), slot.weight), _spread(term, y_G))
         return _with_bias(y, slot)

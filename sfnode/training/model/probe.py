@@ -116,6 +116,7 @@ def _last_hidden(
         if module is not changed or output.numel() % tokens_2T.numel():
             return output
         y_2TO = output.clone().view(*tokens_2T.shape, -1)
+        # arbitrary values, larger than the layer's own
         other_TO = torch.cos(torch.arange(y_2TO[0].numel(), device=output.device)).view_as(y_2TO[0])
         other_TO = (other_TO * (1 + y_2TO.abs().amax())).to(output.dtype)
         y_2TO[0, :-1], y_2TO[1, -1] = other_TO[:-1], other_TO[-1]

@@ -132,6 +132,7 @@ def _likelihoods(
         target_P = torch.where(is_here_P, found_P, target_P)
         totals.append(logits_PV.logsumexp(dim=1))
         largest.append(logits_PV.amax(dim=1))
+    # The normaliser over the vocabulary, from those of its parts
     total_P = torch.stack(totals).logsumexp(dim=0)
     return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P
 
