@@ -1,4 +1,4 @@
-"""All code that needs torch. The packages `model`, `task`, `export` and `bench`, and the modules here, are doors.
+"""All code that needs torch, behind several doors: the packages `model`, `task`, `export`, `bench`, and modules here.
 
 This package never imports trio or libp2p: the node talks to the worker through `sfnode.worker_protocol.messages`.
 """

@@ -98,7 +98,7 @@ def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]
 def _add_hook(layer: nn.Module, device: torch.device) -> None:
     weights = dict(layer.named_parameters(recurse=False))  # may include a bias, which stays on the device
     add_hook_to_module(layer, AlignDevicesHook(execution_device=device, offload=True, weights_map=weights))
-    # accelerate would keep calling the forward method of today's class, but `attach` changes the layer's class
+    # accelerate would keep calling the forward method of the present class, but `attach` changes the layer's class
     vars(layer)["_old_forward"] = functools.partial(_forward, layer)
 
 
