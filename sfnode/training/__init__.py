@@ -1,6 +1,6 @@
-"""What needs torch, in rooms that are doors of their own: `model`, `task`, `export`, `bench`; so are the modules here.
+"""All code that needs torch, behind several doors: the packages `model`, `task`, `export`, `bench`, and modules here.
 
-Never trio or libp2p: the node talks to the worker through `sfnode.worker_protocol.messages`.
+This package never imports trio or libp2p: the node talks to the worker through `sfnode.worker_protocol.messages`.
 """
 
 import os
@@ -9,11 +9,11 @@ from typing import cast
 
 _MODULES = cast(dict[str, object], sys.modules)
 
-# Before torch is loaded: OpenMP threads sleep at a barrier. Spinning ones starve whatever else runs on the same cores,
-# and each other: beside one busy core, `init` on the embedded model took over 140 s with them, 38 s without.
+# Set before torch is loaded: OpenMP threads then sleep at a barrier. Spinning threads starve each other and everything
+# else on the same cores: with one core busy, `init` on the embedded model took over 140 s with them, 38 s without.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-# With this package installed transformers fetches native code for some architectures, whatever a configuration says.
-# Nothing that comes with a model is run here (docs/threat-model.md): to transformers the package does not exist.
+# With this package installed, transformers fetches native code for some architectures, regardless of configuration.
+# We run nothing that comes with a model (docs/threat-model.md), so we hide the package from transformers.
 _MODULES.setdefault("kernels", None)
-# transformers imports torchao wherever it finds it: seconds, and warnings. `quantised` lifts this when asked.
+# transformers imports torchao if it is installed, which takes seconds and warns. `quantised` lifts this on request.
 _MODULES.setdefault("torchao", None)

@@ -1,4 +1,4 @@
-"""The training worker, which a node starts."""
+"""Entry point of the training worker, which a node starts."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""What a run's model answers, before and after it was trained: for people who want to see, not to measure."""
+"""Ask a run's model questions, before and after training. For people who want to see answers, not figures."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sfnode.training.model import check_model, fold_weights, load_causal_lm, loa
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names
 
-_NO_RESPONSE: Final = "."  # stands for the response that is asked for
+_NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _CPU: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a model says to one prompt.
+    """A model's answer to one prompt.
 
     Attributes:
-        text: the likeliest label word or choice, or what the model goes on with.
-        shares: probability of each label word or choice, in their order; empty of a text.
+        text: the likeliest label word or choice; for a completion task, the generated text.
+        shares: probability of each label word or choice, in their order; empty for a completion task.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One question; the model before any training, and as the run has made it."""
+    """One question with the model's answers before any training and at the run's present state."""
 
     question: str
     before: Reply
@@ -48,13 +48,13 @@ class Comparison:
 def ask_model(
     folder: Path, bases: Bases, coefficients: Coefficients, questions: Sequence[str], dtype: torch.dtype, tokens: int
 ) -> list[Comparison]:
-    """Answers to all questions, in their order.
+    """Return the answers to all questions, in their order.
 
     Args:
         folder: of the run's model.
-        coefficients: of the trained model; ``bases`` tells where the run started.
-        questions: what stands for the only field of the prompt's template; or a row of the data as a JSON object.
-        tokens: at most so many of a text.
+        coefficients: of the trained model; ``bases`` holds the starts and the basis of each epoch.
+        questions: each is the text of the template's only field, or a row of the data as a JSON object.
+        tokens: maximum length of a generated text.
 
     Raises:
         OperatorError: a question does not fit the task, or the model is not the run's.
@@ -81,7 +81,7 @@ def ask_model(
 
 
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:
-    """A row of the data that asks ``question``, with something in the fields that answer it. OperatorError."""
+    """Return a data row that asks ``question``, with placeholders in the fields of the answer. OperatorError."""
     wanted = field_names(task.template or task.completion, "template")
     usual: dict[str, object] = {"label": 0}
     if task.kind is TaskKind.COMPLETION:
@@ -100,7 +100,7 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
 
 
 class _Asked:
-    """One model, at whatever weights it has."""
+    """Answers prompts with one model at its current weights."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Asked:
         return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
 
     def _continued(self, example: Example) -> str:
-        """The likeliest token, again and again."""
+        """Generate a text greedily: the likeliest token at each step."""
         given = example.tokens if self._task.template else (*example.tokens, *example.candidates[0])
         prompt_1T = torch.tensor([given], device=self._shared.device)
         model: Any = _generating(self._shared.model)
@@ -139,7 +139,7 @@ class _Asked:
 
 
 def _generating(model: PreTrainedModel) -> PreTrainedModel:
-    """Without what a checkpoint says of sampling: it warns where the likeliest token is taken all the same."""
+    """Remove the checkpoint's sampling settings from ``model``: they cause a warning in greedy generation."""
     settings: Any = model.generation_config
     settings.temperature = settings.top_p = settings.top_k = None
     return model

@@ -1,4 +1,4 @@
-"""What a new run's manifest says of its model: files with hashes, trainable tensors; and whether the task fits it."""
+"""Describe a new run's model for its manifest: files with hashes, trainable tensors. Check that the task fits it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sfnode.training.model import (
 )
 from sfnode.training.task import TaskData, read_task
 
-_MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
+_MAX_TOKENS = 128  # enough for a sentence with its prompt; every token of the longest row costs a forward pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class RunModel:
     """A new run's model.
 
     Attributes:
-        tensors: what is trained. left_out: what no choice of groups could train, with the reason.
-        model: itself, in fp32 on the CPU.
-        data: the run's public data, read; without examples where they are private.
+        tensors: the trained tensors. left_out: tensors that no choice of groups could train, with the reason.
+        model: the loaded model, in fp32 on the CPU.
+        data: the run's public data, encoded; without examples where they are private.
     """
 
     spec: ModelSpec
@@ -44,12 +44,12 @@ class RunModel:
 def describe_run(
     folder: ModelFolder, trainable: str, task: TaskSpec, data: str | None, sharing: Sharing = Sharing.PEERS
 ) -> RunModel:
-    """Load the model, hash its files, list its trainable tensors, and read the data as the task has it.
+    """Load the model, hash its files, list its trainable tensors, and read the data with the task's templates.
 
     Args:
         trainable: groups of tensors, comma-separated.
         data: public training data, None when it is private.
-        sharing: whether nodes give the files to each other.
+        sharing: whether nodes give the model's files to each other.
 
     Raises:
         OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
@@ -69,12 +69,12 @@ def describe_run(
 
 
 def default_max_tokens(folder: ModelFolder) -> int:
-    """128, or what the model can take if that is less."""
+    """Return 128, or the number of positions of the model if that is less."""
     return min(_MAX_TOKENS, positions_of(folder.path) or _MAX_TOKENS)
 
 
 def chosen_groups(text: str) -> tuple[TensorGroup, ...]:
-    """Groups from comma-separated names, as --trainable takes them; OperatorError for an unknown one."""
+    """Parse comma-separated names of tensor groups, as --trainable takes them; OperatorError for an unknown one."""
     known = [group.value for group in TensorGroup]
     wanted = [name.strip() for name in text.split(",")]
     if unknown := [name for name in wanted if name not in known]:

@@ -1,6 +1,6 @@
-"""What torch can compute on here, as one line of JSON.
+"""Print what torch can compute on here, as one line of JSON.
 
-A program of its own, so that `sfnode doctor` can end it when a driver hangs, and survives one that crashes.
+This is a program of its own: `sfnode doctor` can end it when a driver hangs, and survives when a driver crashes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sfnode.worker_protocol import CudaDevice, DeviceReport
 
 
 def describe_devices() -> DeviceReport:
-    """Ask torch, which may load drivers."""
+    """Return the devices that torch finds; asking it may load drivers."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return DeviceReport(
         torch=str(torch.__version__),

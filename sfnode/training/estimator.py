@@ -1,8 +1,8 @@
-"""One node's view of a run on a shared base model: its coefficients, and the estimates and evaluations made with them.
+"""Estimate and evaluate a run on a shared base model, from one node's coefficients and examples.
 
-The epoch under way acts as a low-rank term on the activations, together with the perturbation. So do all others where
-they share its basis: their coefficients add up, and cost nothing. Epochs with other bases are folded into copies of the
-trained weights, made when they change. The base weights stay shared and untouched.
+The current epoch acts as a low-rank term on the activations, together with the perturbation. Other epochs with the same
+basis join this term at no cost, since their coefficients add up. Epochs with other bases, and starts, are folded into
+copies of the trained weights, which are remade when these change. The base weights stay shared and untouched.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from sfnode.training.task import (
 
 Int64Array = NDArray[np.int64]
 
-EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and large enough for full speed
+EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and is large enough for full speed
 EVALUATIONS_KEPT: Final = 64
 _PREDICTIONS_KEPT: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Result of a round: K x D scalars, mean of the objective over the perturbed rows, forward rows spent."""
+    """Result of a round: K x D scalars, mean objective of all groups of rows, number of forward rows."""
 
     scalars: tuple[int, ...]
     loss: float
@@ -59,7 +59,7 @@ class Estimate:
 
 
 class Estimator:
-    """One node's run on a shared model, with the node's examples."""
+    """Computes one node's estimates and evaluations of a run, on a shared model with the node's examples."""
 
     def __init__(self, shared: SharedModel, bases: Bases, data: TaskData) -> None:
         self.data = data
@@ -87,8 +87,8 @@ class Estimator:
     def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:
         """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
 
-        ``directions``: only so many, the first ones, in whole blocks (None: all D). The others' scalars are 0, and cost
-        no forward pass.
+        ``directions`` limits the estimate to the first ones, in whole blocks (None: all D). The scalars of the others
+        are 0 and cost no forward pass.
 
         Raises:
             NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
@@ -118,7 +118,7 @@ class Estimator:
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
-        """g_d of one local step of the round at ``step``, on the state as set, before they are quantised."""
+        """Return g_d of one local step of the round at ``step``, before quantisation, at the coefficients as set."""
         method = self._manifest.method
         epoch = step // method.epoch_steps
         factors = direction_factors(self._manifest, seed, local_step)
@@ -128,11 +128,11 @@ class Estimator:
 
     @torch.inference_mode()
     def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluation:
-        """Accuracy and loss on the evaluation data (its first ``rows_max`` rows; 0: all), with the folded weights.
+        """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
-        Sessions of one run with equal states and data get the result of the first that asked.
+        Sessions of one run with equal states and data share one result, which the first call computes.
 
-        ``is_alone``: of the model without starts and coefficients.
+        ``is_alone`` evaluates the base model, without starts and coefficients.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
@@ -151,7 +151,7 @@ class Estimator:
 
     @torch.inference_mode()
     def evaluation_losses(self) -> Tensor:
-        """The loss of each evaluation example with the folded weights, fp64[N]; the same order at every call."""
+        """Return the loss of each evaluation example with folded weights, fp64[N]; in the same order at every call."""
         with self._shared.switch.using(self._folded(self._epochs, newest_epoch(self._epochs))):
             chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
             batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
@@ -170,7 +170,7 @@ class Estimator:
             labels.append(rows.labels.cpu())
         is_completion = self._manifest.task.kind is TaskKind.COMPLETION
         predicted = torch.cat(predictions)
-        by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # as `chunks_of` has them
+        by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # the order of `chunks_of`
         places = {number: place for place, number in enumerate(by_length)}
         first = [int(predicted[places[number]]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
         return Evaluation(
@@ -182,13 +182,13 @@ class Estimator:
         )
 
     def _live(self, epoch: int) -> Int64Array:
-        """Coefficients of all epochs with the basis of ``epoch``, a copy."""
+        """Return the sum of the coefficients of all epochs with the basis of ``epoch``, as a copy."""
         name = self._bases.name(epoch)
         held = [flat for each, flat in self._epochs.items() if self._bases.name(each) == name]
         return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
 
     def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
-        """The rows of all groups in their order (`group_blocks`), padded alike, so that rounding is common to all."""
+        """Return the rows of all groups in order (`group_blocks`), padded to one width so that all round equally."""
         indices = example_indices(self._manifest, seed, local_step, len(self.data.examples))
         blocks = indices.reshape(self._manifest.method.blocks, -1)
         of_groups = group_blocks(measured)
@@ -198,7 +198,7 @@ class Estimator:
     def _losses(
         self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
     ) -> Tensor:
-        """The objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
+        """Return the objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
         groups = len(group_blocks(with_directions(self._manifest.method, len(factors.a))))
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
         with self._shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
@@ -229,12 +229,13 @@ class Estimator:
 def live_terms(
     shared: SharedModel, bases: Bases, epoch: int, live: Int64Array, factors: DirectionFactors
 ) -> dict[str, Term]:
-    """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
+    """Return the term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
 
-    ``factors``: of all D directions, or of the first ones in whole blocks.
-    The groups are s = +1 for each of them, then s = -1 for each of them (two sides), or s = 0 for each block (one).
+    ``factors`` holds all D directions, or the first ones in whole blocks.
+    The groups are s = +1 for each direction, then s = -1 for each direction (two sides) or s = 0 for each block (one
+    side).
 
-    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in it.
+    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in that dtype.
     """
     manifest = bases.manifest
     layout, tensors_P = CoefficientLayout(manifest), shared.bases(bases, epoch)
@@ -257,9 +258,9 @@ def live_terms(
 def _moved(
     manifest: Manifest, live: Int64Array, factors: DirectionFactors, chosen: Int64Array, shared: SharedModel
 ) -> Tensor:
-    """M of the ``chosen`` tensors at once, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
+    """Return M of the ``chosen`` tensors, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
     layout, first = CoefficientLayout(manifest), int(chosen[0])
-    scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # of all tensors of a kind
+    scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
     live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
     core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
     step_PD = (manifest.epsilon * scale) * factors.a[:, chosen].swapaxes(0, 1).astype(np.float64)
@@ -269,6 +270,7 @@ def _moved(
         step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
     if manifest.method.sides == 2:
         return torch.cat([core + step, core - step], dim=1)
+    # one side: each block also runs once without a perturbation
     blocks = len(factors.a) // manifest.method.shares
     return torch.cat([core + step, core.expand(-1, blocks, *core.shape[2:])], dim=1)
 
@@ -278,7 +280,7 @@ def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
 
 
 def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFactors, amounts: Int64Array) -> None:
-    """C += amount_d a_d b_d^T in place, as the ledger will do with the same scalars."""
+    """Add amount_d a_d b_d^T to C in place, as the ledger will do with the same scalars."""
     a_DPr, b_DPr = factors.a.astype(np.int64), factors.b.astype(np.int64)
     for index in range(a_DPr.shape[1]):
         a_Dr = a_DPr[:, index] * amounts[:, None]
@@ -287,31 +289,34 @@ def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFacto
 
 
 def with_directions(method: Method, directions: int) -> Method:
-    """``method`` with the first ``directions`` only: whole blocks, at least one."""
+    """Return ``method`` with the first ``directions`` only: whole blocks, at least one."""
     assert 0 < directions <= method.directions and directions % method.shares == 0, directions
     return replace(method, directions=directions)
 
 
 def group_blocks(method: Method) -> Int64Array:
-    """The block of examples that each group of rows is made of, int64[G]; the groups are those of `live_terms`."""
+    """Return the block of examples of each group of rows, int64[G]; the groups are those of `live_terms`."""
     of_direction = np.arange(method.directions) // method.shares
     return np.concatenate([of_direction, of_direction if method.sides == 2 else np.arange(method.blocks)])
 
 
 def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
-    """g_d of all directions from the groups' losses (SPEC 5.2)."""
+    """Return g_d of all directions from the losses of the groups (SPEC 5.2)."""
     plus_D, other = loss_G[: method.directions], loss_G[method.directions :]
     if method.sides == 2:
         difference_D = (plus_D - other) / 2
     else:
+        # one side: the directions of a block share its unperturbed rows
         difference_D = plus_D - other.repeat_interleave(method.shares)
     result: list[float] = (difference_D * 2.0**-method.epsilon_exp).tolist()
     return result
 
 
 def _digest(bases: Bases, epochs: dict[int, Int64Array], at: int) -> bytes:
-    """Identity of coefficients, of what they are coordinates in, and of the starts of the epoch ``at``, within this
-    process (cache keys)."""
+    """Return a cache key, valid in this process: a hash of coefficients, their bases, and the starts of epoch ``at``.
+
+    Epochs without any coefficient other than 0 do not count.
+    """
     hasher = hashlib.sha256("".join(f"start {sha256} " for sha256 in bases.starts(at)).encode())
     for epoch in sorted(epochs):
         if epochs[epoch].any():

@@ -1,4 +1,4 @@
-"""How the training worker leaves the cores to others."""
+"""Lower the training worker's priority so that others get the cores."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _TRY_AGAIN_S: Final = 0.1
 
 
 def yield_to_others(niceness: int) -> None:
-    """Take little of a core that the node, or the machine's user, wants. ``niceness`` is added to that of the process.
+    """Add ``niceness`` to that of the process, so that the node and the machine's user get the cores first.
 
-    Linux deals cores out to sessions first, and by niceness only within each of them (sched(7), "The autogroup
-    feature"): a process with a session of its own, as the worker has, says it for both.
+    Linux shares cores among sessions first, and uses niceness only within each of them (sched(7), "The autogroup
+    feature"). A process that leads a session, as the worker does, therefore sets it for both.
     """
     try:
         niceness = os.nice(niceness)
-    except OSError:  # a container that forbids the call: better a worker that is not nice than none
+    except OSError:  # a container that forbids the call: a worker at normal priority is better than none
         return
     if os.getsid(0) != os.getpid():
         return
     for _ in range(_TRIES):
         try:
             _AUTOGROUP.write_text(str(niceness))
-        except BlockingIOError:  # the system takes ten of these in a second
+        except BlockingIOError:  # the system accepts ten of these writes a second
             time.sleep(_TRY_AGAIN_S)
         except OSError:  # another system, or one without autogroups
             return

@@ -1,4 +1,4 @@
-"""A base model in memory, and what all sessions on it have in common: bases, folded weights, evaluations, scores."""
+"""Hold a base model in memory with what all its sessions share: bases, folded weights, evaluations, scores."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from sfnode.training.task import (
 
 Int64Array = NDArray[np.int64]
 
-BASES_KEPT: Final = 2  # the epoch under way, and the next one, which fast nodes reach first
+BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes reach first
 _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """How good the model is on all rows.
+    """Quality of the model over all rows.
 
     Attributes:
         accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.
         f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
-        loss: mean.
-        rows: how many.
+        loss: mean over the rows.
+        rows: number of rows.
         predictions: likeliest label of each of the first rows; empty of completions.
     """
 
@@ -65,14 +65,14 @@ class Evaluation:
 
 
 class FoldedWeights:
-    """Weights by name, shared by all sessions whose closed epochs are equal."""
+    """Holds weights by name, shared by all sessions whose closed epochs are equal."""
 
     def __init__(self, weights: dict[str, Weight]) -> None:
         self.weights = weights
 
 
 class SharedModel:
-    """A base model and what its sessions have in common. One forward pass at a time."""
+    """Holds a base model and what its sessions share. Runs one forward pass at a time."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
@@ -91,7 +91,7 @@ class SharedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Device that the model computes on."""
         return self.model.device
 
     @property
@@ -105,11 +105,11 @@ class SharedModel:
         return torch.promote_types(self.dtype, torch.float32)
 
     def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
-        """(u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
+        """Return (u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
 
-        A matrix's u comes as `with_spare_row` makes it.
+        A matrix's u has the form that `with_spare_row` gives.
 
-        Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
+        Entries are multiplied by the basis unit: they stay exact in every dtype, and fp16 products do not overflow.
         """
         key = (bases.manifest.run_id, bases.name(epoch))
         if key not in self._bases:
@@ -128,13 +128,13 @@ class SharedModel:
         return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
-        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Only the last token is read."""
+        """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
         with self.pass_context.reading(rows.last, rows.tokens.numel()):
             hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
         return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
 
     def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
-        """Losses and predictions of ``rows``; ``label_tokens`` are used where the rows are prompts alone."""
+        """Return losses and predictions of ``rows``; ``label_tokens`` are used only if the rows are bare prompts."""
         if isinstance(rows, RowBatch):
             return score_words(self.label_logits(rows, label_tokens), rows)
         hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
@@ -142,14 +142,14 @@ class SharedModel:
 
 
 def load_shared(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> SharedModel:
-    """The model in ``folder`` (`load_in`), and nothing else: what its loading took besides is given back."""
+    """Load the model in ``folder`` (`load_in`), and return the memory that only loading needed to the system."""
     with giving_back_freed_memory(for_good=device_memory is not None):
         return SharedModel(load_in(precision, folder, device, device_memory))
 
 
 @torch.inference_mode()
 def check_head(shared: SharedModel) -> None:
-    """OperatorError unless our way to the logits (base model, then head) gives what the whole model gives."""
+    """Raise OperatorError unless base model plus head give the same logits as the whole model."""
     vocabulary = shared.model.config.get_text_config().vocab_size
     tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
     words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]

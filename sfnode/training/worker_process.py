@@ -1,8 +1,8 @@
 """The training worker: one process that serves the sessions of several nodes over a Unix socket.
 
-Sessions of the same model, device and dtype share the base weights. Requests of all connections are served one by one.
-The worker prints ``ready`` once it listens. It ends on SIGTERM or with its parent (`sfnode.children`), and never by
-itself.
+Sessions with the same model, device, dtype and memory limit share the base weights. The worker serves the requests of
+all connections one by one. It prints ``ready`` once it listens. It ends on SIGTERM or with its parent
+(`sfnode.children`), and never by itself.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ from sfnode.worker_protocol import (
 log = logging.getLogger("sfnode.worker")
 
 READ_BYTES: Final = 1 << 20
-SEND_TIMEOUT_S: Final = 10.0  # replies are small; a node that does not read one in this time is gone
+SEND_TIMEOUT_S: Final = 10.0  # replies are small; a node that does not read one within this time is gone
 
 
 class ModelPool:
-    """Models in memory, one per (folder, device, dtype, limit of its weights), for as long as the worker lives."""
+    """Keeps models in memory, one per (folder, device, dtype, limit of its weights), while the worker lives."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[Path, str, str, int | None], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
     def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
-        """A session on the model that ``request`` names, loaded at the first one."""
+        """Open a session on the model that ``request`` names; the first request for a model loads it."""
         manifest = decode_run_untrusted(request.manifest).manifest
         with telling() as tell:
             folder = resolve_model(request.model, manifest.model.revision, tell)
@@ -102,7 +102,7 @@ class Service:
         self._session: Estimator | None = None
 
     def answer(self, request: Message) -> Reply:
-        """The reply to ``request``; any fault becomes a WorkerFailure."""
+        """Return the reply to ``request``; any exception becomes a WorkerFailure."""
         try:
             match request:
                 case OpenSession():
@@ -158,7 +158,7 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
 
 
 def failure_of(error: Exception) -> WorkerFailure:
-    """The reply that tells the node who can help; a bug's traceback goes to stderr."""
+    """Return the failure whose kind fits ``error``; log the traceback of a bug."""
     text = str(error)
     if isinstance(error, NumericError):
         return WorkerFailure(kind=FailureKind.NUMERIC, message=text)
@@ -175,7 +175,7 @@ def failure_of(error: Exception) -> WorkerFailure:
 
 @dataclass(slots=True)
 class Connection:
-    """One node's socket, what has arrived of its next frames, and its session."""
+    """One node's socket, the bytes received of its next frames, and its session."""
 
     stream: socket.socket
     service: Service
@@ -193,7 +193,7 @@ class Worker:
         self._pending: deque[tuple[Connection, bytes]] = deque()
 
     def run(self) -> None:
-        """Serve for ever."""
+        """Serve requests for ever."""
         while True:
             for key, _ in self._selector.select(0 if self._pending else None):
                 if key.fileobj is self._listener:
@@ -238,13 +238,13 @@ class Worker:
 
 
 def leave(socket_path: Path) -> None:
-    """Remove the socket and end; nothing in this process is worth saving."""
+    """Remove the socket and end the process at once; it holds nothing worth saving."""
     socket_path.unlink(missing_ok=True)
     os._exit(0)
 
 
 def listen(path: Path) -> socket.socket:
-    """A Unix socket at ``path`` that only this user can connect to; OperatorError when it cannot be made."""
+    """Return a Unix socket at ``path`` that only this user can connect to; OperatorError when it cannot be made."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
@@ -259,7 +259,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def main() -> None:
-    """Entry point of the process."""
+    """Run the worker process from its command line."""
     parser = argparse.ArgumentParser(description="training worker of sfnode; started by the node, not by hand")
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
@@ -268,7 +268,7 @@ def main() -> None:
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s"
     )
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the node decides when we end
     signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
     yield_to_others(options.nice)
     if options.threads:

@@ -1,4 +1,4 @@
-"""Why weights could not be written, in words."""
+"""Explain in words why weights could not be written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sfnode.storage import describe_os_error
 
 
 def describe_write_error(error: OSError | SafetensorError) -> str:
-    """What to tell the operator. Safetensors puts the number of an operating system's error into its text."""
+    """Return what to show the operator. Safetensors puts the number of an operating system's error into its text."""
     if isinstance(error, SafetensorError):
         number = re.search(r"os error (\d+)", str(error))
         return describe_os_error(OSError(int(number[1]), os.strerror(int(number[1])))) if number else str(error)

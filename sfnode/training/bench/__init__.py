@@ -1,7 +1,7 @@
 """Doors: `bench_step`, `bench_apply`, `bench_view`, `bench_replay`, `bench_audit`, `worker_peaks`: what each costs.
 
-Behind `sfnode bench`; docs/bench.md says what each figure is. Models have the shape of a published one and random
-weights, so nothing is downloaded. No state of a run ever comes from here.
+`sfnode bench` calls these; docs/bench.md explains each figure. Models have published shapes and random weights, so
+nothing is downloaded. No state of a run ever comes from here.
 """
 
 from sfnode.training.bench.apply_cost import bench_apply

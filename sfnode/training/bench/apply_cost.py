@@ -1,6 +1,6 @@
-"""``sfnode bench apply``: from verified updates to what the next forward pass adds, against dense updates of weights.
+"""``sfnode bench apply``: time the way from verified updates to the next pass's terms, against dense weight updates.
 
-Needs the shapes of the tensors and no weights: the cost does not depend on them.
+Needs only the shapes of the tensors, no weights: the cost does not depend on them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sfnode.training.model import choose_device
 from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 9
-DENSE_UPDATES: Final = 3  # measured; the rest is a product
-DENSE_WEIGHTS: Final = 1 << 24  # so many of the model's weights are written to; the rest is a product
+DENSE_UPDATES: Final = 3  # measured; the figure for all updates is a product
+DENSE_WEIGHTS: Final = 1 << 24  # at most this many are written to; the figure for all weights is a product
 
 
 class NoModel:
-    """What `live_terms` asks of a shared model, with empty bases: it hands them on and computes nothing with them."""
+    """Stands in for the shared model of `live_terms`, with empty bases, which are passed on and not computed with."""
 
     dtype = loss_dtype = torch.float32
 
@@ -34,12 +34,12 @@ class NoModel:
         self.device = device
 
     def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor], ...]:
-        """One pair per tensor."""
+        """Return one pair per tensor."""
         return ((torch.empty(2, 1), torch.empty(1, 1)),) * len(bases.manifest.tensors)
 
 
 def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int = REPEATS) -> dict[str, object]:
-    """``updates`` updates of one canonical direction each, and of 8 Rademacher directions each.
+    """Time ``updates`` updates of one canonical direction each, and of 8 Rademacher directions each.
 
     Returns:
         seconds, ratio_to_dense: of the canonical ones; seconds is the median time to sum them into the coefficients
@@ -88,7 +88,7 @@ def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats
 
 
 def _dense_seconds(weights: int, device: torch.device) -> float:
-    """Seconds of one dense update with one direction."""
+    """Return the seconds of one dense update with one direction."""
     sample = min(weights, DENSE_WEIGHTS)
     parameters = [torch.zeros(sample, device=device)]
 

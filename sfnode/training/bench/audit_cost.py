@@ -1,4 +1,4 @@
-"""``sfnode bench audit``: what it costs to measure somebody's message again, and how far honest machines are apart."""
+"""``sfnode bench audit``: measure what an audit of a message costs, and how far honest machines differ."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MESSAGES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCost:
-    """What `bench_audit` finds.
+    """Result of `bench_audit`.
 
     Attributes:
         seconds: of an audit of one message (two estimates and the two states).
-        ratio_to_step: of these to one estimate.
+        ratio_to_step: of an audit to one estimate.
         spread: of both, relative.
         deviation_of_dtypes: median `deviation` of the scalars in ``other_dtype`` from those in ``dtype``.
-        share_clipped: of the scalars, which say nothing of rounding.
-        deviation_of_strangers: of the scalars of another seed, which is what inventing them gives. An audit tells
-            honest from invented where deviation_of_dtypes is well below it.
+        share_clipped: share of clipped scalars, which show no rounding.
+        deviation_of_strangers: of the scalars of another seed, which are like invented ones. An audit separates honest
+            from invented scalars where deviation_of_dtypes is well below this.
     """
 
     shape: str
@@ -51,7 +51,7 @@ class AuditCost:
 
 
 def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto") -> AuditCost:
-    """One message measured on two neighbouring states, and the same messages in two dtypes."""
+    """Measure one message on two neighbouring states, and the same messages in two dtypes."""
     where = choose_device(device)
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
     first, other = sessions

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def perturb(parameters: Sequence[Tensor], seed: int, scale: float) -> None:
-    """parameters += scale * z(seed) in place, tensor by tensor."""
+    """Add scale * z(seed) to the parameters in place, tensor by tensor."""
     generator = torch.Generator(device=parameters[0].device).manual_seed(seed)
     for parameter in parameters:
         z = torch.empty_like(parameter).normal_(generator=generator)
@@ -23,7 +23,7 @@ def perturb(parameters: Sequence[Tensor], seed: int, scale: float) -> None:
 def mezo_step(
     parameters: Sequence[Tensor], loss: Callable[[], Tensor], seed: int, epsilon: float, learning_rate: float
 ) -> float:
-    """One step: two forward passes, four passes over the weights. Returns the projected gradient."""
+    """Take one step: two forward passes, four passes over the weights. Returns the projected gradient."""
     perturb(parameters, seed, epsilon)
     plus = float(loss())
     perturb(parameters, seed, -2 * epsilon)

@@ -1,8 +1,8 @@
-"""Peak memory of a step and of its references, each in a process of its own, so that none sees what another left.
+"""Measure the peak memory of a step and its references, each in its own process so that none sees another's leftovers.
 
 ``python -m sfnode.training.bench.peak_memory NAME SHAPE ROWS TOKENS DTYPE DEVICE`` prints bytes; `peaks` runs it.
-What counts: on a CPU the largest resident memory of the process since the model was made, less what Python and torch
-held before it: weights, activations, gradients, moments, and the libraries' scratch. On CUDA what was allocated.
+On a CPU, the figure is the largest resident memory since the model was made, less what Python and torch held before it:
+weights, activations, gradients, moments, and the libraries' scratch. On CUDA it is the allocated memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import row_batch
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
-_PROCESSES: Final = 3  # how the heap is cut up differs by a tenth from one to the next
+_PROCESSES: Final = 3  # the layout of the heap differs by a tenth between them
 _SECONDS_MAX: Final = 3_600
 
 
@@ -51,7 +51,7 @@ def peaks(
     device: str,
     alternatives: Sequence[Alternative] = tuple(Alternative),
 ) -> dict[str, int]:
-    """Peak bytes of ``alternatives`` with ``size`` = (rows, tokens), medians; empty where the system does not tell."""
+    """Return peak bytes of ``alternatives`` with ``size`` = (rows, tokens), medians; empty where memory is unknown."""
     if process_bytes() is None and device != "cuda":
         return {}
     settings = (shape, *map(str, size), dtype, device)
@@ -70,7 +70,7 @@ def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:
 
 
 def measure_alternative(alternative: Alternative, settings: Sequence[str]) -> int:
-    """Peak bytes of ``alternative`` in this process, which must be fresh."""
+    """Return the peak bytes of ``alternative`` in this process, which must be fresh."""
     shape, rows, tokens, dtype, device = settings
     where = choose_device(device)
     before = 0 if where.type == "cuda" else process_bytes() or 0

@@ -1,7 +1,7 @@
-"""What a user would run instead of a step: bare forward passes, MeZO in place, AdamW and LoRA with back-propagation.
+"""Make what a user would run instead of a step: forward passes, MeZO in place, AdamW and LoRA with back-propagation.
 
-All of them work on ``rows`` examples a step. Those that write to weights share one scratch copy of the model: their
-numbers mean nothing, only their time and memory do.
+All of them work on ``rows`` examples a step. Those that write to weights share one scratch copy of the model, whose
+values mean nothing; only their time and memory count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EPSILON: Final = 1e-3  # MeZO's
 
 
 def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Tensor:
-    """Mean cross entropy over the label words after each prompt: head at the last token only, in fp32."""
+    """Return the mean cross entropy over the label words after each prompt; head at the last token only, in fp32."""
     hidden_NTH: Tensor = model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=hidden_NTH.device), rows.last].float()
     head = output_embedding(model).weight[list(label_tokens)].float()
@@ -37,7 +37,7 @@ def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, 
 
 
 def forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
-    """The unmodified model's body, without its head, over the rows of both sides in one pass."""
+    """Return an action that runs the model's body, without its head, over the rows of both sides in one pass."""
     both_NT = rows.tokens.repeat(2, 1)
 
     @torch.inference_mode()
@@ -48,7 +48,7 @@ def forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
 
 
 def full_forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
-    """The same with logits at every token, as a plain call computes them."""
+    """Return an action that runs the model, with logits at every token, over the rows of both sides in one pass."""
     both_NT = rows.tokens.repeat(2, 1)
 
     @torch.inference_mode()
@@ -59,14 +59,14 @@ def full_forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
 
 
 def scratch_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy with weights of its own."""
+    """Return a copy with its own weights."""
     return copy.deepcopy(model)
 
 
 def mezo(
     scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...], names: Iterable[str] | None = None
 ) -> Action:
-    """MeZO's step in place: two passes over ``rows``. On all parameters as published, or on those of ``names``."""
+    """Return MeZO's step in place: two passes over ``rows``. On all parameters as published, or on ``names``."""
     chosen = list(scratch.parameters()) if names is None else [scratch.get_parameter(name) for name in names]
 
     @torch.inference_mode()
@@ -77,7 +77,7 @@ def mezo(
 
 
 def adamw(scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
-    """Forward, backward and AdamW's update of all parameters (moments in their dtype, gradients dropped after)."""
+    """Return a step of AdamW on all parameters, with back-propagation (moments in their dtype, gradients dropped)."""
     parameters = list(scratch.parameters())
     optimiser = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
 
@@ -92,7 +92,7 @@ def adamw(scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...
 
 
 class LoraLinear(nn.Module):
-    """A frozen linear layer with a trained low-rank product beside it."""
+    """A frozen linear layer plus a trained low-rank product."""
 
     def __init__(self, base: nn.Linear, generator: torch.Generator) -> None:
         super().__init__()
@@ -103,14 +103,14 @@ class LoraLinear(nn.Module):
             self.down.normal_(std=0.02, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """W x + scale B A x."""
+        """Return W x + scale B A x."""
         thin = functional.linear(x, self.down)
         y: Tensor = self.base(x) + functional.linear(thin, self.up) * LORA_SCALE
         return y
 
 
 def lora(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
-    """Forward, backward and AdamW's update of rank-8 adapters on queries and values; the base stays as it is."""
+    """Return a step of AdamW on rank-8 adapters of queries and values, with back-propagation; the base is unchanged."""
     adapted = shared_copy(model)
     generator = torch.Generator(device=rows.tokens.device).manual_seed(0)
     trained: list[nn.Parameter] = []

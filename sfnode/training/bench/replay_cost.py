@@ -1,6 +1,6 @@
-"""``sfnode bench replay``: what a node does with a log when it starts: decode, verify, put, sum, digest.
+"""``sfnode bench replay``: time what a node does with a log when it starts: decode, verify, put, sum, digest.
 
-In memory; `benchmarks/replay_time.py` does it from the node's store with a million updates.
+This works in memory; `benchmarks/replay_time.py` replays a node's store with a million updates.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PARTS: Final = ("decode", "verify", "put", "coefficients", "ledger_digest", "st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayCost:
-    """What `bench_replay` finds.
+    """Result of `bench_replay`.
 
     Attributes:
         seconds_total, updates_per_second: medians.
-        ratio_to_signatures: the whole against the signatures alone.
+        ratio_to_signatures: ratio of the whole to the signatures alone.
         seconds, us_per_update: by part; `put` is what `Ledger.add` does besides decoding and verifying.
         spread: of the whole and by part, relative.
         root, state_digest: hex.
@@ -51,7 +51,7 @@ class ReplayCost:
 
 
 def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> ReplayCost:
-    """``updates`` signed updates of 50 authors, from bytes to both digests, on one core."""
+    """Replay ``updates`` signed updates of 50 authors, from bytes to both digests, on one core."""
     manifest = bench_manifest(shape_tensors(shape), directions=directions)
     records = signed_records(manifest, updates)
     runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
@@ -77,7 +77,7 @@ def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int 
 
 
 def signed_records(manifest: Manifest, updates: int) -> list[bytes]:
-    """Step by step, every author in turn."""
+    """Return signed records step by step, every author in turn."""
     codec = EnvelopeCodec(manifest)
     signers = [Signer((b"bench author %d" % number).ljust(32, b".")) for number in range(AUTHORS)]
     return [
@@ -87,7 +87,7 @@ def signed_records(manifest: Manifest, updates: int) -> list[bytes]:
 
 
 def _parts(manifest: Manifest, records: list[bytes]) -> dict[str, float]:
-    """Seconds of one replay by part. Decoding and verifying are timed by themselves, on the same records."""
+    """Return the seconds of one replay by part. Decoding and verifying are timed separately, on the same records."""
     codec, replica = EnvelopeCodec(manifest), Replica(manifest)
     envelopes, decode = _timed(lambda: [codec.decode_untrusted(record) for record in records])
     _, verify = _timed(lambda: _check_all(codec, envelopes))
@@ -108,7 +108,7 @@ def _check_all(codec: EnvelopeCodec, envelopes: list[Envelope]) -> None:
 
 
 def _timed(action: Callable[[], T]) -> tuple[T, float]:
-    """What ``action`` returns, and the CPU seconds of this thread that it took."""
+    """Return the result of ``action``, and the CPU seconds of this thread that it took."""
     start = time.thread_time()
     result = action()
     return result, time.thread_time() - start

@@ -1,4 +1,4 @@
-"""``sfnode bench step``: one estimate against what else could be done with the same examples."""
+"""``sfnode bench step``: compare one estimate with other uses of the same examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import RowBatch, row_batch
 
 REPEATS: Final = 9
-SLOW_REPEATS: Final = 3  # of what takes several times as long
+SLOW_REPEATS: Final = 3  # of references that take several times as long
 COMPARED: Final = {
     "step": "one estimate: both signs of all directions, rows examples a side, linear layers, an epoch under way "
     "and an earlier one; head and loss included",
@@ -49,18 +49,18 @@ def bench_step(
     repeats: int = REPEATS,
     device: str = "auto",
 ) -> dict[str, object]:
-    """One step (both signs) against all references of `COMPARED`, in one process, in turn.
+    """Time one step (both signs) and all references of `COMPARED`, in one process, in turn.
 
     ``size``: rows on each side, and tokens of a row.
 
     Returns:
-        ratio_to_forward: step / forward; ratio_to_full_forward alike.
+        ratio_to_forward: step / forward; ratio_to_full_forward: step / full_forward.
         ratio_to_mezo, ratio_to_mezo_same_tensors, ratio_to_backprop, ratio_to_lora: reference / step.
         peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded;
         peak_memory_ratio_later_published: the same epoch with a published basis, where nothing is folded.
         memory_of_backprop: AdamW's peak / the step's.
-        All are ratios of medians; `ratios` has the quartiles of neighbouring runs, `seconds` medians, `spread` the
-        middle half's width as a share of the median.
+        All are ratios of medians. `ratios` has the quartiles of neighbouring runs, `seconds` has medians, and `spread`
+        has the middle half's width as a share of the median.
     """
     (rows, tokens), where = size, choose_device(device)
     model = random_model(shape, where, choose_dtype(dtype))
@@ -86,7 +86,7 @@ def bench_step(
 def _actions(
     model: PreTrainedModel, bases: Bases, size: tuple[int, int]
 ) -> tuple[dict[str, Action], dict[str, Action]]:
-    """Those that are timed often, and the slow ones."""
+    """Return the actions that are timed often, and the slow ones."""
     manifest = bases.manifest
     plain, scratch, data = shared_copy(model), references.scratch_copy(model), random_data(*size)
     rows: RowBatch = row_batch(data.examples, 0, model.device)
@@ -111,7 +111,7 @@ def _actions(
 
 
 def _ratios(times: dict[str, Times], slow: dict[str, Times]) -> dict[str, object]:
-    """All ratios; a slow reference is compared with the steps that took turns with it."""
+    """Return all ratios; a slow reference is compared with the steps that took turns with it."""
     ratios = {
         "to_forward": paired_ratio(times["step"], times["forward"]),
         "to_full_forward": paired_ratio(slow["step"], slow["full_forward"]),

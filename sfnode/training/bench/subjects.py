@@ -1,4 +1,4 @@
-"""Models, manifests, data and updates to measure with: of published shapes, with numbers that mean nothing."""
+"""Make models, manifests, data and updates to measure with: published shapes, meaningless numbers."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ _RANK_PUBLISHED: Final = 1
 DIRECTIONS: Final = 8
 CLIP: Final = 1 << 10
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
-_STREAM: Final = 0  # of the generator; keys below keep uses apart
+_STREAM: Final = 0  # of the generator; the keys below separate its uses
 _LABELS: Final = (4, 5)
-# Of these shapes what `calibration.residual_stream.writers_of` finds in a loaded model.
+# The layers of these shapes that `calibration.residual_stream.writers_of` finds in a loaded model
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
-_START_EXP: Final = -20  # so that a start of ones hardly moves what it is added to
+_START_EXP: Final = -20  # so small that a start of ones hardly moves the weights
 
 
 class BenchBasis(StrEnum):
-    """What the run trains in."""
+    """Kinds of bases that the measured run can train in."""
 
-    RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as `sfnode init --plain` and the paper have it
+    RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as in `sfnode init --plain` and the paper
     PUBLISHED = "published"  # one basis of rank 1 for the whole run, in every tensor
-    START = "start"  # the same in a few tensors, beside a start: as `sfnode init` makes it by forward passes
+    START = "start"  # such a basis in a few tensors, and a start, as `sfnode init` makes them by forward passes
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
-    """A model of the given shape with random weights, made where it stays: no memory but its own.
+    """Return a model of the given shape with random weights, made in place: it takes no memory but its own.
 
     OperatorError for an unknown shape.
     """
@@ -127,7 +127,7 @@ def _config(shape: str) -> PretrainedConfig:
 
 
 def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
-    """The linear layers' weights of a shape, as `sfnode init` would train them; without making the model."""
+    """Return specs of the linear layers' weights, as `sfnode init` would train them, without making the model."""
     model = _meta_model(shape)
     return tuple(
         TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
@@ -137,12 +137,12 @@ def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
 
 
 def weights_of(tensors: Sequence[TensorSpec]) -> int:
-    """Number of weights."""
+    """Return the number of weights."""
     return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
 
 
 def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Another model object that holds the very same parameters: modules can be changed without touching ``model``."""
+    """Return another model object with the same parameters: its modules can change without touching ``model``."""
     return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
 
 
@@ -155,7 +155,7 @@ def bench_manifest(
     core: CoreKind = CoreKind.CANONICAL,
     rank: int = RANK,
 ) -> Manifest:
-    """A run at rank ``rank`` with raw scalars, and as many directions as divide the rows, at most ``directions``."""
+    """Return a run of rank ``rank`` with raw scalars; ``directions`` is halved until it divides the rows."""
     while rows % directions:
         directions //= 2
     return checked(
@@ -205,7 +205,7 @@ def bench_manifest(
 
 
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, tokens: int, epochs: int = 1) -> Bases:
-    """A run of so many epochs in ``basis``, with as many directions as divide the rows."""
+    """Return a run of ``epochs`` epochs in ``basis``, with a number of directions that divides the rows."""
     if basis is BenchBasis.RANDOM:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     else:
@@ -217,12 +217,12 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, 
 
 
 def published(bases: Bases) -> Bases:
-    """The same run with its first epoch's bases published for all epochs."""
+    """Return the same run with its first epoch's bases published for all epochs."""
     return _of_file(bases, BasisContent(bases=_first_of(bases)))
 
 
 def _started(bases: Bases) -> Bases:
-    """The same with a column and a start in the tensors that `sfnode init` moves, and zeros in all others."""
+    """Return the same run with columns and a start in the tensors that `sfnode init` moves, and zeros in the others."""
     names = [tensor.name for tensor in bases.manifest.tensors]
     writing = [index for index, name in enumerate(names) if name.endswith(_WRITING)]
     moving = {*writing[-max(1, len(writing) // 3) :]}
@@ -252,7 +252,7 @@ def _of_file(bases: Bases, content: BasisContent) -> Bases:
 
 
 def random_data(rows: int, tokens: int) -> TaskData:
-    """``rows`` prompts of ``tokens`` tokens each."""
+    """Return ``rows`` prompts of ``tokens`` tokens each."""
     drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (_VOCABULARY_SMOLLM2 - 4)
     lines = drawn.reshape(rows, tokens).tolist()
     examples = tuple(Example(tokens=tuple(line), label=index % 2) for index, line in enumerate(lines))
@@ -260,13 +260,13 @@ def random_data(rows: int, tokens: int) -> TaskData:
 
 
 def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
-    """Coefficients other than zero in every tensor, int64[layout.size]."""
+    """Return arbitrary coefficients for every tensor, int64[layout.size]."""
     size = CoefficientLayout(manifest).size
     return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * CLIP) - CLIP
 
 
 def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
-    """``count`` updates of as many steps, as they are after verification (the signature is not looked at again)."""
+    """Return ``count`` updates of successive steps in the form after verification; they have no valid signatures."""
     record = bytes(EnvelopeCodec(manifest).record_bytes)
     return [
         Envelope(
@@ -281,5 +281,5 @@ def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
 
 
 def some_scalars(manifest: Manifest, index: int) -> tuple[int, ...]:
-    """The scalars of update number ``index``."""
+    """Return the scalars of update number ``index``."""
     return tuple((index + direction) % (2 * CLIP + 1) - CLIP for direction in range(manifest.method.scalars))

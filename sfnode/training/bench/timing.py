@@ -1,4 +1,4 @@
-"""Seconds and bytes: alternatives timed in turn, medians with their spread, peak memory of this process."""
+"""Measure seconds and bytes: alternatives timed in turn, medians with their spread, peak memory of this process."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Times:
 
     @property
     def median(self) -> float:
-        """What is reported."""
+        """Median, which is the reported value."""
         return median(self.values)
 
     @property
     def spread(self) -> float:
-        """Half of the runs lie within a band of this width, as a share of the median."""
+        """Width of the middle half of the runs, as a share of the median."""
         if len(self.values) < 2:
             return 0.0
         low, _, high = quantiles(self.values, n=4, method="inclusive")
@@ -43,7 +43,7 @@ class Times:
 
 
 def timed_in_turn(actions: Mapping[str, Action], device: torch.device, repeats: int) -> dict[str, Times]:
-    """Each action ``repeats`` times after one untimed run, in turn: a slow minute of the machine hits all alike."""
+    """Time each action ``repeats`` times after one untimed run, in turn, so that a slow minute affects all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     for turn in range(repeats + 1):
         for name, action in actions.items():
@@ -56,25 +56,25 @@ def timed_in_turn(actions: Mapping[str, Action], device: torch.device, repeats: 
 
 
 def wait_for(device: torch.device) -> None:
-    """Return when the device has done what it was told."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def paired_ratio(over: Times, under: Times) -> dict[str, float]:
-    """Ratio of medians, and the lower and upper quartile of the ratios of runs that were neighbours in time."""
+    """Return the ratio of medians, and the quartiles of the ratios of runs that were neighbours in time."""
     pairs = [one / other for one, other in zip(over.values, under.values, strict=True)]
     low, _, high = quantiles(pairs, n=4, method="inclusive") if len(pairs) > 1 else (pairs[0], pairs[0], pairs[0])
     return {"ratio": over.median / under.median, "lower_quartile": low, "upper_quartile": high}
 
 
 def process_bytes() -> int | None:
-    """Resident memory of this process now; None where the system does not tell."""
+    """Return the resident memory of this process now; None where the system does not report it."""
     return _status("VmRSS")
 
 
 def reset_peak(device: torch.device) -> None:
-    """Forget what was used before: `peak_bytes` counts from here. Gives free memory back first."""
+    """Let `peak_bytes` count from here. Returns free memory to the system first."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -86,7 +86,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """Most memory since `reset_peak`: allocated on a CUDA device, else resident in this process; None: not told."""
+    """Return the most memory since `reset_peak`: allocated on a CUDA device, else resident here; None: unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return _status("VmHWM")

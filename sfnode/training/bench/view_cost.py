@@ -1,4 +1,4 @@
-"""``sfnode bench view``: deriving the weights from W0 and the coefficients, exactly, against a plain fp32 merge."""
+"""``sfnode bench view``: time the exact derivation of weights from W0 and coefficients, against a plain fp32 merge."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CORE_SCALE: Final = 1_021  # sums of about 2^25 units: fp32 must round them, as 
 def bench_view(
     shape: str, *, epochs: int = 1, dtype: str = "fp32", device: str = "auto", repeats: int = REPEATS
 ) -> dict[str, object]:
-    """The view of one transformer layer's tensors (all layers are alike), scaled to the model by weights.
+    """Time the view of one transformer layer's tensors (all layers are equal), scaled to the model by weights.
 
     Returns:
-        seconds: median for the whole model, with ``epochs`` epochs that have coefficients in every tensor; the
-            generation of random bases included, as it is each time. seconds_of_naive: W0 - 2^k (U C) V^T in fp32.
+        seconds: median for the whole model, with ``epochs`` epochs that have coefficients in every tensor; it includes
+            the generation of random bases, as each view does. seconds_of_naive: W0 - 2^k (U C) V^T in fp32.
         ratio_to_naive, gflop_per_second: counting 2 r (m n + r m) per matrix and epoch.
-        scratch_bytes: peak beside W0 and the result, of one layer; naive_differs: share of fp32 weights that the
+        scratch_bytes: peak on top of W0 and the result, of one layer; naive_differs: share of fp32 weights that the
             plain merge gets wrong in the last bits.
     """
     where = choose_device(device)
@@ -67,7 +67,7 @@ def bench_view(
 
 
 def naive_merge(bases: Bases, epochs: dict[int, NDArray[np.int64]], base: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same in fp32 as one would write it at first: every product and sum rounds."""
+    """Merge in fp32 as a first attempt would do it: every product and sum rounds."""
     layout, result = CoefficientLayout(bases.manifest), {}
     for index, tensor in enumerate(bases.manifest.tensors):
         weight = base[tensor.name].to(torch.float32, copy=True)
@@ -84,7 +84,7 @@ def naive_merge(bases: Bases, epochs: dict[int, NDArray[np.int64]], base: dict[s
 
 
 def _per_layer(tensors: tuple[TensorSpec, ...]) -> int:
-    """How many of the first tensors belong to the first layer: up to where a shape's sequence begins again."""
+    """Return how many of the first tensors belong to the first layer: up to where the sequence of shapes repeats."""
     shapes = [(tensor.rows, tensor.cols) for tensor in tensors]
     return next(size for size in range(1, len(shapes) + 1) if shapes == shapes[:size] * (len(shapes) // size))
 
@@ -103,7 +103,7 @@ def _scratch_bytes(
     bases: Bases, cores: dict[int, NDArray[np.int64]], base: dict[str, Tensor], device: torch.device
 ) -> int | None:
     with torch.inference_mode():
-        fold_weights(bases, cores, base)  # what torch keeps from its first product is no scratch
+        fold_weights(bases, cores, base)  # what torch keeps from its first product is not scratch
         reset_peak(device)
         before = torch.cuda.memory_allocated(device) if device.type == "cuda" else process_bytes()
         fold_weights(bases, cores, base)

@@ -1,7 +1,7 @@
-"""What a worker's process takes: while it loads a model from files, and while it trains. In a process of its own.
+"""Measure what a worker takes while it loads a model from files, and while it trains, in a process of its own.
 
-``python -m sfnode.training.bench.worker_memory FOLDER SHAPE ROWS TOKENS DTYPE BASIS`` prints `WorkerPeaks` as JSON;
-`worker_peaks` writes the files, runs it and removes them. Resident memory, as a user sees it.
+``python -m sfnode.training.bench.worker_memory FOLDER SHAPE ROWS TOKENS DTYPE BASIS`` prints `WorkerPeaks` as JSON.
+`random_files` makes the folder, and `worker_peaks` runs the program. Counts resident memory, as a user sees it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class WorkerPeaks:
 
 @contextmanager
 def random_files(shape: str) -> Iterator[Path]:
-    """A folder with a model of the given shape, in fp16 as most are published: config.json and safetensors."""
+    """Make a folder with a model of the given shape, in fp16 like most published ones: config.json and safetensors."""
     with TemporaryDirectory(prefix="sfnode-bench-") as folder:
         with giving_back_freed_memory():  # the process to be measured may need the room
             random_model(shape, _CPU, torch.float16).save_pretrained(folder)
@@ -68,7 +68,7 @@ def random_files(shape: str) -> Iterator[Path]:
 def worker_peaks(
     folder: Path, shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis = BenchBasis.RANDOM
 ) -> WorkerPeaks:
-    """Loads the model in ``folder``, of ``shape``, in a new process, and trains with ``size`` = (rows, tokens)."""
+    """Load the model in ``folder``, of ``shape``, in a new process, and train with ``size`` = (rows, tokens)."""
     if process_bytes() is None:
         raise OperatorError("this system does not say what memory a process takes: run it on Linux")
     arguments = (str(folder), shape, *map(str, size), dtype, basis.value)
@@ -80,13 +80,13 @@ def worker_peaks(
 
 
 def run_of(shape: str, size: tuple[int, int], basis: BenchBasis = BenchBasis.RANDOM) -> Bases:
-    """Trains the linear layers of a model of ``shape`` in two epochs; ``size``: rows and tokens of a batch."""
+    """Return a run that trains the linear layers of ``shape`` in two epochs; ``size``: rows and tokens of a batch."""
     rows, tokens = size
     return bench_bases(shape_tensors(shape), basis, rows=rows, tokens=tokens, epochs=_EPOCHS)
 
 
 def measure(folder: Path, bases: Bases, dtype: str) -> WorkerPeaks:
-    """The peaks of this process, which must be fresh."""
+    """Measure the peaks of this process, which must be fresh."""
     program = _resident()
     reset_peak(_CPU)
     shared = load_shared(dtype, folder, _CPU)

@@ -1,9 +1,9 @@
-"""Door: `calibrate` and `recalibrate`. A start and a published basis from a look at the model and some examples.
+"""Door: `calibrate` and `recalibrate`. Find a start and a published basis from the model and some examples.
 
 A zeroth-order estimate is as noisy as the space it searches is large. Three sources make that space small: forward
-passes alone (`forward`), a short run with back-propagation (`trajectory`), or one gradient (`gradient`); the first two
-also find a start. Whoever reads the file learns something of the examples behind it: docs/learning.md says what. No
-digest and no other node depends on how it was made, so floats and libraries may do here what they like.
+passes alone (`forward`), a short run with back-propagation (`trajectory`), or one gradient (`gradient`). The first two
+also find a start. The published file reveals something of its examples: docs/learning.md says what. No digest and no
+other node depends on how the file was made, so this code may use floats and libraries freely.
 """
 
 from sfnode.training.calibration.expectation import RateTrial

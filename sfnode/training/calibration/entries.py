@@ -1,4 +1,4 @@
-"""From directions in floats to the int8 entries of a published basis (SPEC 4.6)."""
+"""Convert directions in floats to the int8 entries of a published basis (SPEC 4.6)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from protocol.subspace import START_EXP_MIN, Basis, Int8Array, Start, signs
 from sfnode.storage import UNIT_EXP
 from sfnode.training.calibration.found_basis import FoundBasis
 
-_LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # entry, in ones
+_LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # largest entry, as a number instead of units
 _TINY: Final = 1e-30
-_STEPS_TO_FIT: Final = 160  # of one author, until a column has its whole length; 256 authors can just bear it
+_STEPS_TO_FIT: Final = 160  # of one author until a column has its full length; 256 authors at once just work
 _EPSILON: Final = 1 / 4  # of that length
-_SIZES: Final = (0.5, 4.0)  # of columns, beside that of their geometric mean: entries are multiples of 1/8, below 16
+_SIZES: Final = (0.5, 4.0)  # of columns, relative to their geometric mean: entries are multiples of 1/8, below 16
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 
 
 def filled(index: int, tensor: TensorSpec, left: Tensor | None, right: Tensor | None, rank: int) -> Basis:
-    """Both sides as int8 in columns of unit variance, completed to ``rank`` columns by random signs."""
+    """Return both sides as int8 in columns of unit variance, completed to ``rank`` columns by random signs."""
     u = _side(index, 0, tensor.rows, left, rank)
     return Basis(u=u, v=_side(index, 1, tensor.cols, right, rank) if tensor.kind is TensorKind.MATRIX else None)
 
@@ -44,18 +44,20 @@ def _side(index: int, side: int, size: int, columns: Tensor | None, rank: int) -
 
 
 def as_entries(values: NDArray[np.float64], entry_max: int) -> Int8Array:
-    """Values in ones as int8 multiples of the unit, at most ``entry_max`` of them."""
+    """Round numbers to int8 multiples of the unit, and cut them at ``entry_max`` units."""
     entries: Int8Array = np.clip(np.rint(values * (1 << UNIT_EXP)), -entry_max, entry_max).astype(np.int8)
     return entries
 
 
 def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Tensor]]) -> Start:
-    """The start that moves each tensor by ``left right^T``; ``moved``: tensor number -> left [O, K], right [I, K].
+    """Return the start that moves each tensor by ``left right^T``.
 
-    The right side of each column has entries up to the largest that int8 has; how large the product is, is in the left.
+    ``moved`` maps a tensor's number to left [O, K] and right [I, K]. Each column's right side has entries up to the
+    largest int8 entry; its left side carries the product's size.
     """
     peaks = {index: left.abs().amax(dim=0) * right.abs().amax(dim=0) for index, (left, right) in moved.items()}
     largest = max(float(peak_K.max()) for peak_K in peaks.values())
+    # The least power of two with which two largest entries reach the largest product
     exp = min(max(math.ceil(math.log2(max(largest, _TINY) / _LARGEST**2)), START_EXP_MIN), 0)
     rank = len(next(iter(peaks.values())))
     products: list[Basis | None] = []
@@ -74,7 +76,7 @@ def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Te
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Column:
-    """One number of the run: at one it moves the tensor of this number by ``left right^T``, [O] and [I]."""
+    """One coefficient of the run: the value one moves the tensor number ``index`` by ``left right^T``, [O] and [I]."""
 
     index: int
     left: Tensor
@@ -82,15 +84,15 @@ class Column:
 
     @property
     def size(self) -> float:
-        """Root mean square of what it moves, above zero."""
+        """Root mean square of the move, above zero."""
         return max(float(self.left.square().mean().sqrt() * self.right.square().mean().sqrt()), _TINY)
 
 
 def packed(tensors: Sequence[TensorSpec], columns: Sequence[Column], rank: int) -> FoundBasis:
-    """A basis of at most one column a side for each tensor, in which one and the same coefficient moves every column by
-    about its whole length; and the learning rate and epsilon that suit it.
+    """Return a basis of at most one column per side and tensor, with the learning rate and epsilon that suit it.
 
-    Columns of very different sizes are drawn together (`_SIZES`), or the int8 entries of the least would be zero.
+    Equal coefficients move every column by about its full length. Sizes of columns stay within `_SIZES` of their
+    geometric mean, since the int8 entries of the smallest would otherwise be zero.
     """
     unit = math.exp(sum(math.log(column.size) for column in columns) / len(columns))
     found = [nothing(tensor, rank) for tensor in tensors]
@@ -112,7 +114,7 @@ def _of_size_one(column: Tensor) -> Tensor:
 
 
 def nothing(tensor: TensorSpec, rank: int) -> Basis:
-    """A tensor that is not searched: zeros, which cost a step next to nothing."""
+    """Return the basis of a tensor that is not searched: zeros, which cost a step next to nothing."""
     zeros = np.zeros((tensor.rows, rank), dtype=np.int8)
     is_matrix = tensor.kind is TensorKind.MATRIX
     return Basis(u=zeros, v=np.zeros((tensor.cols, rank), dtype=np.int8) if is_matrix else None)

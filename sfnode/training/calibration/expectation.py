@@ -1,6 +1,6 @@
-"""What a new run may expect: its first steps from its start, by an author made up for this, on examples held back.
+"""Try the first steps of a new run from its start, by an invented author, on held-back examples.
 
-Neither the calibration nor the author has seen these examples, so what they show is what a volunteer will see.
+Neither the calibration nor the author has seen these examples, so they show what a volunteer will see.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from sfnode.training.model import closed_weights
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of, chunks_of
 
-HELD_MIN: Final = 32  # examples: fewer say next to nothing
-_HELD_MAX: Final = 200  # a standard error of three points
+HELD_MIN: Final = 32  # examples: fewer show next to nothing
+_HELD_MAX: Final = 200  # examples, for a standard error of about three points
 _STEPS_MAX: Final = 8
-_SHARE: Final = 3  # the steps take at most one of so many rows of the calibration
+_SHARE: Final = 3  # the calibration's rows divided by this bound the rows of the steps; one round is always taken
 _AUTHOR: Final = Signer(bytes([1]) * 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTrial:
-    """Some steps of one author at one learning rate, from the run's start.
+    """Result of some steps of one author at one learning rate, from the run's start.
 
     Attributes:
-        rate: as `sfnode init --learning-rate` takes it.
-        before, after: on the examples held back.
+        rate: in the form of `sfnode init --learning-rate`.
+        before, after: means over the held-back examples.
         error: standard error of the accuracy after the steps; of the loss where there is no accuracy.
-        step_rows: forward rows of the steps.
-        change: of the loss, example by example.
+        step_rows: number of forward rows of the steps.
+        change: change of the loss, with a standard error from differences of single examples.
     """
 
     rate: float
@@ -52,12 +52,12 @@ class RateTrial:
 
     @property
     def hurts(self) -> bool:
-        """Whether the steps raised the loss by more than its noise."""
+        """Return whether the steps raised the loss by more than its noise."""
         return self.change.hurts
 
 
 def set_apart(data: TaskData, used: Sequence[Example]) -> TaskData:
-    """Up to 200 examples that are not ``used`` as evaluation examples; all others are the author's, as in a run."""
+    """Hold back up to 200 examples not in ``used`` for evaluation; all others are the author's, as in a run."""
     seen = frozenset(used)
     unused = [example for example in data.examples if example not in seen]
     count = min(_HELD_MAX, len(unused))
@@ -68,7 +68,7 @@ def set_apart(data: TaskData, used: Sequence[Example]) -> TaskData:
 
 
 def steps_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> range:
-    """The first steps of rounds, one at least, within their share of the calibration's rows and the first epoch."""
+    """Return the first steps of the rounds to try: one at least, within their share of rows and the first epoch."""
     method = manifest.method
     rounds = max(1, math.floor(calibration_rows / _SHARE / _round_rows(manifest, data)))
     last = min(_STEPS_MAX, method.epoch_steps, manifest.steps, rounds * method.local_steps)
@@ -76,7 +76,7 @@ def steps_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> range
 
 
 def rows_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> int:
-    """About how many forward passes of a row one rate takes."""
+    """Estimate how many forward passes of a row one rate takes."""
     steps = len(steps_of(manifest, data, calibration_rows)) * _round_rows(manifest, data)
     return round(steps) + 2 * _rows(data.evaluation_examples)
 
@@ -96,12 +96,12 @@ def try_rates(
     data: TaskData,
     calibration_rows: int,
 ) -> tuple[RateTrial, ...]:
-    """Try one of ``rates`` after the other, until one does not hurt; more at once would cost as much again.
+    """Try ``rates`` in turn until one does not hurt; each further one would cost as much again.
 
     Args:
-        bases_at: of the run with this learning rate.
-        rates: from the one to prefer downwards.
-        data: as `set_apart` makes it.
+        bases_at: returns the bases of the run with this learning rate.
+        rates: in descending order of preference.
+        data: as `set_apart` returns it.
     """
     before, tried = None, list[RateTrial]()
     for rate in rates:
@@ -117,7 +117,7 @@ def try_rates(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Scored:
-    """Of each example held back: fp64[N] both."""
+    """Loss of each held-back example, and how right its prediction is: fp64[N] both."""
 
     loss: Tensor
     right: Tensor
@@ -152,11 +152,11 @@ def _compared(rate: float, before: _Scored, after: _Scored, step_rows: int, data
 
 
 def _error(values_N: Tensor) -> float:
-    """Standard error of their mean."""
+    """Return the standard error of the mean."""
     return float(values_N.std()) / math.sqrt(len(values_N))
 
 
 def _error_of_share(is_right_N: Tensor) -> float:
-    """The same of noughts and ones, one more of each: where all are right, it is not known to be zero."""
+    """Return the standard error of the share of ones; one more one and one more zero keep it above zero."""
     share = (float(is_right_N.sum()) + 1) / (len(is_right_N) + 2)
     return math.sqrt(share * (1 - share) / len(is_right_N))

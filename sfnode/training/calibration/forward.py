@@ -1,12 +1,12 @@
-"""A start and a basis from forward passes alone: in the last layers, what tells the labels apart, and nothing else.
+"""Find a start and a basis by forward passes alone: the parts of the last layers that separate the labels.
 
-A logistic regression on what the last layers read says how their weights should move (`readout`): the start. How far,
-and with what prior of the labels, is decided in the model itself by examples that were held back, because the layers
-behind undo a part or add to it. Where the start does not help these, the run has none.
+A logistic regression on the inputs of the last layers says how their weights should move (`readout`): the start. Its
+length, and the prior of the labels, are chosen in the model itself on held-back examples, because later layers undo a
+part of the move or add to it. If the start does not help on these examples, the run has none.
 
-A zeroth-order estimate is as noisy as the space it searches is large. So the run gets one number for each of these
-layers, by how much its part grows, and one for each contrast between the labels that moves all examples alike. All
-other tensors get zeros.
+A zeroth-order estimate is as noisy as the space it searches is large. The run therefore gets only one number for each
+of these layers, which scales its move, and one for each contrast between the labels, which moves all examples equally.
+All other tensors get zeros.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
 LABELS_MAX: Final = RANK_MAX + 1  # the start of a layer has a column for each contrast between them
-_MOVING: Final = 1 / 3  # of the layers, the last ones
+_MOVING: Final = 1 / 3  # share of the layers that move: the last ones
 _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
 _MEASURED: Final = (1.0, 2.0)  # lengths at which the model is run
-_LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 13))  # of a start, in those of what was fitted
-_BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
-_SHARE_MAX: Final = 4.0  # of what is added, that the layers behind leave; and its inverse
+_LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 13))  # candidates for a start; the fit has length 1
+_BIAS_MIN: Final = 0.5  # in logits; the run can also learn a bias that the start hardly needs
+_SHARE_MAX: Final = 4.0  # largest part of a move that later layers leave; its inverse is the smallest
 _TINY: Final = 1e-12
 
 
 def forward_basis(
     shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData, rank: int
 ) -> FoundBasis:
-    """A start where one helps, and one column on each side of a few tensors; all other columns are zero.
+    """Return a start where one helps, and one column on each side of a few tensors; all other columns are zero.
 
     Args:
         examples: with labels; each is passed forward once, and some of them again.
-        rank: of the run; 1 will do.
+        rank: of the run; 1 is enough.
 
     Raises:
         OperatorError: too few examples, or all with one label; too many labels; no layer is known to write to the
@@ -71,6 +71,7 @@ def forward_basis(
     moving = look.layers[-max(1, round(_MOVING * len(writers_of(shared, tensors)))) :]
     alike_by_layer = alike([layer.inputs for layer in moving])
     trial = _tried(shared, look, moving, alike_by_layer, examples, data)
+    # The start is a new fit, to all examples, with the settings of the trial
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-len(moving), None)), (trial.ridge,))
     weights = trial.lengthened(look.weights(readout), alike_by_layer)
     moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in zip(moving, weights, strict=True)}
@@ -86,12 +87,12 @@ def forward_basis(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FitTrial:
-    """What a fit to three quarters of the examples became in the model, judged by some of the others.
+    """Result of a fit to three quarters of the examples in the model, judged on some of the others.
 
     Attributes:
-        ridge: that the fit preferred.
-        length: how far to go, in what was fitted.
-        prior: what moves all examples alike beyond that, [K].
+        ridge: that cross-validation chose.
+        length: of the start, as a multiple of the fit.
+        prior: additional move of all examples, [K].
     """
 
     ridge: float
@@ -101,7 +102,7 @@ class _FitTrial:
     of_start: Judged
 
     def lengthened(self, weights: Sequence[Tensor], alike_by_layer: Sequence[Tensor]) -> list[Tensor]:
-        """Of a fit, [I, K] each, what the start adds to the layers."""
+        """Return what the start adds to the layers, from the weights of a fit, [I, K] each."""
         return _with_prior([weight_IK * self.length for weight_IK in weights], alike_by_layer, self.prior)
 
 
@@ -119,10 +120,13 @@ def _tried(
     examples: Sequence[Example],
     data: TaskData,
 ) -> _FitTrial:
-    """Runs the held-back examples where the fit says, twice as far, and where these say that a run should begin.
+    """Choose length and prior of a start by running the held-back examples in the model.
+
+    The model runs at the fitted length, at twice that length, and at the chosen length with the prior.
 
     Args:
-        moving: layers, the last ones; with what makes one of every example in each, [I].
+        moving: the layers that move, the last ones.
+        alike_by_layer: weights of each layer that together give one for every example (`alike`), [I] each.
     """
     layers = slice(-len(moving), None)
     kept_N, held_N = held_back(len(examples))
@@ -136,11 +140,14 @@ def _tried(
         moves = {layer.module: (each, look.directions) for layer, each in zip(moving, weights, strict=True)}
         return _centred(moved_logits(shared, moves, held, data))
 
+    # Logits between the measured lengths come from a parabola, which saves passes
     measured = {0.0: alone_NL} | {length: logits([each * length for each in weights]) for length in _MEASURED}
     length = _length(measured, fitted_NL, seen.labels)
     found_NL = _between(measured, length)
+    # The part of the fitted move that reaches the logits: the measured move projected on the fitted one
     share = float(((found_NL - alone_NL) * (fitted_NL - alone_NL)).sum())
     share /= length * max(float((fitted_NL - alone_NL).square().sum()), _TINY)
+    # The prior closes the mean gap to the fitted logits. Later layers will change it by the same part
     prior_K = _lacking(fitted_NL, found_NL) @ look.contrasts / min(max(share, 1 / _SHARE_MAX), _SHARE_MAX)
     told_NL = logits(_with_prior([each * length for each in weights], alike_by_layer, prior_K))
     without, told = _judge(found_NL, seen.labels), _judge(told_NL, seen.labels)
@@ -155,8 +162,10 @@ def _tried(
 
 
 def _length(measured: Mapping[float, Tensor], fitted_NL: Tensor, labels_N: Tensor) -> float:
-    """At which the labels are told best, and as they are by the fit: few examples are held back, and what happens to be
-    among them decides less by what the fit says of them."""
+    """Return the length whose logits come closest to both the labels and the fit's predictions.
+
+    The fit's predictions count because the few held-back labels alone would follow chance.
+    """
     wanted_NL = (fitted_NL.softmax(dim=1) + functional.one_hot(labels_N, fitted_NL.shape[1])) / 2
 
     def loss(length: float) -> float:
@@ -167,7 +176,7 @@ def _length(measured: Mapping[float, Tensor], fitted_NL: Tensor, labels_N: Tenso
 
 
 def _lacking(fitted_NL: Tensor, found_NL: Tensor) -> Tensor:
-    """What logits lack on average of those that were fitted, [L]."""
+    """Return by how much the fitted logits exceed the found ones on average, [L]."""
     lacking_L: Tensor = (fitted_NL - found_NL).mean(dim=0)
     return lacking_L
 
@@ -179,12 +188,12 @@ def _judge(logits_NL: Tensor, labels_N: Tensor) -> Judged:
 
 
 def _centred(logits_NL: Tensor) -> Tensor:
-    """With a sum of zero over the labels, which moves no probability."""
+    """Subtract the mean over the labels, which changes no probability."""
     return logits_NL - logits_NL.mean(dim=1, keepdim=True)
 
 
 def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
-    """Logits at ``length``: of the polynomial through those that were measured (Lagrange)."""
+    """Return the logits at ``length`` on the polynomial through the measured ones (Lagrange)."""
     result = torch.zeros(())
     for at, logits_NL in measured.items():
         factor = math.prod((length - other) / (at - other) for other in measured if other != at)
@@ -193,9 +202,9 @@ def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
 
 
 def held_back(count: int) -> tuple[Tensor, Tensor]:
-    """Numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
+    """Return the numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
 
-    Examples come by length: those that judge are of all lengths.
+    Examples come sorted by length, so the judging ones are of all lengths.
     """
     is_left_out = torch.arange(count) % 4 == 3
     left_out = torch.where(is_left_out)[0]
@@ -203,16 +212,17 @@ def held_back(count: int) -> tuple[Tensor, Tensor]:
 
 
 def held_rows(count: int) -> int:
-    """How many passes the trial of a start takes, of ``count`` examples: at each length, and with the prior."""
+    """Return how many forward rows the trial of a start takes, of ``count`` examples: each length, and the prior."""
     return len(held_back(count)[1]) * (len(_MEASURED) + 1)
 
 
 def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
-    """One for each layer that moves, by turns of the contrasts; and for each contrast, in another layer, what moves all
-    examples alike.
+    """Return one column per moving layer, cycling through the contrasts, and one bias column per contrast.
+
+    A bias column moves all examples equally. It belongs to the other layer where it is closest in size to the rest.
 
     Args:
-        weights: of the layers that move, as long as they are to be, [I, K] each.
+        weights: of the moving layers at their final length, [I, K] each.
     """
     contrasts, moving = look.directions.shape[1], look.layers[-len(weights) :]
     found = [
@@ -221,7 +231,7 @@ def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
     ]
     others = list(look.layers[: -len(weights)])
     typical = math.exp(sum(math.log(column.size) for column in found) / len(found))
-    for contrast in range(min(contrasts, len(others))):  # a small model has few
+    for contrast in range(min(contrasts, len(others))):  # a small model has few other layers
         biases = {
             layer.column(look.directions[:, contrast], alike([layer.inputs])[0] * _BIAS_MIN): layer for layer in others
         }

@@ -1,4 +1,4 @@
-"""What a calibration finds."""
+"""Hold the result of a calibration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_FINITE: Final = "the model gives numbers that are not finite on the calibrat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Means over examples that were held back.
+    """Means over held-back examples.
 
     Attributes:
         accuracy: 0...1; None of completions, which are neither right nor wrong.
@@ -24,15 +24,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBasis:
-    """A basis, and what it says of the run that would use it.
+    """A basis, with the settings and prospects of a run that uses it.
 
     Attributes:
         bases: of every tensor, in the order of the manifest.
-        rows: examples that went through the model to find it, each time they did; a backward pass counts as two.
-        start: from where the run sets out; None: from the model as it is.
-        learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
-        of_start: the start in the model, on examples that it was not fitted to; None: not known, or no start.
-        of_model: on the same examples, the model as it is; None: not known.
+        rows: that went through the model to find it, counted each time; a backward pass counts as two.
+        start: of the run; None: the unchanged model.
+        learning_rate, epsilon_exp: that suit the size of the entries; None: the defaults of `sfnode init`.
+        of_start: the model with the start, on examples that it was not fitted to; None: unknown, or no start.
+        of_model: the unchanged model on the same examples; None: unknown.
     """
 
     bases: tuple[Basis, ...]
@@ -45,10 +45,10 @@ class FoundBasis:
 
     @property
     def content(self) -> BasisContent:
-        """What its file holds."""
+        """Content of its file."""
         return BasisContent(bases=self.bases, start=self.start)
 
     @property
     def rank(self) -> int:
-        """Columns of each side."""
+        """Number of columns of each side."""
         return int(self.bases[0].u.shape[1])

@@ -1,4 +1,4 @@
-"""A basis from the gradient of the mean loss: one back-propagation over the calibration examples."""
+"""Derive a basis from the gradient of the mean loss, by one back-propagation over the calibration examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfnode.training.calibration.entries import filled
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, RowBatch, TaskData, batch_of
 
-_EXTRA_COLUMNS: Final = 8  # of the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)
+_EXTRA_COLUMNS: Final = 8  # for the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)
 _ITERATIONS: Final = 3
 _BALANCING_ROUNDS: Final = 50
 
@@ -24,9 +24,9 @@ _BALANCING_ROUNDS: Final = 50
 def gradient_basis(
     shared: SharedModel, tensors: Sequence[TensorSpec], batches: Sequence[Sequence[Example]], data: TaskData, rank: int
 ) -> tuple[Basis, ...]:
-    """Half of the columns: leading singular vectors of the mean loss's gradient over ``batches``; then random signs.
+    """Return bases of leading singular vectors of the mean loss's gradient over ``batches``, then of random signs.
 
-    Rank 1: the leading ones alone. Label words are balanced first (`balanced`).
+    Half of the columns are singular vectors, and at least one. Label words are balanced first (`balanced`).
 
     Memory: the gradients of ``tensors``, and what back-propagation through one batch takes.
     """
@@ -46,7 +46,7 @@ def gradient_basis(
 
 
 def _shift(shared: SharedModel, batches: Sequence[Sequence[Example]], data: TaskData) -> Tensor | None:
-    """What balances the label words over all batches; None for a task without any."""
+    """Return what balances the label words over all batches; None for a task without label words."""
     if not data.label_tokens:
         return None
     logits, labels = [], []
@@ -60,15 +60,15 @@ def _shift(shared: SharedModel, batches: Sequence[Sequence[Example]], data: Task
 
 
 def balanced(logits_NL: Tensor, labels_N: Tensor) -> Tensor:
-    """What to add to the logits so that the mean prediction has the labels' frequencies, [L].
+    """Return what to add to the logits so that the mean prediction has the labels' frequencies, [L].
 
-    Without it the leading direction of a gradient is that of these frequencies, which is soon used up.
+    Without it, a gradient's leading direction is that of these frequencies, which is soon used up.
     A label that does not occur counts as half an example.
     """
     count_L = torch.bincount(labels_N, minlength=logits_NL.shape[1]).to(logits_NL.dtype)
     wanted_L = (count_L.clamp_min(0.5) / count_L.clamp_min(0.5).sum()).log()
     shift_L = torch.zeros_like(wanted_L)
-    for _ in range(_BALANCING_ROUNDS):
+    for _ in range(_BALANCING_ROUNDS):  # each round corrects the mean prediction, which the next one changes less
         shift_L = shift_L + wanted_L - (logits_NL + shift_L).softmax(dim=1).mean(dim=0).log()
     return shift_L
 
@@ -90,14 +90,15 @@ def _of_gradient(index: int, tensor: TensorSpec, gradient: Tensor | None, rank: 
 
 
 def leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` leading left and right singular vectors, as columns; fewer if the matrix is smaller.
+    """Return the ``count`` leading left and right singular vectors, as columns; fewer if the matrix is smaller.
 
-    Subspace iteration from a fixed start, so that a large matrix costs products only.
+    Uses subspace iteration from a fixed start, so that a large matrix takes part in products only.
     """
     count = min(count, *matrix.shape)
     width = min(count + _EXTRA_COLUMNS, *matrix.shape)
     start = signs(key_of("sfnode/calibration/1"), matrix.shape[1] * width, 0).reshape(matrix.shape[1], width)
     space = torch.from_numpy(start).to(matrix)
+    # Each product with M^T M favours the directions of the largest singular values
     for _ in range(_ITERATIONS):
         space = torch.linalg.qr(matrix.T @ (matrix @ space)).Q
     small = torch.linalg.svd(matrix @ space, full_matrices=False)

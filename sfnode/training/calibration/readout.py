@@ -1,9 +1,9 @@
-"""Reading labels off the inputs of a model's last layers: regularised logistic regression, by kernels.
+"""Read labels off the inputs of a model's last layers: regularised logistic regression, by kernels.
 
-A layer that writes to the residual stream adds W x. If W moves by ``r w^T``, with r what raises a label's logit by one,
-that logit moves by w . x. So one wants the w of all such layers together whose sum tells the labels apart; it is a
-convex problem, forward passes give all that it needs, and with fewer examples N than inputs it is small in its dual
-form, w = X^T b.
+A layer that writes to the residual stream adds W x. If W moves by ``r w^T``, where r raises a label's logit by one,
+that logit moves by w . x. We look for the w of all such layers together whose sum separates the labels. The problem is
+convex, and forward passes give all that it needs. With fewer examples N than inputs it is small in its dual form,
+w = X^T b.
 
 Shapes: N examples, L labels, I inputs of a layer.
 """
@@ -21,16 +21,16 @@ from torch.nn import functional
 _FOLDS: Final = 4
 RIDGES: Final = (1e-2, 3e-3, 1e-3, 3e-4)
 _ITERATIONS: Final = 60  # of L-BFGS, which needs about 20
-_ALIKE_RIDGE: Final = 0.1  # of layers whose kernels have ones on average
+_ALIKE_RIDGE: Final = 0.1  # for a kernel whose diagonal is one on average
 _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """What a forward pass over the examples says.
+    """Logits and layer inputs of a forward pass over the examples.
 
     Attributes:
-        logits: [N, L], of the model as it is. labels: int64[N].
+        logits: [N, L], of the unchanged model. labels: int64[N].
         inputs: of each layer at the token that is read, [N, I] each.
     """
 
@@ -39,20 +39,20 @@ class Passed:
     inputs: Sequence[Tensor]
 
     def only(self, chosen_N: Tensor, layers: slice) -> Passed:
-        """Some of the examples, and some of the layers."""
+        """Return some of the examples, and some of the layers."""
         inputs = [inputs_NI[chosen_N] for inputs_NI in self.inputs[layers]]
         return Passed(logits=self.logits[chosen_N], labels=self.labels[chosen_N], inputs=inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readout:
-    """What was fitted, and what it is worth.
+    """Fitted weights, and their quality.
 
     Attributes:
-        weights: w of each layer for each label, [I, L] each; over the labels they sum to zero. What tells examples
-            apart stands at right angles to the layer's mean input.
-        ridge: what was chosen.
-        accuracy: of examples that were left out of the fit (cross-validation), were it exact in the model.
+        weights: w of each layer for each label, [I, L] each; they sum to zero over the labels. The part that separates
+            examples is orthogonal to the layer's mean input.
+        ridge: the chosen one.
+        accuracy: on examples left out of the fit (cross-validation), if the fit were exact in the model.
     """
 
     weights: tuple[Tensor, ...]
@@ -61,7 +61,8 @@ class Readout:
 
 
 def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
-    """The weights of all layers together, at the ridge that cross-validation prefers."""
+    """Fit the weights of all layers together, at the ridge that cross-validation prefers."""
+    # With w = X^T b, a fit needs only the products X X^T of the inputs, summed over the layers
     differing = [_differing(inputs) for inputs in seen.inputs]
     scales = [_scale(inputs) * len(differing) for inputs in differing]
     kernel_NN = torch.zeros(len(seen.labels), len(seen.labels))
@@ -70,6 +71,7 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     tried = [(*_cross_validated(kernel_NN, seen, ridge), ridge) for ridge in ridges]
     _, accuracy, ridge = min(tried)
     fit = _fit(kernel_NN, seen.logits, seen.labels, ridge)
+    # Back to weights: the dual part separates examples, the bias moves all of them equally
     telling = [inputs_NI.T @ fit.dual / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
     moving = [torch.outer(weight_I, fit.bias) for weight_I in alike(seen.inputs)]
     weights = tuple(one + other for one, other in zip(telling, moving, strict=True))
@@ -77,10 +79,10 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
 
 
 def alike(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Weights of all layers that together make one of every example, by ridge regression; [I] each.
+    """Return weights of all layers whose sum of w . x is one for every example, by ridge regression; [I] each.
 
-    Along the mean inputs they would make one on average, and a sixth more or less of single examples of OPT: half a
-    logit where a model has to be moved by three.
+    Weights along the mean inputs would give one on average only. Single examples of OPT would deviate by a sixth: half
+    a logit where a model has to be moved by three.
     """
     scales = [_scale(inputs_NI) * len(inputs) for inputs_NI in inputs]
     kernel_NN = torch.eye(len(inputs[0])) * _ALIKE_RIDGE
@@ -91,7 +93,7 @@ def alike(inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _differing(inputs_NI: Tensor) -> Tensor:
-    """The inputs without their mean, and without what lies along it."""
+    """Return the inputs without their mean, and without their component along it."""
     mean_I = inputs_NI.mean(dim=0)
     along_I = mean_I / mean_I.norm().clamp_min(_TINY)
     centred_NI = inputs_NI - mean_I
@@ -100,12 +102,12 @@ def _differing(inputs_NI: Tensor) -> Tensor:
 
 
 def _scale(inputs_NI: Tensor) -> float:
-    """Mean squared length, so that no layer counts by its size."""
+    """Return the mean squared length of the inputs; kernels divided by it do not depend on a layer's scale."""
     return max(float(inputs_NI.square().sum(dim=1).mean()), _TINY)
 
 
 def _cross_validated(kernel_NN: Tensor, seen: Passed, ridge: float) -> tuple[float, float]:
-    """Loss and accuracy of the examples of each fold by a fit to the others."""
+    """Return loss and accuracy on the examples of each fold by a fit to the others."""
     fold_N = torch.arange(len(seen.labels)) % _FOLDS
     loss, right = 0.0, 0.0
     for fold in range(_FOLDS):
@@ -119,14 +121,14 @@ def _cross_validated(kernel_NN: Tensor, seen: Passed, ridge: float) -> tuple[flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:
-    """Dual coefficients [N, L] and bias [L]; over the labels both sum to zero."""
+    """Dual coefficients [N, L] and bias [L]; both sum to zero over the labels."""
 
     dual: Tensor
     bias: Tensor
 
 
 def _fit(kernel_NN: Tensor, logits_NL: Tensor, labels_N: Tensor, ridge: float) -> _Fit:
-    """The fit of least cross entropy and ridge / 2 times the squared length of all w."""
+    """Minimise cross entropy plus ridge / 2 times the squared length of all w, which is b^T K b in the dual form."""
     dual_NL = torch.zeros_like(logits_NL, requires_grad=True)
     bias_L = torch.zeros(logits_NL.shape[1], requires_grad=True)
     optimiser = torch.optim.LBFGS([dual_NL, bias_L], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")

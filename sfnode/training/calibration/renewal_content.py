@@ -1,4 +1,4 @@
-"""What a calibration finds, as the files of a run can hold it: its ranks and bounds are those of the manifest."""
+"""Fit the result of a calibration to the ranks and bounds of a run's files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sfnode.training.calibration.found_basis import FoundBasis
 
 
 def renewal_of(manifest: Manifest, found: FoundBasis) -> BasisContent:
-    """What a renewal's file holds. Entries of the basis are cut to the run's bound.
+    """Return the content of a renewal's file. Entries of the basis are cut to the run's bound.
 
-    A start that is wider than the run's, or has larger entries, is left out: cut, it would be another one. Where the
+    A start that is wider than the run's, or has larger entries, is left out: cut, it would be a different one. If the
     run's files hold a start and there is none, it is zero.
     """
     method = manifest.method
@@ -37,7 +37,7 @@ def _fits(start: Start, rank: int, entry_max: int) -> bool:
 
 
 def _widened(start: Start, rank: int) -> Start:
-    """The same product, with columns of zeros."""
+    """Return the same product with additional columns of zeros."""
     products = [
         None if each is None else Basis(u=_wide(each.u, rank), v=_wide(each.v, rank)) for each in start.products
     ]

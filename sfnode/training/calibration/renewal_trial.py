@@ -1,6 +1,4 @@
-"""What a renewed basis does to a run: its start, and some steps in it by authors made up for this, on examples held
-back.
-"""
+"""Try a renewed basis: its start, and some steps in it by invented authors, judged on held-back examples."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
 _STEPS: Final = 8
-_AUTHORS_MAX: Final = 8  # a trial costs as many rows as these authors spend on so many steps
+_AUTHORS_MAX: Final = 8  # a trial costs the rows that these authors spend on its steps
 _HELD_MAX: Final = 256  # examples
 _HELD_MIN: Final = 32
-_NOISE: Final = 2.0  # standard errors: fewer are chance
+_NOISE: Final = 2.0  # standard errors: smaller changes may be chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +29,8 @@ class TrialPlan:
     """A renewal from the first step of ``epoch`` on, and its trial.
 
     Attributes:
-        authors: of more than eight, eight take part; 0: there is no trial.
-        offered: what to try, which somebody else made; None: what is made for it.
+        authors: at most eight of them take part; 0: there is no trial.
+        offered: a renewal by somebody else that is to be tried; None: one is made first.
     """
 
     epoch: int
@@ -41,7 +39,7 @@ class TrialPlan:
 
     @property
     def signers(self) -> list[Signer]:
-        """Authors that exist in the trial alone."""
+        """Authors that exist only in the trial."""
         return [Signer(bytes([number + 1]) * 32) for number in range(min(self.authors, _AUTHORS_MAX))]
 
     def steps(self, manifest: Manifest) -> range:
@@ -54,18 +52,19 @@ class TrialPlan:
         return range(first, min(first + max(_STEPS, stride), first + length, manifest.steps), stride)
 
     def rows(self, manifest: Manifest) -> int:
-        """About how many forward passes of a row it takes."""
+        """Estimate how many forward passes of a row the trial takes."""
         steps = len(self.steps(manifest)) * manifest.method.local_steps
         return 2 * _HELD_MAX + 2 * manifest.task.batch_rows * steps * len(self.signers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalTrial:
-    """Mean losses on ``examples`` held back, without the new start and after it and the steps, and the standard error
-    of their difference.
+    """Mean losses on held-back examples: at first, and after the new start and the steps.
 
     Attributes:
-        rows: forward rows that the trial took.
+        error: standard error of the mean difference of the losses.
+        examples: number of held-back examples.
+        rows: number of forward rows that the trial took.
     """
 
     loss_before: float
@@ -77,17 +76,16 @@ class RenewalTrial:
 
     @property
     def hurts(self) -> bool:
-        """Whether the loss rose by more than its noise, or to where it is no number."""
+        """Return whether the loss rose by more than its noise, or is not a number."""
         return not self.loss_after - self.loss_before <= _NOISE * self.error
 
 
 def try_renewal(
     shared: SharedModel, manifest: Manifest, found: BasisContent, data: TaskData, plan: TrialPlan
 ) -> RenewalTrial | None:
-    """Add the start of ``found`` and train some steps in its basis, at the rate and with the messages of the run;
-    losses before and after.
+    """Compare losses before and after adding the start of ``found`` and training some steps in its basis.
 
-    None where too few examples are left to hold any back.
+    The steps have the run's learning rate and messages. Returns None where too few examples are left to hold any back.
 
     Args:
         shared: the model at the weights that the run has reached.
@@ -115,7 +113,7 @@ def try_renewal(
 def take_steps(session: Estimator, state: Coefficients, signers: Sequence[Signer], steps: range) -> int:
     """Add the signers' messages of the rounds that begin at ``steps``, all of one epoch, to ``state``.
 
-    Returns the forward rows that they took.
+    Returns the number of forward rows that they took.
     """
     rows = 0
     for step in steps:
@@ -128,7 +126,7 @@ def take_steps(session: Estimator, state: Coefficients, signers: Sequence[Signer
 
 
 def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, Envelope] | None:
-    """What a receiver makes of the author's record; None where the author skips the step, as a node does."""
+    """Return an author's estimate, and its record as a receiver decodes it; None where a node would skip the step."""
     manifest, codec = session.manifest, EnvelopeCodec(session.manifest)
     try:
         estimate = session.estimate(seed_of(manifest.run_id, signer.author, step), step)
@@ -138,7 +136,7 @@ def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, E
 
 
 def _held_back(examples: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Every other example, at most so many, and the rest."""
+    """Return every other example, at most `_HELD_MAX` of them, and the rest."""
     held = range(0, len(examples), 2)[:_HELD_MAX]
     chosen = set(held)
     return (

@@ -1,5 +1,6 @@
-"""The layers that write to a model's residual stream: what they read of examples, and what the logits become when they
-write more. Forward passes only.
+"""Look at the layers that write to a model's residual stream: their inputs, and the logits when they write more.
+
+Uses forward passes only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sfnode.training.model import ParameterPlace, is_norm, places
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, RowBatch, TaskData, chunks_of, row_batch
 
-_LOOKED_AT: Final = 1 / 2  # of the layers, the last ones
+_LOOKED_AT: Final = 1 / 2  # share of the layers that are looked at: the last ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,23 +35,23 @@ class Writer:
     inputs: Tensor
 
     def sides(self, outputs: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Both sides of a product as the weight is stored: GPT-2's are inputs x outputs."""
+        """Return both sides of a product in the order of the stored weight: GPT-2's are inputs x outputs."""
         return (inputs, outputs) if is_stored_transposed(self.module) else (outputs, inputs)
 
     def column(self, outputs_H: Tensor, inputs_I: Tensor) -> Column:
-        """A number of the run that moves this layer."""
+        """Return the column of a coefficient that moves this layer."""
         left, right = self.sides(outputs_H, inputs_I)
         return Column(index=self.index, left=left, right=right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one pass over the examples has shown.
+    """Result of one pass over the examples.
 
     Attributes:
-        layers: the last writing ones, in their order.
-        directions: what moves each contrast's logits by one at the end of the residual stream, [H, K].
-        contrasts: [L, K], orthonormal columns that sum to zero: all else that logits do moves no probability.
+        layers: the last writing layers, in their order.
+        directions: vectors that move each contrast's logits by one at the end of the residual stream, [H, K].
+        contrasts: [L, K], orthonormal columns that sum to zero: no other change of logits moves a probability.
     """
 
     layers: Sequence[Writer]
@@ -59,12 +60,12 @@ class Look:
     contrasts: Tensor
 
     def weights(self, readout: Readout) -> list[Tensor]:
-        """Of the readout, for each contrast: [I, K]."""
+        """Return the readout's weights for each contrast, [I, K] for each layer."""
         return [weight_IL @ self.contrasts for weight_IL in readout.weights]
 
 
 def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData) -> Look:
-    """One pass over the examples, which come by length. OperatorError: ``tensors`` are no writing layers'."""
+    """Run one pass over examples sorted by length. OperatorError: ``tensors`` has none of a writing layer."""
     writers = writers_of(shared, tensors)
     contrasts = len(data.label_tokens) - 1
     if not writers:
@@ -110,7 +111,7 @@ def _logits_of(
     hooks: Sequence[RemovableHandle],
     before: Callable[[RowBatch], None] = lambda _: None,
 ) -> Tensor:
-    """Logits of examples that come by length, [N, L]; the hooks are removed then. ``before`` is told of each batch."""
+    """Return logits of examples sorted by length, [N, L], then remove the hooks. ``before`` receives each batch."""
     found = []
     try:
         for members in chunks_of(examples, EVALUATION_TOKENS):
@@ -125,7 +126,7 @@ def _logits_of(
 
 
 def _contrasts(labels: int) -> Tensor:
-    """An orthonormal basis of the logits that sum to zero, [L, L - 1]."""
+    """Return an orthonormal basis of the logits that sum to zero, [L, L - 1]."""
     steps = torch.eye(labels)[:, :-1] - torch.eye(labels)[:, 1:]
     result: Tensor = torch.linalg.qr(steps).Q
     return result
@@ -134,7 +135,7 @@ def _contrasts(labels: int) -> Tensor:
 def moved_logits(
     shared: SharedModel, moves: dict[nn.Module, tuple[Tensor, Tensor]], examples: Sequence[Example], data: TaskData
 ) -> Tensor:
-    """Logits of the examples, [N, L], when each layer adds ``directions (weight^T x)`` to its output."""
+    """Return logits of the examples, [N, L], when each layer adds ``directions (weight^T x)`` to its output."""
 
     def adding(weight_IK: Tensor, direction_HK: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def hook(_module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -149,10 +150,10 @@ def moved_logits(
 
 
 def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[tuple[int, ParameterPlace]]:
-    """The linear layers that write to the residual stream, with the number of their tensor in the run.
+    """Return the linear layers that write to the residual stream, with the numbers of their tensors in the run.
 
-    Their outputs have its width, and no later layer of the same module takes them in, as the output projection of an
-    attention takes those of its values.
+    Their outputs have its width, and they come last among such layers of their module: in an attention the output
+    projection does, after the values.
     """
     known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
     hidden = shared.head.weight.shape[1]
@@ -166,15 +167,15 @@ def _parent(place: ParameterPlace) -> str:
 
 
 def last_of(x: Tensor, last_N: Tensor) -> Tensor:
-    """The inputs at the token that is read, fp32 on the CPU, [N, I]. x: [N, T, I], or [N T, I] as in OPT's MLP."""
+    """Return the inputs at the token that is read, fp32 on the CPU, [N, I]. x: [N, T, I], or [N T, I] in OPT's MLP."""
     x_NTI = x.reshape(len(last_N), -1, x.shape[-1])
     return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()
 
 
 def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
-    """What raises one label word's logit by one and lowers the others' together by as much: columns of [H, L].
+    """Return directions that raise one label word's logit by one relative to all others, columns of [H, L].
 
-    At the end of the residual stream and for a stream of size one: the least vectors that do so.
+    They are the shortest such vectors at the end of a residual stream of size one.
     """
     words_LH = shared.head.weight[list(data.label_tokens)].float().cpu()
     norm = final_norm(shared)
@@ -186,7 +187,7 @@ def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
 
 
 def final_norm(shared: SharedModel) -> nn.Module | None:
-    """The norm between the residual stream and the head; None where a model has none."""
+    """Return the norm between the residual stream and the head; None where a model has none."""
     hidden = shared.head.weight.shape[1:]
     norms = [module for name, module in shared.model.named_modules() if is_norm(module) and not _is_in_a_stack(name)]
     weights = [norm.weight for norm in norms[-1:]]
@@ -198,12 +199,12 @@ def _is_in_a_stack(name: str) -> bool:
 
 
 def is_linear(place: ParameterPlace) -> bool:
-    """Whether the parameter is the weight of a linear layer."""
+    """Return whether the parameter is the weight of a linear layer."""
     return isinstance(place.module, nn.Linear | Conv1D) and place.attribute == "weight"
 
 
 def sizes_of(place: ParameterPlace) -> tuple[int, int]:
-    """Inputs and outputs of a linear layer."""
+    """Return the numbers of inputs and outputs of a linear layer."""
     weight = place.module.weight
     assert isinstance(weight, Tensor)
     rows, cols = weight.shape
@@ -211,5 +212,5 @@ def sizes_of(place: ParameterPlace) -> tuple[int, int]:
 
 
 def is_stored_transposed(module: nn.Module) -> bool:
-    """Whether a linear layer's weight is inputs x outputs, as GPT-2's are."""
+    """Return whether a linear layer's weight is stored as inputs x outputs, as in GPT-2."""
     return isinstance(module, Conv1D)

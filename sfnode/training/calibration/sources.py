@@ -1,4 +1,4 @@
-"""From an owner's examples to a published basis, before a run (`sfnode basis make`, `sfnode init`) and when its model
+"""Make a published basis from an owner's examples, before a run (`sfnode basis make`, `sfnode init`) or when its model
 has moved (`sfnode basis renew`).
 """
 
@@ -43,16 +43,16 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, read_task
 from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
-_BATCH_EXAMPLES: Final = 16  # as many as a step's
+_BATCH_EXAMPLES: Final = 16  # as many as in a step
 _GRADIENT_RANK: Final = 16
 _BACKWARD_ROWS: Final = 2  # a backward pass costs about two forward passes
-# Of each label for forward passes; in all for the others, whose rows cost three times as much
+# Per label for forward passes; in total for the other sources, whose rows cost three times as much
 _EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY: 960}
 _EXAMPLES_MAX: Final = 1_536
 _TRAJECTORY_ROWS_MAX: Final = 1_920  # an example of four choices has four rows
 
 
-Tell: TypeAlias = Callable[[int, int], None]  # how many passes are done, of how many
+Tell: TypeAlias = Callable[[int, int], None]  # forward passes of a row that are done, and about how many there will be
 
 
 def _untold(_done: int, _total: int) -> None:
@@ -68,9 +68,9 @@ def calibrate(
     rank: int | None = None,
     tell: Tell = _untold,
 ) -> FoundBasis:
-    """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
+    """Find the basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
-    ``rank``: columns of each side, a power of two: the run's. None: what suits the source. ``tell``: as `new_basis`.
+    ``rank`` is the run's number of columns of each side, a power of two; None: the source's own.
 
     Raises:
         OperatorError: rank, model, data, device or groups cannot be used, or there is not enough memory.
@@ -85,11 +85,11 @@ def calibrate(
 
 
 def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis:
-    """The basis of a new run, as `calibrate` makes it where nothing is chosen, from what is in memory already.
+    """Find the basis of a new run from its loaded model and data, with the defaults of `calibrate`.
 
-    The model moves to the device. ``tell``: as `new_basis`. OperatorError as `calibrate`.
+    Moves the model to the device. Raises OperatorError as `calibrate` does.
     """
-    module: nn.Module = described.model  # whose own `to` has types
+    module: nn.Module = described.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
     shared, options = SharedModel(described.model), CalibrationOptions(data="")
     return new_basis(shared, described.tensors, described.data, options, None, tell)
@@ -102,9 +102,9 @@ def try_described(
     rates: Sequence[float],
     tell: Tell = _untold,
 ) -> tuple[RateTrial, ...]:
-    """What the first steps of a new run do (`try_rates`), after `calibrate_described` and on examples it has not used.
+    """Try the first steps of a new run (`try_rates`), after `calibrate_described` and on examples it has not used.
 
-    None are tried where there are too few such examples. ``calibration_rows``: what it took; ``tell``: as `new_basis`.
+    Returns nothing where there are too few such examples. ``calibration_rows`` is what the calibration took.
     """
     shared, data = SharedModel(described.model), described.data
     data = set_apart(data, _chosen(_source(shared, described.tensors, data), data, None))
@@ -116,12 +116,12 @@ def try_described(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """What `recalibrate` finds.
+    """Result of `recalibrate`.
 
     Attributes:
-        content: what the renewal's file holds.
-        trial: what a trial of it showed; None: there was none.
-        is_start_left_out: a start was found, and the run's files cannot hold it.
+        content: of the renewal's file.
+        trial: result of its trial; None: there was none.
+        is_start_left_out: a start was found, but the run's files cannot hold it.
     """
 
     content: BasisContent
@@ -137,17 +137,16 @@ def recalibrate(
     plan: TrialPlan,
     tell: Tell = _untold,
 ) -> Renewal:
-    """Basis and start of a run, taken at the weights that it has reached, and within its bounds.
+    """Make basis and start of a run at the weights that it has reached, within its bounds.
 
-    These are the weights of the plan's epoch without the renewal: with all that earlier ones add by then.
+    These are the weights of the plan's epoch without the renewal, but with all that earlier ones add by then.
 
     Args:
-        folder: where the run's model is.
-        plan: from which epoch on, and how to try it (`try_renewal`), perhaps what was made before.
-        tell: as `new_basis`; of the trial, too.
+        folder: of the run's model.
+        plan: the first epoch, how to try the renewal (`try_renewal`), and perhaps a renewal that exists already.
 
     Raises:
-        OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
+        OperatorError: as `calibrate`; or the run's basis has other units than `sfnode basis make` gives.
     """
     manifest = bases.manifest
     if manifest.method.basis_unit_exp != UNIT_EXP:
@@ -171,7 +170,7 @@ def recalibrate(
 
 
 def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, epoch: int) -> None:
-    """Put into the model's own weights all that was learnt, and all that renewals before ``epoch`` add."""
+    """Fold all that was learnt, and all that renewals before ``epoch`` add, into the model's own weights."""
     held = {each: coefficients.flat(each) for each in coefficients.epochs()}
     for name, weight in fold_weights(bases, held, shared.switch.base, epoch - 1).items():
         shared.switch.base[name].copy_(weight)
@@ -189,10 +188,7 @@ def new_basis(
     rank: int | None,
     tell: Tell = _untold,
 ) -> FoundBasis:
-    """The basis of a loaded model, from ``options.examples`` that are spread over ``data``.
-
-    ``tell`` hears how many forward passes of a row are done, and about how many there will be.
-    """
+    """Find the basis of a loaded model, from ``options.examples`` examples that are spread over ``data``."""
     source = options.source or _source(shared, tensors, data)
     examples = _chosen(source, data, options.examples)
     with _counted(shared, _passes(source, examples, data), tell):
@@ -211,7 +207,7 @@ def _passes(source: Source, examples: Sequence[Example], data: TaskData) -> int:
         case Source.TRAJECTORY:
             return rows + _rows(apart(examples)[1]) * (len(LENGTHS) - 1)
         case Source.GRADIENT if data.label_tokens:
-            return 2 * rows  # the first time to balance the labels
+            return 2 * rows  # the first pass balances the labels
         case _:
             return rows
 
@@ -254,7 +250,7 @@ def _found(
 
 
 def _batches(examples: Sequence[Example]) -> list[Sequence[Example]]:
-    """Each from all over the file."""
+    """Split examples into batches, each from all over the file."""
     count = -(-len(examples) // _BATCH_EXAMPLES)
     return [examples[number::count] for number in range(count)]
 
@@ -264,13 +260,13 @@ def _rows(examples: Sequence[Example]) -> int:
 
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
-    """Forward passes where they will do."""
+    """Choose forward passes where they are enough."""
     is_in_bounds = 1 < len(data.label_tokens) <= LABELS_MAX
     return Source.FORWARD if is_in_bounds and writers_of(shared, tensors) else Source.TRAJECTORY
 
 
 def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
-    """So many of them, evenly over all: files are often sorted by label."""
+    """Return ``count`` examples spread evenly over all: files are often sorted by label."""
     count = min(count, len(examples))
     return [examples[number * len(examples) // count] for number in range(count)]
 

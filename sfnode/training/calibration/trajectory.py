@@ -1,8 +1,8 @@
-"""A start and a basis from a short first-order run of the owner: low-rank adapters on every trained matrix.
+"""Find a start and a basis by a short first-order run of the owner: low-rank adapters on every trained matrix.
 
-LoRA (Hu et al., arXiv 2106.09685) by AdamW on the owner's own examples. Where it ends, or half the way there, is the
-start, if examples that were held back say that it helps; each matrix's leading direction of what it moved is the run's
-number for that matrix. It needs the memory of back-propagation, once, and works for every kind of task.
+LoRA (Hu et al., arXiv 2106.09685) is trained by AdamW on the owner's own examples. The start is where it ends, or half
+the way there, if held-back examples say that it helps. The leading direction of each matrix's move is the run's number
+for that matrix. This needs the memory of back-propagation, once, and works for every kind of task.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, Scores, TaskData, batch_of, chunks_of
 
 _RANK: Final = 8  # as in MeZO's comparison (Malladi et al., arXiv 2305.17333)
-_SCALE: Final = 2.0  # alpha / rank, the same
+_SCALE: Final = 2.0  # alpha / rank, from the same source
 _RATE: Final = 1e-3  # falling linearly to zero
-_ROWS_AT_ONCE: Final = 16  # back-propagated through: as many as a step's, so it fits where training fits
-_HELD_SHARE: Final = 8  # one of so many examples is held back
+_ROWS_AT_ONCE: Final = 16  # for one back-propagation: as many as in a step
+_HELD_SHARE: Final = 8  # one of this many examples is held back
 _HELD_MAX: Final = 64
-LENGTHS: Final = (0.0, 0.5, 1.0)  # of the way to where the run ended; zero is the model alone
+LENGTHS: Final = (0.0, 0.5, 1.0)  # shares of the way to where the training ended; zero is the model alone
 
 
 class _Adapter:
-    """Adds ``2 B A^T x`` to what a linear layer puts out; A: [I, r], B: [O, r], fp32, B zero at first."""
+    """Adds ``2 B A^T x`` to the output of a linear layer; A: [I, r], B: [O, r], fp32, B zero at first."""
 
     def __init__(self, index: int, module: nn.Module, sizes: tuple[int, int], device: torch.device) -> None:
         inputs, outputs = sizes
@@ -54,14 +54,14 @@ class _Adapter:
         return result
 
     def remove(self) -> tuple[Tensor, Tensor]:
-        """Take it off; what it has come to, as the weight is stored: the product of left [., r] and right [., r]."""
+        """Remove the adapter; return its product, left [., r] and right [., r], in the order of the stored weight."""
         self._hook.remove()
         outputs, inputs = (self.b.detach() * _SCALE).cpu(), self.a.detach().cpu()
         return (inputs, outputs) if self.is_transposed else (outputs, inputs)
 
 
 def apart(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Those to train on, and some from all over the others, which judge; none judge where there are very few."""
+    """Split examples into those to train on, and some from all over them that judge; none if there are under 8."""
     count = min(len(examples) // _HELD_SHARE, _HELD_MAX)
     held = {number * len(examples) // count for number in range(count)}
     return (
@@ -78,13 +78,15 @@ def trajectory_basis(
     data: TaskData,
     rank: int,
 ) -> FoundBasis:
-    """One step of AdamW on each of ``batches``; tensors that are no weights of linear layers stay as they are.
+    """Take one step of AdamW on each of ``batches``, and return the start and basis that the move gives.
+
+    Tensors that are not weights of linear layers stay unchanged.
 
     Memory: what back-propagation through 16 rows takes, or through the rows of one example if it has more; and adapters
     with their moments.
 
     Args:
-        held: other examples, by which `LENGTHS` are judged; with none the run sets out where the training ended.
+        held: other examples, which judge `LENGTHS`; without any the run starts where the training ended.
 
     Raises:
         OperatorError: none of ``tensors`` is the weight of a linear layer, or the model overflows.
@@ -106,6 +108,7 @@ def trajectory_basis(
         judged = {length: _judged(adapters, length, held, scores) for length in LENGTHS if held}
     finally:
         moved = {adapter.index: adapter.remove() for adapter in adapters}
+    # B is zero at first, so an adapter without a gradient has moved nothing
     columns = [_leading(index, *sides) for index, sides in moved.items() if sides[0].any() and sides[1].any()]
     length = min(judged, key=lambda each: judged[each].loss, default=1.0)
     start = as_start(tensors, {index: (left * length, right) for index, (left, right) in moved.items()})
@@ -120,7 +123,7 @@ def trajectory_basis(
 def _train(
     adapters: Sequence[_Adapter], batches: Sequence[Sequence[Example]], loss_of: Callable[[Sequence[Example]], Tensor]
 ) -> None:
-    """``loss_of``: the sum over examples. OperatorError: it is not finite."""
+    """Train the adapters, one step a batch. ``loss_of`` returns the sum over examples; OperatorError: not finite."""
     parameters = [side for adapter in adapters for side in (adapter.a, adapter.b)]
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(batches))
@@ -136,7 +139,7 @@ def _train(
 
 
 def _parts(batch: Sequence[Example]) -> list[list[Example]]:
-    """In parts of at most `_ROWS_AT_ONCE` rows, or one example."""
+    """Split a batch into parts of at most `_ROWS_AT_ONCE` rows, or of one example."""
     parts: list[list[Example]] = [[]]
     for example in batch:
         if parts[-1] and sum(each.rows for each in parts[-1]) + example.rows > _ROWS_AT_ONCE:
@@ -160,7 +163,8 @@ def _judged(
 
 
 def _leading(index: int, left: Tensor, right: Tensor) -> Column:
-    """The largest of a product's singular directions, as long as it is."""
+    """Return the leading singular direction of ``left right^T``, with its singular value as the length of its left."""
+    # The QR factors of the thin sides leave a decomposition of r x r only
     left_q, left_r = torch.linalg.qr(left)
     right_q, right_r = torch.linalg.qr(right)
     small = torch.linalg.svd(left_r @ right_r.T)

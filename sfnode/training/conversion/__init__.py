@@ -1,6 +1,6 @@
-"""Door: `convert`. Weights that are no safetensors become some, in a process of its own: strangers made them.
+"""Door: `convert`. Turn weights of other formats into safetensors, in a separate process: strangers made the files.
 
-`sfnode.model_files` starts it as FORM SOURCE OUT, waits for it and may kill it.
+`sfnode.model_files` starts the process with FORM SOURCE OUT, waits for it and may kill it.
 """
 
 from sfnode.training.conversion.process import convert

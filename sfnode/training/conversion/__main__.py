@@ -1,4 +1,4 @@
-"""The process of `sfnode.training.conversion`."""
+"""Entry point of the process of `sfnode.training.conversion`."""
 
 import gc
 

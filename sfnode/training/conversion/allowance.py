@@ -1,4 +1,4 @@
-"""What the converting process may take from the machine, once the libraries are loaded and before a file is read."""
+"""Limit what the converting process takes from the machine, once libraries are loaded and before a file is read."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_SLACK_BYTES: Final = 1 << 30  # what the libraries take beside the tensors: parsing a vocabulary, threads, copies
+_SLACK_BYTES: Final = 1 << 30  # what the libraries take besides the tensors: parsing a vocabulary, threads, copies
 
 
 def allow(*, memory: int, file: int) -> None:
-    """From now on the process may take ``memory`` bytes more, and write no file of more than ``file`` bytes.
+    """Limit the process to ``memory`` more bytes from now on, and each file that it writes to ``file`` bytes.
 
-    Beyond that: MemoryError (or RuntimeError of torch), OSError. Where the system knows no such limit there is none.
+    Beyond that: MemoryError (or RuntimeError of torch), OSError. Systems without such a limit set none.
     """
     with suppress(ValueError, OSError):  # a lower limit is set already
         resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
-    if sys.platform == "linux":  # macOS takes the limit and does not keep to it
+    if sys.platform == "linux":  # macOS accepts the limit but does not enforce it
         with suppress(ValueError, OSError):
             limit = _address_space() + memory + _SLACK_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

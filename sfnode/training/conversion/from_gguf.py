@@ -1,4 +1,4 @@
-"""From a GGUF file to a model folder, by transformers' own reader."""
+"""Convert a GGUF file to a model folder, by transformers' own reader."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
 from sfnode.training.model import check_configs, skeleton
 
-_FLOAT_BYTES: Final = 4  # of a weight once it is read: fp32
-_HELD_TWICE: Final = 2  # a tensor that is being copied; and all of them, where experts are gathered
+_FLOAT_BYTES: Final = 4  # of a weight in memory: fp32
+_HELD_TWICE: Final = 2  # one tensor while it is copied; all of them where experts are gathered
 _TOKENIZER_CONFIG: Final = "tokenizer_config.json"
-_OF_THE_PLACE: Final = ("is_local", "local_files_only", "name_or_path")  # in it: where it was made, not what it is
+_OF_THE_PLACE: Final = ("is_local", "local_files_only", "name_or_path")  # fields that say where it was made
 
 
 def convert_gguf(source: Path, out: Path) -> None:
     """Write the model in the file ``source`` into ``out``. Weights that 16 bits do not hold exactly become fp32.
 
-    A config.json or a tokenizer that is in ``out`` holds, and not the file's.
+    A config.json or a tokenizer that is already in ``out`` takes precedence over the file's.
 
-    Takes 4 bytes of memory for each weight. OperatorError.
+    Takes 4 bytes of memory for each weight, or 8 where experts are gathered. OperatorError.
     """
     size = check_header(source)
     weight_bytes = _FLOAT_BYTES * size.weights
@@ -56,7 +56,7 @@ def _convert(source: Path, out: Path) -> None:
 
 
 def _write_config(out: Path, config: Mapping[str, object]) -> None:
-    """The fields of the file alone: what a release of transformers adds would be another file with the next one."""
+    """Write only the fields of the file: those that transformers adds would change the file with its next release."""
     write_json_file(out / CONFIG_FILE, config)
     check_configs(out)
     write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})

@@ -1,4 +1,4 @@
-"""From files of `torch.save` to safetensors. They are pickles: what unpickles them here makes tensors, and no more."""
+"""Convert files of `torch.save` to safetensors. They are pickles; the unpickler here makes tensors and nothing else."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from sfnode.model_files import PICKLE_INDEX_FILE, pickle_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.weight_writer import write_weights
 
-_TORCH_MIN: Final = "2.6"  # before, weights_only could be made to run code: CVE-2025-32434
+_TORCH_MIN: Final = "2.6"  # earlier versions could be made to run code despite weights_only: CVE-2025-32434
 _FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _PICKLE_BYTES_MAX: Final = 1 << 24  # names and shapes; 100,000 tensors take 10 MB
-_GROWTH_MAX: Final = 2  # tied tensors lie in the file once, and are written under each name
-_MAPPED_AND_COPIED: Final = 3  # what is mapped, and two copies of what is being written
+_GROWTH_MAX: Final = 2  # tied tensors lie in the file once, but are written under each name
+_MAPPED_AND_COPIED: Final = 3  # the mapped files, and two copies of what is being written
 _SLACK_BYTES: Final = 1 << 20  # headers
 _GLOBAL: Final = re.compile(r"GLOBAL ([\w.]+)")
 
 
 def convert_pickles(source: Path, out: Path) -> None:
-    """Write the weights in ``source``, a folder with pytorch_model.bin or its shards, into ``out``, names as they are.
+    """Write the weights in ``source``, a folder with pytorch_model.bin or its shards, into ``out``, names unchanged.
 
-    Files are mapped: no more than what is being written is in memory. OperatorError.
+    Files are mapped: memory holds only what is being written. OperatorError.
     """
     if TorchVersion(torch.__version__) < _TORCH_MIN:
         raise OperatorError(f"{source}: *.bin files are read with torch {_TORCH_MIN} or newer, not {torch.__version__}")
@@ -54,7 +54,7 @@ def convert_pickles(source: Path, out: Path) -> None:
 
 
 def _check_archive(file: Path) -> None:
-    """OperatorError unless it is what `torch.save` has written since 1.6: an archive of parts that are not packed."""
+    """Raise OperatorError unless the file is an archive of uncompressed parts, as `torch.save` writes since 1.6."""
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -86,7 +86,7 @@ def _tensors_in(file: Path) -> dict[str, Tensor]:
 
 
 def _checked(file: Path, found: Mapping[object, object]) -> dict[str, Tensor]:
-    """All tensors. Those of integers are masks and counters that transformers makes itself: they stay behind later."""
+    """Return all tensors. The caller drops those of integers: masks and counters that transformers makes itself."""
     tensors: dict[str, Tensor] = {}
     for name, value in found.items():
         if not isinstance(name, str):
@@ -98,7 +98,7 @@ def _checked(file: Path, found: Mapping[object, object]) -> dict[str, Tensor]:
 
 
 def _dense(file: Path, name: str, value: Any) -> Tensor:
-    """The tensor without what may hang on it; OperatorError unless its values lie in the file, one by one."""
+    """Return the tensor without attachments; OperatorError unless each of its values lies in the file."""
     tensor: Tensor = value.detach()
     if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
         raise OperatorError(f"{file}: the tensor {name!r} is sparse, quantised or without values: only dense ones load")

@@ -1,6 +1,6 @@
-"""The header of a GGUF file, walked through before a library reads it: whether the file holds all that it promises.
+"""Check the header of a GGUF file before a library reads it: the file must hold all that the header promises.
 
-The library believes every length and every count in the file. An array of 2^60 numbers would end with the memory.
+The library trusts every length and every count in the file. An array of 2^60 numbers would exhaust the memory.
 Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -17,14 +17,14 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from protocol.errors import OperatorError
 
 _MAGIC: Final = b"GGUF"
-_VERSIONS: Final = (2, 3)  # 1 had other lengths, and no model of today is in it
+_VERSIONS: Final = (2, 3)  # version 1 had other lengths, and no model of today uses it
 _HEADER_BYTES_MAX: Final = 1 << 26  # the largest vocabulary, 262,144 tokens, takes some 10 MB
 _ENTRIES_MAX: Final = (
     1 << 21
 )  # tokens, scores, types and merges of that vocabulary; the library makes an object of each
 _TENSORS_MAX: Final = 1 << 17
 _DIMENSIONS_MAX: Final = 4
-_ALIGNMENT: Final = 32  # where the file names none
+_ALIGNMENT: Final = 32  # of files that name none
 _ALIGNMENT_KEY: Final = b"general.alignment"
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
@@ -34,14 +34,14 @@ _SCALAR_BYTES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufSize:
-    """What a GGUF file holds: its length in bytes, and how many weights in all its tensors."""
+    """Length of a GGUF file in bytes, and the number of weights in all its tensors."""
 
     bytes: int
     weights: int
 
 
 def check_header(path: Path) -> GgufSize:
-    """OperatorError unless the file holds all fields and tensors that its header names. Milliseconds to a second."""
+    """Return the file's size; OperatorError unless it holds all that its header names. Milliseconds to a second."""
     total = path.stat().st_size
     if not total:
         raise OperatorError(f"{path} is empty: it is no GGUF file")
@@ -51,7 +51,7 @@ def check_header(path: Path) -> GgufSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tensor:
-    """Name, number of weights, and where its bytes lie behind the header."""
+    """Name, number of weights, and where its bytes lie after the header."""
 
     name: str
     weights: int
@@ -80,7 +80,7 @@ class _Walk:
             self._field()
         found = sorted((self._tensor() for _ in range(tensors)), key=lambda each: (each.begin, each.end))
         begin = -(-self.offset // self.alignment) * self.alignment
-        taken = 0  # a file of a megabyte could name one megabyte 100,000 times
+        taken = 0  # end of the tensors so far; otherwise a small file could name the same megabyte 100,000 times
         for each in found:
             if begin + each.end > len(self.data):
                 behind = begin + each.end - len(self.data)

@@ -1,4 +1,4 @@
-"""The converting process: what it may take, and how it says that it failed: in the last line on its standard error."""
+"""Run a conversion in its own process, which reports a failure in the last line on its standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sfnode.training.write_errors import describe_write_error
 def convert(form: WeightForm, source: Path, out: Path) -> None:
     """Write config.json, safetensors and the tokenizer's files of the model in ``source`` into the folder ``out``.
 
-    OperatorError: the files are not what they should be, or take more than they may.
+    OperatorError: the files are malformed, or take more than they may.
     """
     try:
         match form:
@@ -33,7 +33,7 @@ def convert(form: WeightForm, source: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Entry point of the process."""
+    """Run the converting process from its command line."""
     parser = argparse.ArgumentParser(description="converts a model's weights; started by sfnode, not by hand")
     parser.add_argument("form", type=WeightForm)
     parser.add_argument("source", type=Path)

@@ -1,4 +1,4 @@
-"""Tensors into safetensors files: equal tensors give equal bytes."""
+"""Write tensors into safetensors files: equal tensors give equal bytes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from sfnode.model_files import INDEX_FILE, SINGLE_FILE
 
-_SHARD_BYTES: Final = 1 << 30  # one is in memory at a time
+_SHARD_BYTES: Final = 1 << 30  # one shard is in memory at a time
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Into one file, or into several with an index. Tensors may share memory, or lie in files: each is read once."""
+    """Write one file, or several with an index. Tensors may share memory, or lie in files: each is read once."""
     shards = _shards({name: tensors[name].nbytes for name in sorted(tensors)})
     if len(shards) == 1:
         _write_shard(folder / SINGLE_FILE, {name: tensors[name] for name in shards[0]})
@@ -33,12 +33,12 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def write_json_file(path: Path, content: Mapping[str, object]) -> None:
-    """An object, its keys in order."""
+    """Write a JSON object with sorted keys."""
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def narrowest(values: Tensor) -> Tensor:
-    """The same fp32 values in 16 bits each, where such a format holds them all exactly."""
+    """Return the same fp32 values in 16 bits each, if such a format holds all of them exactly."""
     for dtype in (torch.bfloat16, torch.float16):
         if torch.equal((narrow := values.to(dtype)).float(), values):
             return narrow
@@ -58,7 +58,7 @@ def _shards(sizes: Mapping[str, int]) -> list[list[str]]:
 
 
 def _write_shard(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    # clones: the library refuses tensors that share memory, as tied ones do
+    # clones, because the library refuses tensors that share memory, as tied ones do
     save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
     with path.open("rb") as file:
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Door: `export_model`. The trained model for other programs: a Hugging Face folder, or a LoRA adapter."""
+"""Door: `export_model`. Write the trained model for other programs: a Hugging Face folder, or a LoRA adapter."""
 
 from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.export.out_folder import check_free

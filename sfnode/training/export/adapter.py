@@ -1,8 +1,8 @@
-"""The update of a run as low-rank factors for PEFT's LoRA, without any rounding.
+"""Express the update of a run as low-rank factors for PEFT's LoRA, without any rounding.
 
-A tensor's update is sum_s 2^l U_s V_s^T - 2^k sum_e U_e C_e V_e^T, the first products being the starts: low-rank as it
-stands, so no decomposition is needed. One factor has the basis's small integers; the other is an integer matrix times
-a power of two, split into float32 parts that add up to it exactly.
+A tensor's update is sum_s 2^l U_s V_s^T - 2^k sum_e U_e C_e V_e^T, where the first products are the starts. It is
+low-rank already, so no decomposition is needed. One factor has the basis's small integers; the other is an integer
+matrix times a power of two, split into float32 parts that add up to it exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LowRankUpdate:
 
 
 def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
-    """The exact updates of all tensors of the run, which must be matrices, all of the same rank R.
+    """Return the exact updates of all tensors of the run, which must be matrices, all of the same rank R.
 
     R = (start_rank x starts + rank x epochs) x parts: one part where every |U C| <= 2^24, two below 2^48, three
     otherwise (their bound is 2^53). A run without an update has one epoch of zeros.
@@ -49,7 +49,7 @@ def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankU
 
 
 def float32_parts(values: Float64Array) -> list[Float32Array]:
-    """Float32 arrays whose exact sum is `values`: the rounded values, then what rounding lost, and so on."""
+    """Split `values` into float32 arrays of exactly that sum: the rounded values, what rounding lost, and so on."""
     parts = [values.astype(np.float32)]
     while (rest := values - sum(part.astype(np.float64) for part in parts)).any():
         parts.append(rest.astype(np.float32))
@@ -59,7 +59,7 @@ def float32_parts(values: Float64Array) -> list[Float32Array]:
 def _exact_factors(
     bases: Bases, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
 ) -> tuple[Float64Array, Float32Array]:
-    """2^l U, -2^k U C float64[rows, r0 starts + r epochs] and their V^T float32[r0 starts + r epochs, cols].
+    """Return 2^l U, -2^k U C float64[rows, r0 starts + r epochs] and their V^T float32[r0 starts + r epochs, cols].
 
     Exact: |U C| < 2^53 (SPEC 4.5).
     """

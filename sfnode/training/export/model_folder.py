@@ -1,7 +1,7 @@
-"""Writes the trained model for other programs: a Hugging Face folder, or a LoRA adapter for PEFT.
+"""Write the trained model for other programs: a Hugging Face folder, or a LoRA adapter for PEFT.
 
-Both hold exactly the update that the run's integers state: the folder rounds each weight once, to the dtype asked
-for and as a node of that dtype does; the adapter does not round at all (`adapter.py`).
+Both hold exactly the update that the run's integers state. The folder rounds each weight once, to the requested dtype,
+as a node of that dtype does; the adapter does not round at all (`adapter.py`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def export_model(
 ) -> None:
     """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
 
-    Weights are the view of `coefficients` as a node has it that holds its weights in `dtype`: in 16 bits they are
-    rounded up or down in proportion, since to the nearest most of a small update would be lost. Needs about
-    4 bytes of memory per parameter, or 2.
+    Weights are the view of `coefficients` on a node with weights in `dtype`. In 16 bits they are rounded up or down in
+    proportion, since rounding to the nearest would lose most of a small update. Needs about 4 bytes of memory per
+    parameter, or 2.
 
     Raises:
-        OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (and no
-            `force`), holds the base model or what no export has made, or cannot be written; it is then left as it was.
+        OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (without
+            `force`), holds the base model or foreign files, or cannot be written. The folder is then unchanged.
     """
     manifest = bases.manifest
     check_whole_fits(base_folder)
@@ -75,8 +75,8 @@ def export_adapter(
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
-    Its rank is that of each start, and the run's times the number of epochs (twice or three times that when
-    coefficients are so large that float32 needs two or three parts for them); its scaling is 1.
+    Its rank is the sum of the ranks of all starts, plus the run's rank times the number of epochs. It is twice or three
+    times that when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
     Raises:
         OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
@@ -104,7 +104,7 @@ def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> N
 
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
-    """The layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
+    """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
     known = places(skeleton(base_folder))
     _check_tensors(manifest, known)
     for tensor in manifest.tensors:
@@ -124,7 +124,7 @@ def _check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> N
 
 
 def _lora_factors(layer: ParameterPlace, update: LowRankUpdate) -> dict[str, Tensor]:
-    """`lora_B @ lora_A` has the shape (outputs, inputs); GPT-2's Conv1D stores its weight the other way round."""
+    """Return factors whose `lora_B @ lora_A` has the shape (outputs, inputs); GPT-2's Conv1D stores the transpose."""
     left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
     b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
     prefix = f"base_model.model.{_module_name(layer)}"

@@ -1,4 +1,4 @@
-"""Writes a folder all at once: whoever finds it finds it complete, whatever went wrong on the way."""
+"""Write a folder all at once: readers find it complete or as it was before, even after an error."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from safetensors import SafetensorError
 from protocol.errors import OperatorError
 from sfnode.training.write_errors import describe_write_error
 
-ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are, and which files an export has made
+ORIGIN_FILE: Final = "sfnode.json"  # names the run and state of the weights, and the files that an export has made
 
 
 @contextmanager
 def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yield a temporary folder beside `out` to write into; it becomes `out` when the block ends without an error.
+    """Yield a temporary folder next to `out` to write into; it becomes `out` when the block ends without an error.
 
-    With `force`, an earlier export in `out` is replaced at that end, not before, and nothing but an export is. `origin`
-    goes into ORIGIN_FILE. `read`: folders that the export reads, which it must not replace.
+    With `force`, an earlier export in `out` is replaced at that end, not before; other files are never replaced.
+    `origin` goes into ORIGIN_FILE. `read` lists folders that the export reads, which it must not replace.
 
-    Raises OperatorError when `out` may not be replaced, is not a folder, or when writing fails; then `out` is as it was
-    and nothing is left beside it.
+    Raises OperatorError when `out` may not be replaced, is not a folder, or when writing fails. `out` is then unchanged
+    and the temporary folder is removed.
     """
-    out = out.resolve()  # "." has no name to derive the temporary one from, and a link's target is what is replaced
+    out = out.resolve()  # "." has no name to derive the temporary one from; of a link, the target is replaced
     part = out.with_name(f".{out.name}.part-{os.getpid()}") if out.name else out
     try:
         check_free(out, force, read)
@@ -39,7 +39,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
         text = json.dumps({**origin, "files": files}, indent=2) + "\n"
         (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
         _make_readable(part)
-        check_free(out, force, read)  # it took minutes, and somebody may have put something there
+        check_free(out, force, read)  # writing took minutes, and somebody may have put something there
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
         raise OperatorError(f"cannot write {out}: {describe_write_error(error)}") from error
@@ -49,7 +49,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
 
 
 def check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
-    """Refuse a folder that an export may not become: see `fresh_folder`. OperatorError."""
+    """Raise OperatorError for a folder that an export may not become (`fresh_folder`)."""
     out = out.resolve()
     if not out.name:
         raise OperatorError(f"{out} cannot be replaced: give the name of a new folder")
@@ -80,7 +80,7 @@ def _made_by_an_export(out: Path) -> set[str]:
 
 
 def _make_readable(folder: Path) -> None:
-    """Give the files the permissions that the user's umask asks for: safetensors allows the owner alone."""
+    """Give the files the permissions that the user's umask asks for: safetensors allows only the owner."""
     mask = folder.stat().st_mode & 0o666  # a folder just made has 0o777 less the umask
     for path in folder.iterdir():
         path.chmod(mask)

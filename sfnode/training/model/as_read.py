@@ -1,7 +1,7 @@
-"""Changes each weight as soon as it has been read: no more than one is in memory as it was.
+"""Change each weight as soon as it has been read, so that memory holds at most one unchanged weight.
 
-This is transformers' own way for libraries that quantise (`HfQuantizer`). What is chosen, and what becomes of a weight,
-is the business of `quantised`, and of `content`.
+This uses transformers' interface for libraries that quantise (`HfQuantizer`). `quantised` and `content` decide which
+weights change, and into what.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _METHOD: Final = "sfnode"  # its name within transformers
 
 Choose: TypeAlias = Callable[[PreTrainedModel], Iterable[str]]
 Change: TypeAlias = Callable[[str, Tensor], Tensor]
-Converted: TypeAlias = dict[str, Tensor | list[Tensor]]  # a list has one, when it comes here
+Converted: TypeAlias = dict[str, Tensor | list[Tensor]]  # a list has one entry here
 
 
 class AsRead(QuantizationConfigMixin):
-    """For `load_causal_lm`: the tensors whose names ``choose`` gives become ``change(name, tensor)``.
+    """Configures `load_causal_lm` to replace the tensors that ``choose`` names by ``change(name, tensor)``.
 
     Attributes:
-        fault: why that failed; transformers goes on then, and at the end says no more than that something did.
+        fault: the first exception of ``change``. transformers continues after it, and finally reports only that
+            something failed.
     """
 
     def __init__(self, choose: Choose, change: Change) -> None:
@@ -39,13 +40,13 @@ class AsRead(QuantizationConfigMixin):
         self.fault: Exception | None = None
 
     def __deepcopy__(self, memo: object) -> AsRead:
-        """Itself: transformers copies configurations, and the fault is to be found in this one."""
+        """Return itself: transformers copies configurations, but the caller looks for the fault in this one."""
         return self
 
 
 @register_quantizer(_METHOD)
 class _Changer(HfQuantizer):
-    """What transformers asks while it loads. The model comes out as if it knew nothing of this."""
+    """Answers transformers' questions during loading. Leaves no trace of itself in the model's configuration."""
 
     quantization_config: AsRead
     is_trainable = False
@@ -54,7 +55,7 @@ class _Changer(HfQuantizer):
         return False
 
     def _process_model_before_weight_loading(self, model: PreTrainedModel, **_: object) -> None:
-        """The model has no weights yet."""
+        """Choose the names; the model has no weights yet."""
         self._names = frozenset(self.quantization_config.choose(model))
 
     def param_needs_quantization(self, model: PreTrainedModel, param_name: str, **_: object) -> bool:
@@ -68,7 +69,7 @@ class _Changer(HfQuantizer):
 
 
 class _Change(ConversionOps):
-    """The last step of a tensor's way from the file into the model."""
+    """Applies the change as the last step between the file and the model."""
 
     def __init__(self, names: frozenset[str], told: AsRead) -> None:
         self._names = names
@@ -77,7 +78,7 @@ class _Change(ConversionOps):
     def convert(  # type: ignore[override]  # called with names only
         self, input_dict: Converted, *, model: PreTrainedModel, **_: object
     ) -> Converted:
-        """``input_dict``: what one tensor or several of the file have become, by name."""
+        """Return the changed tensors by name; ``input_dict`` holds what one or several tensors of the file became."""
         try:
             return {name: self._changed(model, name, value) for name, value in input_dict.items()}
         except (ValueError, RuntimeError, OperatorError) as error:
@@ -89,6 +90,6 @@ class _Change(ConversionOps):
             return value
         weight = value[0] if isinstance(value, list) else value
         wanted = model.state_dict()[name].shape
-        if weight.shape != wanted:  # transformers does not look where something is changed
+        if weight.shape != wanted:  # transformers does not check shapes where a quantiser is at work
             raise ValueError(f"{name} has the shape {tuple(weight.shape)}, not {tuple(wanted)}")
         return self._told.change(name, weight)

@@ -1,4 +1,4 @@
-"""What a model's weights are, in whatever files and number format they lie: one digest of their names and values."""
+"""Identify a model's weights by one digest of their names and values, independent of files and number format."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from sfnode.training.model.model_view import check_configs
 
 
 def load_described(folder: ModelFolder, sharing: Sharing = Sharing.PEERS) -> tuple[PreTrainedModel, ModelSpec]:
-    """The model in fp32 on the CPU, and the manifest's entry for it. Reads all files, and the weights twice.
+    """Return the model in fp32 on the CPU, and the manifest's entry for it. Reads all files, and the weights twice.
 
-    OperatorError as `load_causal_lm` and `describe_files`.
+    Raises OperatorError as `load_causal_lm` and `describe_files` do.
     """
     model, content = _load_noting(folder.path, lambda values: values)
     return model, describe_files(folder, content, sharing)
 
 
 def check_model(folder: Path, spec: ModelSpec) -> None:
-    """OperatorError unless what would be loaded from ``folder`` is the run's model.
+    """Raise OperatorError unless ``folder`` holds the run's model.
 
-    That is the very config.json and tokenizer of ``spec``, and weights that are the same: in the same files, or in
-    others with the same content.
+    Its config.json and tokenizer must be those of ``spec``. Its weights must have the same content, in the same files
+    or in others.
     """
     check_definition(folder, spec)
     check_configs(folder)
@@ -46,9 +46,9 @@ def check_model(folder: Path, spec: ModelSpec) -> None:
 
 
 def content_of(folder: Path) -> str:
-    """The digest of SPEC 1.5 of the model in ``folder``. Reads it tensor by tensor, and keeps none.
+    """Return the digest of SPEC 1.5 of the model in ``folder``. Reads it tensor by tensor, and keeps none.
 
-    The names are those that the model gives its tensors: transformers knows what older files call them.
+    The digest uses the model's own names of its tensors: transformers translates the names of older files.
 
     Raises:
         OperatorError: as `load_causal_lm`.
@@ -57,12 +57,12 @@ def content_of(folder: Path) -> str:
 
 
 def _without_memory(values: Tensor) -> Tensor:
-    """Of the same shape and dtype, all zeros."""
+    """Return zeros of the same shape and dtype that share one element of memory."""
     return torch.zeros((), dtype=values.dtype).expand(values.shape)
 
 
 def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTrainedModel, str]:
-    """The model in fp32, of which each tensor is ``kept`` in memory, and the digest of what was read."""
+    """Return the model in fp32 with each tensor replaced by ``kept(tensor)``, and the digest of what was read."""
     digests: dict[str, bytes] = {}
 
     def note(name: str, values: Tensor) -> Tensor:
@@ -70,8 +70,8 @@ def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTra
         return kept(values)
 
     model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(_all_names, note))
-    tensors: dict[int, tuple[str, tuple[int, ...]]] = {}  # by identity: tied ones once, under their first name
-    found: dict[int, bytes] = {}  # whichever of its names the files have
+    tensors: dict[int, tuple[str, tuple[int, ...]]] = {}  # by identity: tied tensors count once, under the first name
+    found: dict[int, bytes] = {}  # by identity too: the files may hold a tied tensor under any of its names
     for name, tensor in model.state_dict(keep_vars=True).items():
         if tensor.is_floating_point():
             tensors.setdefault(id(tensor), (name, tuple(tensor.shape)))

@@ -1,8 +1,8 @@
-"""From a folder to a model in memory. Perturbing it is `perturbed`'s business.
+"""Load a model from a folder into memory. Perturbing it belongs to `perturbed`.
 
-Safetensors only and no code from the model's repository: nothing that is downloaded is ever executed. What else lies in
-the folder is not seen (`model_view`).
-The files are read tensor by tensor: beside the model there is never more in memory than what is just being read.
+Only safetensors are read, and no code from the model's repository: nothing downloaded is ever executed. Other files of
+the folder stay hidden (`model_view`).
+Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 
 
 def positions_of(folder: Path) -> int | None:
-    """Longest prompt in tokens that the model can take, as its config says; None when it says nothing."""
+    """Return the longest prompt in tokens that the model's config allows; None when it names no limit."""
     try:
         config = read_config(folder / CONFIG_FILE)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def positions_of(folder: Path) -> int | None:
 
 
 def check_positions(folder: Path, max_tokens: int) -> None:
-    """OperatorError when prompts of ``max_tokens`` tokens are longer than the model can take."""
+    """Raise OperatorError when prompts of ``max_tokens`` tokens are longer than the model can take."""
     positions = positions_of(folder)
     if positions is not None and max_tokens > positions:
         raise OperatorError(
@@ -50,7 +50,7 @@ def check_positions(folder: Path, max_tokens: int) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called ``name``; "auto" takes CUDA, else the CPU. OperatorError when it is not there."""
+    """Return the device called ``name``; "auto" takes CUDA if it is there, else the CPU. OperatorError if absent."""
     if name not in DEVICES:
         raise OperatorError(f"device {name!r}: allowed are {', '.join(DEVICES)}")
     if name == "auto":
@@ -61,14 +61,14 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str) -> torch.dtype:
-    """The dtype called ``name``; OperatorError for any other name."""
+    """Return the dtype called ``name``; OperatorError for any other name."""
     if name not in FLOATS:
         raise OperatorError(f"dtype {name!r}: allowed are {', '.join(FLOATS)}")
     return compute_dtype(name)
 
 
 def compute_dtype(precision: str) -> torch.dtype:
-    """The dtype of activations, and of all weights that are not quantised, in one of PRECISIONS."""
+    """Return the dtype of activations and of all weights that are not quantised, in one of PRECISIONS."""
     dtype: torch.dtype = getattr(torch, PRECISIONS[precision].compute)
     return dtype
 
@@ -76,13 +76,13 @@ def compute_dtype(precision: str) -> torch.dtype:
 def load_causal_lm(
     folder: Path, device: torch.device, dtype: torch.dtype, as_read: AsRead | None = None
 ) -> PreTrainedModel:
-    """The causal language model in ``folder``: evaluation mode, no gradients, every weight from the files.
+    """Load the causal language model in ``folder``: evaluation mode, no gradients, every weight from the files.
 
     Args:
-        folder: as `weight_files` wants it.
+        folder: a folder with the files that `weight_files` lists.
         device: where the model goes when it is complete.
-        dtype: of all weights but those that ``as_read`` changes.
-        as_read: what becomes of some of them when they have been read.
+        dtype: of all weights except those that ``as_read`` changes.
+        as_read: a change of some weights right after they are read.
 
     Raises:
         OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
@@ -95,7 +95,7 @@ def load_causal_lm(
     for name, found, wanted in sorted(info["mismatched_keys"]):
         raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
     if missing := sorted(info["missing_keys"]):
-        # transformers would go on with random weights in their place
+        # transformers would continue with random weights in their place
         raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
@@ -105,7 +105,7 @@ def load_causal_lm(
 def _load_weights(
     view: Path, folder: Path, dtype: torch.dtype, as_read: AsRead | None
 ) -> tuple[Any, Mapping[str, Any]]:
-    """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
+    """Return the model in ``view``, a view of ``folder``, and transformers' report of the loading."""
     with _named_errors(view, folder, as_read), ExitStack() as files:
         empty: Any = skeleton(view)
         loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
@@ -116,14 +116,14 @@ def _load_weights(
             quantization_config=as_read,
             local_files_only=True,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are listed, where otherwise only their number would be told
+            ignore_mismatched_sizes=True,  # the report then lists them; otherwise the error has only their number
         )
     return loaded
 
 
 @contextmanager
 def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
-    """OperatorError for what transformers raises within the block."""
+    """Raise OperatorError for errors of transformers within the block; running out of memory keeps its own error."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
@@ -135,15 +135,15 @@ def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> It
 
 
 def empty_model(folder: Path) -> PreTrainedModel:
-    """`skeleton`, of a folder of which nothing is known yet; OperatorError where it is no causal language model's."""
+    """Return the `skeleton` of an unchecked folder; OperatorError where it is not a causal language model's."""
     with only_these(folder, (CONFIG_FILE,)) as view, _named_errors(view, folder):
         return skeleton(view)
 
 
 def skeleton(folder: Path) -> PreTrainedModel:
-    """The layers of the model in ``folder`` without weights, as its config.json has them.
+    """Build the layers that config.json in ``folder`` describes, without weights (on the meta device).
 
-    OperatorError where these are more than any model's.
+    OperatorError where there are more than `PARTS_MAX` layers and parts of layers.
     """
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     with torch.device("meta"), _counted(folder):
@@ -154,7 +154,7 @@ def skeleton(folder: Path) -> PreTrainedModel:
 
 @contextmanager
 def _counted(folder: Path) -> Iterator[None]:
-    """OperatorError in the block as soon as it has made more than `PARTS_MAX` layers and parts of layers."""
+    """Raise OperatorError as soon as the block has made more than `PARTS_MAX` layers and parts of layers."""
     count = 0
 
     def count_one(_module: nn.Module, _name: str, _part: nn.Module | None) -> None:
@@ -171,10 +171,10 @@ def _counted(folder: Path) -> Iterator[None]:
 
 
 def _unread(view: Path, files: ExitStack) -> dict[str, object]:
-    """The tensors of the weight files by name, each read when it is indexed; ``files`` closes what is opened here.
+    """Return the tensors of the weight files by name, each read when it is indexed; ``files`` closes the files.
 
-    They are read, not mapped as transformers would: a mapping counts as memory of the process until the last tensor is
-    there, and where no dtype changes it would be the model itself, which a change of the file then changes.
+    They are read, not mapped as transformers would do. A mapping counts as memory of the process until the last tensor
+    is there. If no dtype changes, the mapping would be the model itself, and a change of the file would change it.
     """
     found: dict[str, object] = {}
     for name in weight_files(view):
@@ -185,7 +185,7 @@ def _unread(view: Path, files: ExitStack) -> dict[str, object]:
 
 
 def output_embedding(model: PreTrainedModel) -> nn.Linear:
-    """The head: from hidden states to logits. OperatorError when the model has none."""
+    """Return the head, which maps hidden states to logits. OperatorError when the model has none."""
     head: object = cast(Any, model).get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise OperatorError(f"{type(model).__name__} has no linear output embedding: not a causal language model")
@@ -194,7 +194,7 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogitScale:
-    """What some models do with the head's output: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
+    """Change that some models apply to logits: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
 
     Sources: Gemma 2 (arXiv 2408.00118, section 2) caps, Cohere and Granite multiply.
     """
@@ -203,13 +203,13 @@ class LogitScale:
     cap: float = 0.0
 
     def of(self, logits: Tensor) -> Tensor:
-        """The scaled and capped logits."""
+        """Return the scaled and capped logits."""
         scaled = logits if self.factor == 1.0 else logits * self.factor
         return (scaled / self.cap).tanh() * self.cap if self.cap else scaled
 
 
 def logit_scale(model: PreTrainedModel) -> LogitScale:
-    """As the model's configuration says. A guess from names: check it against the model (`session.check_head`)."""
+    """Guess the scale from the names in the model's configuration; `shared_model.check_head` checks the guess."""
     config: Any = model.config.get_text_config()
     cap = getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None)
     factor = getattr(config, "logit_scale", None) or 1.0
@@ -218,7 +218,7 @@ def logit_scale(model: PreTrainedModel) -> LogitScale:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in ``folder``; OperatorError when it cannot be read."""
+    """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
     with only_these(folder, (CONFIG_FILE, *tokenizer_files(folder))) as view:
         try:
             result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(

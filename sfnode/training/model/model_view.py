@@ -1,6 +1,6 @@
-"""What transformers gets to see of a model's folder: the files that define the model, and no request for foreign code.
+"""Show transformers only the files that define a model, and refuse configurations that ask for foreign code.
 
-A folder holds more than a manifest names: an adapter, another tokenizer, code. transformers would take much of it up.
+A folder holds more than a manifest names: an adapter, another tokenizer, code. transformers would load much of it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from sfnode.storage import describe_os_error
 
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
 
-# Values of attn_implementation and experts_implementation that PyTorch alone computes. Any other one is a kernel of a
-# hub, or may be taken from a hub when its package is not installed ("flash_attention_2", "sonicmoe").
+# Values of attn_implementation and experts_implementation that PyTorch computes by itself. All others are kernels of a
+# hub, or may be taken from a hub when their package is not installed ("flash_attention_2", "sonicmoe").
 _OWN_IMPLEMENTATIONS: Final = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
-# Not auto_map: code beside the model is not in the view, and transformers takes its own class where it has one.
+# auto_map is absent: the view hides a model's code, and transformers uses its own class where it has one.
 _CODE_FIELDS: Final = ("trust_remote_code", "use_kernels", "kernel_config")
-PARTS_MAX: Final = 1 << 17  # layers, experts and all that is in them; the largest models of 2026 have 100,000
-_NUMBERS_OF_PARTS: Final = ("layer", "block", "expert")  # in the names of fields that say how many there are
+PARTS_MAX: Final = 1 << 17  # layers, experts and all parts of them; the largest models of 2026 have 100,000
+_NUMBERS_OF_PARTS: Final = ("layer", "block", "expert")  # in the names of fields that count such parts
 _QUANTIZERS: Final = ("bitsandbytes",)  # an installed package; others fetch kernels, or make layers we cannot train
 
 
 @contextmanager
 def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """A folder of links to these files of ``folder`` and to nothing else, for as long as the block runs.
+    """Make a folder of links to these files of ``folder`` and to nothing else; it exists as long as the block runs.
 
-    OperatorError where a configuration among them asks for foreign code, or no folder can be made.
+    OperatorError where a configuration in ``folder`` asks for foreign code, or no folder can be made.
     """
     check_configs(folder)
     try:
@@ -46,9 +46,9 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def check_configs(folder: Path) -> None:
-    """OperatorError where a configuration asks for code that is not part of what is installed, or for endless layers.
+    """Raise OperatorError where a configuration asks for code that is not installed, or for too many layers.
 
-    A library makes a list of as many, before it looks at any weight.
+    Libraries build that many layers before they look at any weight.
     """
     for name in _CONFIG_FILES:
         if not (folder / name).is_file():
@@ -65,7 +65,7 @@ def check_configs(folder: Path) -> None:
 
 
 def _fields(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Each field of the configuration and of the structures in it: a model of several parts has one for each part."""
+    """Yield each field of the configuration and of its nested structures; each part of a model may have one."""
     waiting: list[object] = [config]
     while waiting:
         found = waiting.pop()
@@ -77,8 +77,8 @@ def _fields(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 def _is_foreign(key: str, value: object) -> bool:
     if key.endswith(("_implementation", "_implementation_internal")):
-        chosen = value.values() if isinstance(value, dict) else (value,)  # a dictionary: one for each part
+        chosen = value.values() if isinstance(value, dict) else (value,)  # a dictionary has a value for each part
         return any(one is not None and one not in _OWN_IMPLEMENTATIONS for one in chosen)
     if key == "quantization_config" and isinstance(value, dict):
-        return value.get("quant_method", "bitsandbytes") not in _QUANTIZERS  # old ones name no method
+        return value.get("quant_method", "bitsandbytes") not in _QUANTIZERS  # old configurations name no method
     return key in _CODE_FIELDS and bool(value)

@@ -1,8 +1,8 @@
-"""Weights that wait outside the device until their layer is computed: accelerate's hooks bring them in and let them go.
+"""Keep weights outside the device until their layer computes: accelerate's hooks bring them in and release them.
 
-On a card they wait in main memory; elsewhere in temporary files without a name, mapped, so that the system reads them
-when they are used and drops them when it needs the room (`weight_plan`). Nothing else of a model changes: the layers
-compute with the same numbers in the same order, whoever brought them.
+For a CUDA device they wait in main memory. Elsewhere they wait in mapped temporary files without a name: the system
+reads them on use and drops them when it needs the memory (`weight_plan`). Nothing else changes: the layers compute with
+the same numbers in the same order.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from sfnode.training.model.loading import empty_model, load_causal_lm, output_em
 from sfnode.training.model.probe import probe_tokens
 from sfnode.worker_protocol import PRECISIONS, WeightPlan, check_room, plan_weights, temporary_folder, waits_in_files
 
-_ROWS, _TOKENS = 2, 3  # of the pass that shows how the model uses its weights
+_ROWS, _TOKENS = 2, 3  # size of the pass of `_check_use`
 
 
 def plan_for(folder: Path, precision: str, device: torch.device, device_memory: int | None) -> WeightPlan:
-    """Where the weights of the model in ``folder`` go; nothing of them is read.
+    """Plan where the weights of the model in ``folder`` go, without reading them.
 
-    OperatorError where there is no room for them, with what would do.
+    OperatorError, with a remedy, where there is no room for them.
     """
     plan = _plan(folder, precision, device_memory)
     check_room(plan, device.type, torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None)
@@ -44,7 +44,7 @@ def plan_for(folder: Path, precision: str, device: torch.device, device_memory: 
 
 
 def check_whole_fits(folder: Path) -> None:
-    """OperatorError unless main memory has room for the whole model in fp32, for those who let nothing wait."""
+    """Raise OperatorError unless main memory has room for the whole model in fp32, without offloading."""
     check_room(replace(_plan(folder, "fp32", None), least=None), "cpu", None)
 
 
@@ -58,7 +58,7 @@ def _plan(folder: Path, precision: str, device_memory: int | None) -> WeightPlan
 
 
 def _linear_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights that can wait, by name: of linear layers but the head, and of one layer only."""
+    """Return the weights that can wait, by name: those of linear layers other than the head, used by one layer only."""
     head = output_embedding(model)
     users = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
     return {
@@ -69,7 +69,7 @@ def _linear_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_offloaded(folder: Path, device: torch.device, dtype: torch.dtype, waiting: tuple[str, ...]) -> PreTrainedModel:
-    """`load_causal_lm`, but the weights named ``waiting`` never are on ``device`` all at once.
+    """Load a model as `load_causal_lm` does, without ever holding all weights named ``waiting`` on ``device`` at once.
 
     OperatorError as there; or the model uses such a weight without calling its layer, or a file cannot be written.
     """
@@ -80,14 +80,14 @@ def load_offloaded(folder: Path, device: torch.device, dtype: torch.dtype, waiti
 
 
 def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]) -> None:
-    """Move ``model``, which is in main memory, to ``device``; the weights named ``waiting`` wait where they are.
+    """Move ``model`` from main memory to ``device``; the weights named ``waiting`` stay where they are.
 
-    OperatorError where the model does not compute so.
+    OperatorError where the model uses such a weight without calling its layer.
     """
     layers = [model.get_submodule(name.rpartition(".")[0]) for name in waiting]
     weights = [cast(nn.Parameter, layer.weight) for layer in layers]
     for layer in layers:
-        layer.weight = None  # type: ignore[assignment]  # the place in the order stays
+        layer.weight = None  # type: ignore[assignment]  # keeps its place in the order of parameters
     cast(Any, model).to(device)
     for layer, weight in zip(layers, weights, strict=True):
         layer.weight = weight
@@ -96,9 +96,9 @@ def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]
 
 
 def _add_hook(layer: nn.Module, device: torch.device) -> None:
-    weights = dict(layer.named_parameters(recurse=False))  # a bias among them is on the device, and stays there
+    weights = dict(layer.named_parameters(recurse=False))  # may include a bias, which stays on the device
     add_hook_to_module(layer, AlignDevicesHook(execution_device=device, offload=True, weights_map=weights))
-    # accelerate would keep calling the forward of today's class; `attach` gives the layer another one
+    # accelerate would keep calling the forward method of the present class, but `attach` changes the layer's class
     vars(layer)["_old_forward"] = functools.partial(_forward, layer)
 
 
@@ -107,9 +107,9 @@ def _forward(layer: nn.Module, *arguments: object, **named: object) -> object:
 
 
 class _OnlyNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]  # the base has no types
-    """RuntimeError where an operation takes a tensor without numbers beside one with them.
+    """Raises RuntimeError where an operation takes both tensors with and without numbers.
 
-    PyTorch itself computes such a product on the CPU, from whatever lies in its memory, and says nothing (2.13).
+    PyTorch itself computes such a product on the CPU from arbitrary memory, without an error (2.13).
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -121,7 +121,7 @@ class _OnlyNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]  # the b
 
 @torch.inference_mode()
 def _check_use(model: PreTrainedModel) -> None:
-    """OperatorError where the model uses a weight without calling its layer: nobody brings it in then."""
+    """Raise OperatorError where the model uses a weight without calling its layer: no hook would bring it in."""
     try:
         with _OnlyNumbers():  # type: ignore[no-untyped-call]
             model(input_ids=probe_tokens(model, _ROWS, _TOKENS), use_cache=False)
@@ -135,21 +135,21 @@ def _check_use(model: PreTrainedModel) -> None:
 
 
 def waiting_weights(module: nn.Module) -> dict[str, Tensor] | None:
-    """What the hook of ``module`` brings in, by attribute: to be read and replaced here. None: it has no hook."""
+    """Return the weights that the hook of ``module`` brings in, by attribute; they may be replaced. None: no hook."""
     hook = vars(module).get("_hf_hook")
     return cast(dict[str, Tensor], hook.weights_map) if isinstance(hook, AlignDevicesHook) else None
 
 
 def laid_aside(weight: Tensor, device: torch.device) -> Tensor:
-    """``weight`` where it can wait for its use on ``device``; OperatorError when its file cannot be written."""
+    """Return ``weight`` where it can wait for its use on ``device``; OperatorError when its file cannot be written."""
     return _mapped(weight) if waits_in_files(device.type) else weight.cpu()
 
 
 def _mapped(weight: Tensor) -> Tensor:
-    """A copy in a file that ends with the tensor."""
+    """Return a copy mapped from a temporary file, whose space is freed with the tensor."""
     plain = weight.detach().cpu().contiguous()
     try:
-        with tempfile.NamedTemporaryFile(prefix="sfnode-weight-") as file:  # written, so that no later write can fail
+        with tempfile.NamedTemporaryFile(prefix="sfnode-weight-") as file:  # written: no later write can fail
             file.write(plain.view(-1).view(torch.uint8).numpy().data)
             file.flush()
             flat = torch.from_file(file.name, shared=True, size=plain.numel(), dtype=plain.dtype)

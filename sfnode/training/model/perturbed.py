@@ -1,14 +1,14 @@
-"""Layers that see other weights than they hold: low-rank terms are added on the activations, weights stay untouched.
+"""Perturb layers: add low-rank terms on the activations, as if the layers had other weights, which stay untouched.
 
 A forward pass carries G groups of rows, and every group g has its own matrices: a weight W of layer p acts as
-``W + U M_pg V^T``. The layer computes ``x W^T`` as ever and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
-of an estimate therefore share one pass. What the matrices are is the business of `session`.
+``W + U M_pg V^T``. The layer computes ``x W^T`` as usual and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
+of an estimate therefore share one pass. `estimator.live_terms` makes the matrices.
 
-A pass that ends in label words reads one token of each row at its end. Layers whose other results nobody reads then
-(`probe.layers_read_at_last`: most of the last block) compute that token only.
+A pass that ends in label words reads one token of each row at its end. Layers whose results at other tokens are not
+read (`probe.layers_read_at_last`: most of the last block) then compute that token only.
 
-What this costs is memory traffic more than arithmetic. So a plain Linear writes ``[h | 1] [U | bias]^T`` where its own
-bias would be written first, and the product with W is added to that: no further pass over the output.
+The cost is memory traffic more than arithmetic. A plain Linear therefore first writes ``[h | 1] [U | bias]^T`` into the
+output, where nn.Linear would write its bias, and adds the product with W to it: the output needs no further pass.
 
 Shapes: N rows, T tokens, A = N T, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs,
 r rank.
@@ -40,8 +40,8 @@ class MatrixTerm:
 
     Attributes:
         u: [rows, r] and v: [cols, r] in the dtype of the weights.
-        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would round a small epsilon away beside a large C.
-        up: `with_spare_row` of u, if there is one: layers that have a bias are faster with it.
+        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would lose a small epsilon next to a large C.
+        up: `with_spare_row` of u, if there is one: layers with a bias are faster with it.
     """
 
     u: Tensor
@@ -52,7 +52,7 @@ class MatrixTerm:
 
 @dataclass(frozen=True, slots=True)
 class VectorTerm:
-    """[G, rows] to be added to a bias or to the weight of a norm, fp32 (fp64)."""
+    """[G, rows] to add to a bias or to the weight of a norm, fp32 (fp64)."""
 
     delta: Tensor
 
@@ -61,27 +61,27 @@ Term: TypeAlias = MatrixTerm | VectorTerm
 
 
 def with_spare_row(u: Tensor) -> Tensor:
-    """u [rows, r] as [r + 1, rows], contiguous; the last row is where a layer puts its bias during its own product."""
+    """Return u [rows, r] as a contiguous [r + 1, rows]; layers put their bias into the last row for their product."""
     result = u.new_zeros(u.shape[1] + 1, u.shape[0])
     result[:-1] = u.t()
     return result
 
 
 class Projections:
-    """x V of all layers that read one input (queries, keys and values; gate and up) in one product.
+    """Computes x V in one product for all layers that read one input (queries, keys and values; gate and up).
 
-    A thin product costs the reading of x, whatever its width. Which layers read the same tensor is learnt from the pass
-    before; a model that writes to it between two of them is not supported, and none is known.
+    A thin product costs one reading of x, regardless of its width. The previous pass shows which layers read the same
+    tensor. Models that write to the tensor between two of these layers are not supported; we know of none.
     """
 
     def __init__(self) -> None:
-        self._readers: dict[str, tuple[str, ...]] = {}  # by the first of them
+        self._readers: dict[str, tuple[str, ...]] = {}  # all readers of an input, by the first one
         self._input: weakref.ref[Tensor] | None = None
-        self._names: list[str] = []  # that have read it so far
+        self._names: list[str] = []  # readers of the present input so far
         self._found: dict[str, Tensor] = {}
 
     def of(self, x: Tensor, name: str, terms: Mapping[str, Term]) -> Tensor:
-        """x v of the term ``name``: [A, r] in the dtype of x, perhaps part of a wider matrix."""
+        """Return x v of the term ``name``: [A, r] in the dtype of x, perhaps part of a wider matrix."""
         if self._input is None or self._input() is not x:
             self.end_pass()
             self._input = weakref.ref(x)
@@ -95,21 +95,21 @@ class Projections:
         return self._found.pop(name)
 
     def end_pass(self) -> None:
-        """No more layers will read the last input."""
+        """Note the readers of the last input, and release it: no more layers will read it."""
         if self._names:
             self._readers[self._names[0]] = tuple(dict.fromkeys(self._names))
         self._input, self._names, self._found = None, [], {}
 
 
 class PassContext:
-    """What the forward pass under way adds; shared by all layers of one model and empty between passes."""
+    """Holds the terms that the current forward pass adds; shared by all layers of a model, empty between passes."""
 
     def __init__(self) -> None:
         self.terms: Mapping[str, Term] = {}
         self.groups = 0
         self.tokens = 0  # N x T, or N within a layer that computes one token of each row
-        self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may do so
-        self.read_N: Tensor | None = None  # the tokens that they compute, as indices into N x T; None: all
+        self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may compute one token of each row
+        self.read_N: Tensor | None = None  # the tokens that these compute, as indices into N x T; None: all
         self.projections = Projections()
         self._beside_ones = torch.ones(0, 0)
 
@@ -125,7 +125,7 @@ class PassContext:
 
     @contextmanager
     def reading(self, last_N: Tensor, tokens: int) -> Iterator[None]:
-        """Within the block only the hidden state of token ``last_N`` of each row is read. last_N: int64[N] below T."""
+        """Declare that the block reads only token ``last_N`` of each row's hidden state. last_N: int64[N] below T."""
         rows_N = torch.arange(len(last_N), device=last_N.device)
         self.read_N, self.tokens = rows_N * (tokens // len(last_N)) + last_N, tokens
         try:
@@ -135,7 +135,7 @@ class PassContext:
 
     @contextmanager
     def one_token_a_row(self, read_N: Tensor) -> Iterator[None]:
-        """Within the block layers see ``read_N`` only."""
+        """Count only the tokens ``read_N`` within the block, for a layer that sees no others."""
         tokens, self.tokens = self.tokens, len(read_N)
         try:
             yield
@@ -143,10 +143,10 @@ class PassContext:
             self.tokens = tokens
 
     def grouped(self, y: Tensor, name: str) -> Tensor:
-        """[N, ..., C] or [N T, C] as a view [G, N / G, ..., C] or [G, N T / G, C].
+        """View [N, ..., C] or [N T, C] as [G, N / G, ..., C] or [G, N T / G, C].
 
-        A layer may see a token more than once (a norm of each head). One that sees a part of the tokens only cannot
-        tell whose they are.
+        A layer may see a token more than once (a norm of each head). A layer that sees only some of the tokens raises
+        OperatorError: their groups are unknown.
         """
         seen = y.numel() // y.shape[-1]
         if seen % self.tokens or y.shape[0] % self.groups or (y.ndim == 2 and seen != self.tokens):
@@ -157,7 +157,7 @@ class PassContext:
         return y.view(self.groups, -1, *y.shape[1:])
 
     def beside_ones(self, flat: Tensor, dtype: torch.dtype) -> Tensor:
-        """[flat | 1] in ``dtype``, valid until the next call: one small buffer serves all layers. flat: [A, C]."""
+        """Return [flat | 1] in ``dtype``, valid until the next call: all layers share one buffer. flat: [A, C]."""
         rows, columns = flat.shape
         held = self._beside_ones
         if held.shape != (rows, columns + 1) or held.dtype != dtype or held.device != flat.device:
@@ -168,47 +168,47 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What a layer knows of its own parameters: their names in the checkpoint, or None where not trained."""
+    """Names of a layer's own parameters in the checkpoint (None: not trained), and the context of its passes."""
 
     batch: PassContext
     weight: str | None
     bias: str | None
 
     def matrix(self) -> MatrixTerm | None:
-        """The weight's term in the pass under way, if any."""
+        """Return the weight's term in the current pass, if any."""
         term = self.batch.terms.get(self.weight) if self.weight else None
         return term if isinstance(term, MatrixTerm) else None
 
     def vector(self, name: str | None) -> VectorTerm | None:
-        """The term of a vector in the pass under way, if any."""
+        """Return a vector's term in the current pass, if any."""
         term = self.batch.terms.get(name) if name else None
         return term if isinstance(term, VectorTerm) else None
 
 
 def mixed_of(h: Tensor, m: Tensor, batch: PassContext, name: str) -> Tensor:
-    """h m_g, in the dtype of m. h: [N T, r], m: [G, r, r]."""
+    """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, r]."""
     return torch.bmm(batch.grouped(h, name).to(m.dtype), m.contiguous()).view(h.shape)
 
 
 def add_vector(y: Tensor, term: VectorTerm, slot: Slot, name: str) -> None:
-    """y += delta_g in place. y: [N, ..., O]."""
+    """Add delta_g to y in place. y: [N, ..., O]."""
     y_G = slot.batch.grouped(y, name)
     y_G.add_(_spread(term, y_G))
 
 
 def _spread(term: VectorTerm, y_G: Tensor) -> Tensor:
-    """delta [G, C] as [G, 1, ..., C], to be added to ``y_G`` [G, N / G, ..., C]."""
+    """Return delta [G, C] as [G, 1, ..., C], for adding to ``y_G`` [G, N / G, ..., C]."""
     return term.delta.to(y_G.dtype).view(len(y_G), *[1] * (y_G.ndim - 2), y_G.shape[-1])
 
 
 class _Layer(nn.Module):
-    """Declares the slot for the type checker; every class below is swapped in for an existing module's class."""
+    """Declares the slot for the type checker. Each class below replaces an existing module's class."""
 
     sfnode_slot: Slot
 
 
 class _Product(_Layer):
-    """A layer that maps every token by itself."""
+    """Base of layers that map every token independently; skips tokens whose results are not read."""
 
     def forward(self, x: Tensor) -> Tensor:
         batch = self.sfnode_slot.batch
@@ -222,17 +222,17 @@ class _Product(_Layer):
         return y_AO.view(*x.shape[:-1], -1)
 
     def perturbed(self, x: Tensor) -> Tensor:
-        """The layer's own result and its terms; x: [..., I]."""
+        """Return the layer's own result plus its terms; x: [..., I]."""
         raise NotImplementedError
 
     def own(self, x: Tensor) -> Tensor:
-        """What the layer computes without us."""
+        """Return what the original layer computes."""
         result: Tensor = super().forward(x)
         return result
 
 
 class PerturbedLinear(_Product):
-    """Goes before nn.Linear itself, whose product it takes over while a term is added."""
+    """Precedes nn.Linear in the class order, and replaces its product while a term is added."""
 
     weight: Tensor
     bias: Tensor | None
@@ -250,7 +250,7 @@ class PerturbedLinear(_Product):
 
 
 def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, batch: PassContext) -> Tensor:
-    """mixed u^T + bias in one pass over the result, where the term has the room for it."""
+    """Return mixed u^T + bias; if the term has `with_spare_row`, in one pass over the result."""
     if bias is None:
         return mixed_Ar.to(term.u.dtype) @ term.u.t()
     if term.up is None:
@@ -260,7 +260,7 @@ def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, bat
 
 
 class PerturbedLinearLike(_Product):
-    """Goes before other Linear classes whose weight is [O, I], quantised ones for instance: adds to their output."""
+    """Precedes other Linear classes with weights [O, I], such as quantised ones, and adds to their output."""
 
     def perturbed(self, x: Tensor) -> Tensor:
         y = self.own(x)
@@ -273,7 +273,7 @@ class PerturbedLinearLike(_Product):
 
 
 class PerturbedConv1D(_Product):
-    """Goes before transformers' Conv1D, whose weight is stored [I, O]."""
+    """Precedes transformers' Conv1D, which stores its weight as [I, O]."""
 
     def perturbed(self, x: Tensor) -> Tensor:
         y = self.own(x)
@@ -292,7 +292,7 @@ def _with_bias(y: Tensor, slot: Slot) -> Tensor:
 
 
 class PerturbedEmbedding(nn.Embedding):
-    """Goes after an Embedding's own class, which may shift the indices (OPT's positions) or scale the result."""
+    """Follows an Embedding's own class, which may shift the indices (OPT's positions) or scale the result."""
 
     sfnode_slot: Slot
 
@@ -312,27 +312,28 @@ class PerturbedEmbedding(nn.Embedding):
 
 
 class PerturbedNorm(_Layer):
-    """Goes before LayerNorm and RMSNorm classes: their output is affine in weight and bias."""
+    """Precedes LayerNorm and RMSNorm classes, whose output is affine in weight and bias."""
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.vector(slot.weight)) is not None and slot.weight:
+            # y = normal(x) w + b, so a change of w by delta adds normal(x) delta
             y_G = slot.batch.grouped(y, slot.weight)
             y_G.addcmul_(slot.batch.grouped(batch_normal(self, x), slot.weight), _spread(term, y_G))
         return _with_bias(y, slot)
 
 
 def batch_normal(module: nn.Module, x: Tensor) -> Tensor:
-    """x normalised as ``module`` does it before it multiplies by its weight; dtype of x."""
+    """Return x normalised as in ``module``, before the multiplication by its weight; dtype of x."""
     if isinstance(module, nn.LayerNorm):
         return functional.layer_norm(x, module.normalized_shape, None, None, module.eps)
-    wide = x.to(torch.float32)  # as transformers' RMSNorm classes do, whatever the model's dtype
+    wide = x.to(torch.float32)  # as in transformers' RMSNorm classes, for every dtype of the model
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm_epsilon(module))).to(x.dtype)
 
 
 def norm_epsilon(module: nn.Module) -> float:
-    """The epsilon of an RMSNorm class, which has no common name."""
+    """Return the epsilon of an RMSNorm module, whose attribute has no common name."""
     values: Mapping[str, object] = vars(module)
     for name in ("variance_epsilon", "eps", "epsilon"):
         value = values.get(name)
@@ -342,7 +343,7 @@ def norm_epsilon(module: nn.Module) -> float:
 
 
 def is_norm(module: nn.Module) -> bool:
-    """LayerNorm, or a class named ...RMSNorm with a weight of one dimension."""
+    """Return whether ``module`` is a LayerNorm, or of a class named ...RMSNorm with a weight of one dimension."""
     weight = getattr(module, WEIGHT, None)
     named = type(module).__name__.removesuffix(PREFIX).endswith("RMSNorm")
     return isinstance(module, nn.LayerNorm) or (named and isinstance(weight, Tensor) and weight.ndim == 1)
@@ -352,7 +353,7 @@ PREFIX = "Perturbed"
 
 
 def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:
-    """The class to swap in for ``kind``; None when tensors of such a module cannot be trained."""
+    """Return the class that replaces ``kind``; None when tensors of such a module cannot be trained."""
     name = kind.__name__ + PREFIX
     if issubclass(kind, nn.Embedding):
         bases: tuple[type, ...] = (PerturbedEmbedding,) if kind is nn.Embedding else (kind, PerturbedEmbedding)

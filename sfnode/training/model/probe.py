@@ -1,8 +1,8 @@
-"""Small forward passes that show how a model uses its layers: which see every token, which are skipped, which are read.
+"""Run small forward passes to see how a model uses its layers: which see every token, are skipped, or are read.
 
-A layer's own low-rank term is added when the layer is called, to the tokens that it is called with. A model may use a
-layer's weight without calling it (Mamba's time steps), or call it with some of the tokens (experts, pooling). What was
-not seen here would be trained wrongly, and nothing would say so: so it is refused, by name.
+A layer's low-rank term is added when the layer is called, to the tokens of that call. Some models use a layer's weight
+without calling the layer (Mamba's time steps), or call it with some of the tokens (experts, pooling). Such layers would
+be trained wrongly without any error, so they are refused by name.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-_ROWS: Final = 3  # odd, and other than the tokens: a transposed shape is not mistaken
+_ROWS: Final = 3  # odd, and different from the tokens, so that no transposed shape passes
 _TOKENS: Final = 5
-_IN_VAIN: Final = 3  # keys and values come between the queries and the layers after the attention
+_IN_VAIN: Final = 3  # keys and values lie between the queries and the layers after the attention
 Shape: TypeAlias = tuple[int, ...]
 
 
 def probe_tokens(model: PreTrainedModel, rows: int, tokens: int) -> Tensor:
-    """int64[rows, tokens] of ids that the model knows, no two rows alike, on its device."""
+    """Return int64[rows, tokens] of ids in the vocabulary, different in every row, on the model's device."""
     vocabulary: int = model.config.get_text_config().vocab_size
     return (torch.arange(rows * tokens, device=model.device).view(rows, tokens) * 7 + 3) % vocabulary
 
 
 @torch.inference_mode()
 def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[int, str]:
-    """Why the model's use of a module forbids to train it, by the module's id; those used as they should be are absent.
+    """Return why the model's use of a module forbids training it, by the module's id; good modules are absent.
 
     Runs ``model`` once over a few tokens.
     """
@@ -37,7 +37,7 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
     seen: dict[int, list[Shape]] = {key: [] for key in wanted}
 
     def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        shown = output if isinstance(module, nn.Embedding) else (inputs or (None,))[0]  # an embedding may take masks
+        shown = output if isinstance(module, nn.Embedding) else (inputs or (None,))[0]  # embeddings may take masks
         seen[id(module)].append(tuple(shown.shape) if isinstance(shown, Tensor) else ())
 
     handles = [module.register_forward_hook(note) for module in wanted.values()]
@@ -51,7 +51,7 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
 
 
 def _fault(module: nn.Module, shapes: list[Shape]) -> str:
-    """What is wrong with these uses; empty when nothing is."""
+    """Describe what is wrong with these uses; empty when nothing is."""
     if not shapes:
         return f"the model uses the weight of its layer ({type(module).__name__}) without calling it, or not at all"
     if () in shapes:
@@ -65,7 +65,10 @@ def _fault(module: nn.Module, shapes: list[Shape]) -> str:
 
 
 def _is_whole_batch(shape: Shape, *, may_be_shared: bool) -> bool:
-    """Every token of every row is there, rows first. ``may_be_shared``: positions may come once for all rows."""
+    """Return whether every token of every row is there, rows first.
+
+    ``may_be_shared`` allows one row for all, as for positions.
+    """
     if len(shape) == 2:
         return shape[0] == _ROWS * _TOKENS
     if may_be_shared and shape[0] == 1:
@@ -75,11 +78,11 @@ def _is_whole_batch(shape: Shape, *, may_be_shared: bool) -> bool:
 
 @torch.inference_mode()
 def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
-    """The linear layers at the model's end whose results at the last token alone reach its last hidden state.
+    """Return the linear layers of which only the result at the last token reaches the last token's hidden state.
 
-    Those after the last attention, and what makes its queries. Found by changing what a layer gives: at all other
-    tokens of one row, and at the last token of another, which must change that row's hidden state. One pass over few
-    tokens for each layer, from the last one back, until `_IN_VAIN` in a row do not qualify.
+    These are the layers after the last attention, and those that make its queries. The test changes a layer's output at
+    all other tokens of one row, which must not matter, and at the last token of another row, which must. It takes one
+    pass over few tokens per layer, from the last layer back, until `_IN_VAIN` layers in a row fail.
     """
     tokens = probe_tokens(model, 2, _TOKENS)
     before_2H, called = _last_hidden(model, tokens, None)
@@ -102,7 +105,7 @@ def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
 def _last_hidden(
     model: PreTrainedModel, tokens_2T: Tensor, changed: nn.Module | None
 ) -> tuple[Tensor, list[nn.Module]]:
-    """Last hidden state at the last token, [2, H], and the linear layers in the order of their calls.
+    """Return the last hidden state at the last token, [2, H], and the linear layers in the order of their calls.
 
     The output of ``changed`` is replaced, at all tokens but the last of row 0 and at the last token of row 1.
     """
@@ -113,6 +116,7 @@ def _last_hidden(
         if module is not changed or output.numel() % tokens_2T.numel():
             return output
         y_2TO = output.clone().view(*tokens_2T.shape, -1)
+        # arbitrary values, larger than the layer's own
         other_TO = torch.cos(torch.arange(y_2TO[0].numel(), device=output.device)).view_as(y_2TO[0])
         other_TO = (other_TO * (1 + y_2TO.abs().amax())).to(output.dtype)
         y_2TO[0, :-1], y_2TO[1, -1] = other_TO[:-1], other_TO[-1]

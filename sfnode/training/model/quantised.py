@@ -1,9 +1,9 @@
-"""Base weights in 8 or 4 bits (torchao), and closed epochs beside them as low-rank products.
+"""Hold base weights in 8 or 4 bits (torchao), with closed epochs as low-rank products on top.
 
-Rounding W - Delta to 8 bits again would lose the update: it is smaller than a step of the rounding. So a quantised
-weight stays what it is, and what the closed epochs add is kept as two thin matrices and added on the activations, until
-they would be larger than the whole matrix in the dtype of the activations (docs/decisions/0008). The ledger knows
-nothing of this: nodes of any precision share one run.
+Rounding W - Delta to 8 bits again would lose the update, which is smaller than a step of the rounding. A quantised
+weight therefore stays unchanged. The closed epochs' change is kept as two thin matrices and added on the activations,
+unless these would be larger than the whole matrix in the dtype of the activations (docs/decisions/0008). The ledger is
+independent of this: nodes of any precision share one run.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
-_CHATTY: Final = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for cards that are not here
-_INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it
-_INT4_OUTPUTS: Final = 16  # a layer's outputs must be a multiple, for the CPU's product; CUDA's chooses the same layers
+_CHATTY: Final = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for other cards
+_INT4_GROUP: Final = 32  # weights that share a scale: the finest choice; 5 bits a weight with the scale
+_INT4_OUTPUTS: Final = 16  # the CPU's product needs multiples of this as outputs; CUDA quantises the same layers
 _INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product on CUDA
-_INT4_ON_CPU: Final = "torchao.prototype.quantization.int4.inference_workflow"  # on a CPU: the same four bits
+_INT4_ON_CPU: Final = "torchao.prototype.quantization.int4.inference_workflow"  # the same four bits on a CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What is added to a quantised weight [O, I]: ``left right^T``.
+    """Low-rank change of a quantised weight [O, I]: ``left right^T`` is added to it.
 
     Attributes:
         left: [O, R] and right: [I, R] in the dtype of the activations, on their device.
@@ -55,12 +55,12 @@ Weight: TypeAlias = Tensor | Correction
 
 
 class QuantisedLinear(nn.Linear):
-    """A Linear whose weight is quantised; computes with the correction that `WeightSwitch` puts in, if any."""
+    """A Linear with a quantised weight; computes with the correction that `WeightSwitch` puts in, if any."""
 
     sfnode_correction: Correction | None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x W^T + b, with W = quantised weight + correction."""
+        """Return x W^T + b, with W = quantised weight + correction."""
         y = functional.linear(x, self.weight, self.bias)
         found = self.sfnode_correction
         if found is not None:
@@ -70,24 +70,24 @@ class QuantisedLinear(nn.Linear):
 
 
 def choose_precision(name: str) -> str:
-    """``name`` if it is a precision that a node can train in; OperatorError for any other."""
+    """Return ``name`` if it is a precision that a node can train in; OperatorError for any other."""
     if name not in PRECISIONS:
         raise OperatorError(f"dtype {name!r}: allowed are {', '.join(PRECISIONS)}")
     return name
 
 
 def load_in(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> PreTrainedModel:
-    """The causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
+    """Load the causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
 
-    A linear layer's weight is quantised when it has been read, and before the next one is: what is in memory is the
-    quantised model and one weight in the dtype of the activations.
+    Each linear layer's weight is quantised before the next one is read: memory holds the quantised model and one weight
+    in the dtype of the activations.
 
     Args:
         device_memory: MiB that the weights may take on ``device``, while others wait (`offload`); None: no limit.
 
     Raises:
-        OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model;
-            there is no room for the weights, which is said before any is read.
+        OperatorError: as `load_causal_lm`; torchao is not installed, or does not support ``device`` or this model;
+            there is no room for the weights, which is checked before any is read.
     """
     dtype = compute_dtype(precision)
     if waiting := plan_for(folder, precision, device, device_memory).waiting:
@@ -103,21 +103,21 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
 
 
 def _library() -> Any:
-    """torchao. Only those who ask for it need it, and it has no types."""
+    """Import torchao, which has no types. Only quantised precisions need it."""
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.ERROR)
-    if cast(Any, sys.modules).get("torchao", ...) is None:  # hidden from transformers: `sfnode.training`
+    if cast(Any, sys.modules).get("torchao", ...) is None:  # `sfnode.training` hides it from transformers
         del sys.modules["torchao"]
     return importlib.import_module(_LIBRARY)
 
 
 def _check(precision: str, device: torch.device) -> None:
-    """OperatorError unless ``device`` can compute with weights of ``precision``."""
+    """Raise OperatorError unless ``device`` can compute with weights of ``precision``."""
     if precision == "int4" and device.type not in ("cpu", "cuda"):
         raise OperatorError("dtype 'int4' works on CPUs and CUDA only: use --dtype int8 on this device")
     try:
         _config(precision, device)
-    except (ImportError, AttributeError):  # none, or one that has it elsewhere
+    except (ImportError, AttributeError):  # not installed, or a version with other names
         raise OperatorError(
             f"dtype {precision!r} needs torchao 0.18, which is not installed: in a clone of sfnode, run "
             "`python deploy/install.py --extras train,quantised`"
@@ -125,7 +125,7 @@ def _check(precision: str, device: torch.device) -> None:
 
 
 def quantise_weights(model: PreTrainedModel, precision: str, device: torch.device) -> None:
-    """Quantise every linear layer of ``model`` but the head, in place, each on ``device``.
+    """Quantise every suitable linear layer of ``model`` except the head, in place, each on ``device``.
 
     OperatorError when there is none (GPT-2 has another class of layers).
     """
@@ -151,9 +151,9 @@ def _chosen_names(precision: str, model: PreTrainedModel) -> list[str]:
 
 
 def _quantised(precision: str, device: torch.device, _name: str, weight: Tensor) -> nn.Parameter:
-    """``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
+    """Return ``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
     outputs, inputs = weight.shape
-    layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # what the library knows how to quantise
+    layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # the library quantises layers only
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
     _library().quantize_(layer, _config(precision, device), filter_fn=_any_layer)
     layer.weight.requires_grad_(False)
@@ -161,7 +161,7 @@ def _quantised(precision: str, device: torch.device, _name: str, weight: Tensor)
 
 
 def _adopt(layer: nn.Linear) -> None:
-    """Make a layer whose weight is quantised compute with it."""
+    """Make a layer with a quantised weight compute with it."""
     vars(layer)["sfnode_correction"] = None
     layer.__class__ = QuantisedLinear
 
@@ -171,12 +171,12 @@ def _any_layer(module: nn.Module, name: str) -> bool:
 
 
 def _multiples(precision: str) -> tuple[int, int]:
-    """Of what a layer's outputs and inputs must be multiples."""
+    """Return the numbers that must divide a layer's outputs and inputs."""
     return (_INT4_OUTPUTS, _INT4_GROUP) if precision == "int4" else (1, 1)
 
 
 def _config(precision: str, device: torch.device) -> Any:
-    """torchao's name for ``precision`` on ``device``."""
+    """Return torchao's configuration for ``precision`` on ``device``."""
     library = _library()
     if precision != "int4":
         return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False)
@@ -195,10 +195,10 @@ def closed_weights(
     placed: Callable[[str, Tensor], Tensor] = lambda _, weight: weight,
     at: int | None = None,
 ) -> dict[str, Weight]:
-    """`fold_weights`, but a quantised weight's change comes as a correction while that is smaller than the weight.
+    """Fold as `fold_weights` does; return a quantised weight's change as a correction if that is the smaller one.
 
-    ``placed(name, weight)``: a folded weight where it is to be, before the next one is folded.
-    ``at``: as `fold_weights`.
+    ``placed(name, weight)`` moves a folded weight to its place before the next one is folded.
+    ``at`` is that of `fold_weights`.
     """
     starts = starts_in(bases, epochs, at)
     names = [tensor.name for tensor in bases.manifest.tensors]
@@ -213,14 +213,14 @@ def closed_weights(
 def _correction(
     bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], weight: Tensor
 ) -> Correction | None:
-    """None where it would be larger than the whole matrix."""
+    """Return the change of a quantised weight; None where it would be as large as the whole matrix or larger."""
     rows, cols = weight.shape
     products = factors_of(bases, index, moved, starts, torch.device("cpu"))
     rights = [each.right for each in products if each.right is not None]
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
         return None
     manifest = bases.manifest
-    unit = 2.0**-manifest.method.basis_unit_exp  # each side is scaled by its own: an fp16 product could overflow
+    unit = 2.0**-manifest.method.basis_unit_exp  # both sides are scaled, since an fp16 product could overflow
     scale = -(2.0 ** view_exp(manifest, index)) / unit
     left = torch.cat([each.left for each in products], dim=1) * scale
     right = torch.cat(rights, dim=1) * unit

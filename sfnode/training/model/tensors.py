@@ -1,4 +1,4 @@
-"""Which tensors of a model can be trained, in groups; and the swap that makes its layers perturbable."""
+"""List the tensors of a model that can be trained, in groups, and swap its layers for perturbable ones."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, bat
 from sfnode.training.model.probe import faults_of_use
 from sfnode.training.model.quantised import Correction, Weight
 
-_AFFINE_TOLERANCE: Final = 1e-3  # relative; a norm of another kind differs by its whole size
+_AFFINE_TOLERANCE: Final = 1e-3  # relative; the error of a different kind of norm is of the size of its output
 
 
 class TensorGroup(StrEnum):
-    """What an owner chooses from."""
+    """Groups of tensors from which the owner of a run chooses what to train."""
 
-    LINEAR = "linear"  # weights of linear layers, but for the head
+    LINEAR = "linear"  # weights of linear layers except the head
     EMBEDDING = "embedding"  # token and position embeddings; the head's weight, tied or not
     NORM = "norm"  # weights and biases of LayerNorm and RMSNorm
     BIAS = "bias"  # biases of linear layers
@@ -39,7 +39,7 @@ DEFAULT_GROUPS: Final = (TensorGroup.LINEAR,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterPlace:
-    """A parameter of a module: its name in the checkpoint, its module and attribute there, and its group."""
+    """A parameter of a module: its name in the checkpoint, its module and attribute, and its group."""
 
     name: str
     module: nn.Module
@@ -48,9 +48,9 @@ class ParameterPlace:
 
 
 def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DEFAULT_GROUPS) -> tuple[TensorSpec, ...]:
-    """Specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones once, by their first name.
+    """Return specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones by their first name.
 
-    What cannot be trained is not among them (`left_out` says what and why). Runs the model over a few tokens.
+    `left_out` lists the other tensors with reasons. Runs the model over a few tokens.
     """
     chosen = [place for place in places(model).values() if place.group in groups]
     faults = _faults(model, chosen)
@@ -61,7 +61,7 @@ def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DE
 
 
 def left_out(model: PreTrainedModel) -> dict[str, str]:
-    """Every tensor of the model that no group can train, with the reason, in the checkpoint's order."""
+    """Return every tensor of the model that no group can train, with the reason, in the checkpoint's order."""
     known = places(model)
     faults = _faults(model, known.values())
     names = [name for name, _ in model.named_parameters() if name not in known or name in faults]
@@ -69,7 +69,7 @@ def left_out(model: PreTrainedModel) -> dict[str, str]:
 
 
 def _faults(model: PreTrainedModel, chosen: Iterable[ParameterPlace]) -> dict[str, str]:
-    """Why the model's use of its layers forbids to train some of ``chosen``, by the tensor's name."""
+    """Return why the model's use of its layers forbids training some of ``chosen``, by the tensor's name."""
     listed = list(chosen)
     faults = faults_of_use(model, [place.module for place in listed])
     return {
@@ -80,7 +80,7 @@ def _faults(model: PreTrainedModel, chosen: Iterable[ParameterPlace]) -> dict[st
 
 
 def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
-    """Every parameter that can be trained, by name, in the checkpoint's order."""
+    """Return every parameter that belongs to a group, by name, in the checkpoint's order."""
     head = output_embedding(model)
     by_parameter = {id(parameter): name for name, parameter in model.named_parameters()}  # first name of tied ones
     found: dict[str, ParameterPlace] = {}
@@ -88,14 +88,14 @@ def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
         for attribute, parameter in module.named_parameters(recurse=False):
             group = _group(module, attribute, is_head=module is head)
             name = by_parameter[id(parameter)]
-            is_number = parameter.is_floating_point()  # or packed by a library that quantised the checkpoint
+            is_number = parameter.is_floating_point()  # False where a library packed a quantised checkpoint
             if group is not None and is_number and name not in found:
                 found[name] = ParameterPlace(name=name, module=module, attribute=attribute, group=group)
     return {name: found[name] for name in by_parameter.values() if name in found}
 
 
 def spec_of(place: ParameterPlace) -> TensorSpec:
-    """The manifest's entry for a parameter."""
+    """Return the manifest's entry for a parameter."""
     shape = getattr(place.module, place.attribute).shape
     kind = TensorKind.MATRIX if len(shape) == 2 else TensorKind.VECTOR
     return TensorSpec(name=place.name, kind=kind, rows=shape[0], cols=shape[1] if len(shape) == 2 else 0)
@@ -114,7 +114,7 @@ def _group(module: nn.Module, attribute: str, *, is_head: bool) -> TensorGroup |
 
 
 def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: PassContext) -> None:
-    """Make the layers of ``tensors`` add the terms that ``batch`` carries. May be repeated with further tensors.
+    """Make the layers of ``tensors`` add the terms of the pass context ``batch``. Further calls may add tensors.
 
     Raises:
         OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
@@ -163,7 +163,10 @@ def _why_not(model: PreTrainedModel, name: str) -> str:
 
 
 def _check_affine(place: ParameterPlace) -> None:
-    """A norm is trained by adding normal(x) * delta: holds for every known class, and is checked here for this one."""
+    """Raise OperatorError unless adding delta to a norm's weight adds normal(x) * delta to its output.
+
+    All known classes do so; unknown classes are found out here.
+    """
     module = copy.deepcopy(place.module).to("cpu", torch.float32)
     weight: Tensor = module.weight  # type: ignore[assignment]
     x = torch.sin(torch.arange(4 * weight.numel(), dtype=torch.float32)).view(1, 4, -1) + 0.5
@@ -180,7 +183,7 @@ def _check_affine(place: ParameterPlace) -> None:
 
 
 class WeightSwitch:
-    """Puts other tensors in the place of a model's parameters for a while. Pointers move, no weight is copied."""
+    """Temporarily replaces a model's parameters by other tensors. Only pointers move, no weight is copied."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -190,12 +193,12 @@ class WeightSwitch:
         for module in model.modules():
             for attribute, parameter in module.named_parameters(recurse=False):
                 name = names[id(parameter)]
-                self._owners.setdefault(name, []).append((module, attribute))  # tied: all of them
+                self._owners.setdefault(name, []).append((module, attribute))  # tied parameters have several owners
                 self.base[name] = (waiting_weights(module) or {}).get(attribute, parameter)
 
     @contextmanager
     def using(self, weights: Mapping[str, Weight]) -> Iterator[None]:
-        """Within the block the model computes with ``weights`` (by name) instead of its own, or with corrected ones."""
+        """Compute with ``weights`` (by name) in place of the model's own, or with corrected ones, within the block."""
         try:
             for name, weight in weights.items():
                 if isinstance(weight, Correction):
@@ -211,7 +214,7 @@ class WeightSwitch:
                     self._put(name, self.base[name])
 
     def placed(self, name: str, weight: Tensor) -> Tensor:
-        """``weight``, which is to take the place of the base's of that name, where that one waits if it does."""
+        """Move ``weight``, the replacement of a base weight, to where that one waits, if it does."""
         module, attribute = self._owners[name][0]
         waits = attribute == WEIGHT and waiting_weights(module) is not None
         return laid_aside(weight, self._device) if waits else weight

@@ -1,6 +1,6 @@
-"""Batches of examples whose candidates are several tokens: one row per candidate, and where its tokens are predicted.
+"""Batch examples whose candidates have several tokens: one row per candidate, with the positions that predict it.
 
-Groups (a sign and a direction each) stay contiguous and have equal numbers of rows, as `perturbed.Batch` asks.
+Each group's rows stay contiguous, and all groups have equally many rows, as `perturbed.PassContext` requires.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sfnode.training.task.encoding import Example, RowBatch, TaskData, Tokens, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateBatch:
-    """N examples in R rows of T tokens, padded on the right; at most C candidates to an example.
+    """N examples in R rows of T tokens, padded on the right; at most C candidates per example.
 
     A row is prompt and candidate without the last token, which is only predicted.
 
     Attributes:
         tokens: int64[R, T]. labels: int64[N].
         positions: int64[P], ascending places in R x T that predict a candidate's token. targets: int64[P], the tokens.
-        lengths: int64[R], predicted tokens of a row; 1 for a row that fills up its group.
-        rows, places: int64[S], the rows that count, and where in N x C they stand.
+        lengths: int64[R], number of predicted tokens in a row; 1 for a filler row, which only completes its group.
+        rows, places: int64[S], the rows that are not fillers, and their places in N x C.
         options: C; 1 for completions.
     """
 
@@ -40,7 +40,7 @@ class CandidateBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Tokens of a row, and the first of them that belongs to the candidate. ``place``: -1 where nothing is asked."""
+    """One row: its tokens, index of the candidate's first token, and place in N x C (-1: a filler row)."""
 
     tokens: Tokens
     first: int
@@ -54,7 +54,7 @@ class _Row:
 def batch_of(
     data: TaskData, examples: Sequence[Example], groups: int, device: torch.device
 ) -> RowBatch | CandidateBatch:
-    """The rows of ``examples``, which are those of ``groups`` groups, one group after the other and equally many."""
+    """Batch ``examples``, which consist of ``groups`` groups of equal size, one after the other."""
     if data.label_tokens:
         return row_batch(examples, data.pad, device)
     options = max(len(example.candidates) for example in examples)
@@ -67,9 +67,9 @@ def batch_of(
 
 
 def _rows(examples: Sequence[Example], start: int, options: int) -> list[_Row]:
-    """One row per candidate; the first of ``examples`` has the number ``start``."""
+    """Return one row per candidate; the first of ``examples`` has the number ``start``."""
     return [
-        # nothing predicts the first token of a row: without a prompt, a candidate's own first token is its prompt
+        # nothing predicts a row's first token: without a prompt, the candidate's first token serves as the prompt
         _Row(tokens=(*example.tokens, *candidate), first=max(1, len(example.tokens)), place=number * options + option)
         for number, example in enumerate(examples, start=start)
         for option, candidate in enumerate(example.candidates)
@@ -103,7 +103,10 @@ def _packed(
 
 
 def chunks_of(examples: Sequence[Example], tokens_max: int) -> list[list[Example]]:
-    """Examples by length, in chunks that have at most ``tokens_max`` tokens once padded."""
+    """Sort examples by length and split them into chunks of at most ``tokens_max`` tokens once padded.
+
+    An example that exceeds the limit has a chunk of its own.
+    """
     chunks: list[list[Example]] = [[]]
     rows = 0
     for example in sorted(examples, key=lambda example: example.width):

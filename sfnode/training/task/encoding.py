@@ -1,8 +1,8 @@
-"""From JSONL data to the tokens of a run's task. Knows of a model its tokenizer only.
+"""Encode JSONL data as tokens of a run's task. All that this module knows of a model is its tokenizer.
 
-A row has a prompt, and texts that may follow it: the run's label words, the row's own choices, or one completion
-(`protocol.run.task.TaskKind`). Where every label word is one token, the normaliser over the vocabulary cancels in their
-comparison: then a row is its prompt alone. Otherwise every text that may follow makes a row of its own (`candidates`).
+A row has a prompt and texts that may follow it: the run's label words, the row's own choices, or one completion
+(`protocol.run.task.TaskKind`). If every label word is one token, the normaliser over the vocabulary cancels when they
+are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from protocol.run import TaskKind, TaskSpec
 from sfnode.training.task.templates import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
-_CONTEXT: Final = "a"  # a word before a text, so that the tokenizer does not see the text as the first of a document
+_CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row in tokens.
+    """A data row as tokens.
 
     Attributes:
         tokens: the prompt. Together with the longest candidate at most max_tokens.
-        label: number of the right label word or candidate.
-        candidates: what may follow; a completion has one, and none are given where `TaskData.label_tokens` are.
+        label: index of the right label word or candidate.
+        candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set.
     """
 
     tokens: Tokens
@@ -41,23 +41,23 @@ class Example:
 
     @property
     def rows(self) -> int:
-        """Rows of a forward pass that it takes."""
+        """Number of rows that the example takes in a forward pass."""
         return len(self.candidates) or 1
 
     @property
     def is_completion(self) -> bool:
-        """Whether there is nothing to choose from."""
+        """Return whether there is exactly one candidate, and so nothing to choose from."""
         return len(self.candidates) == 1
 
     @property
     def width(self) -> int:
-        """Tokens of the longest of these rows."""
+        """Number of tokens of the longest of these rows."""
         return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Prompts padded on the right (a causal model never looks there, so no mask is needed).
+    """Prompts padded on the right. No mask is needed: a causal model never looks to the right.
 
     Attributes:
         tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
@@ -70,7 +70,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """What a session works on: examples to train and to evaluate on, and a padding token.
+    """Data of a session: examples to train on and to evaluate on, and a padding token.
 
     Attributes:
         label_tokens: token of each label word; empty where the examples have candidates.
@@ -98,10 +98,10 @@ class PromptEncoder:
         self._words = () if is_single else words
 
     def encode(self, row: object, where: str) -> tuple[Example, ...]:
-        """The examples in a decoded JSON value: one, or the pieces of a long plain text.
+        """Return the examples in a decoded JSON value: one, or the pieces of a long plain text.
 
         Raises:
-            OperatorError: a field is missing or not what it should be, or no tokens; the text begins with ``where``.
+            OperatorError: a field is missing or malformed, or no token is left; the error begins with ``where``.
         """
         texts = self._template.texts(row, where)
         if self._task.kind is TaskKind.COMPLETION:
@@ -110,7 +110,7 @@ class PromptEncoder:
         return (self._example(texts, candidates, where),)
 
     def _example(self, texts: RowTexts, candidates: tuple[Tokens, ...], where: str) -> Example:
-        """A prompt that leaves room for the longest candidate; a long one loses its beginning."""
+        """Return the prompt with its candidates; a prompt too long for the longest candidate loses its beginning."""
         body = self._encoded(texts.prompt)
         longest = max(map(len, candidates), default=0)
         room = self._task.max_tokens - len(self._prefix) - longest
@@ -126,11 +126,11 @@ class PromptEncoder:
         return Example(tokens=tokens, label=texts.label, candidates=candidates)
 
     def _completions(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
-        """A prompt and what follows it; a text without a prompt is cut into pieces."""
+        """Return a prompt with its completion, or, without a prompt, the pieces of the text."""
         text, limit = self._following(texts.following[0]), self._task.max_tokens
         body = self._encoded(texts.prompt)
         if self._task.template:
-            # What follows loses its end, but the prompt's end keeps half of the room if it needs it.
+            # The completion loses its end if it is too long, but leaves the prompt's end up to half of the room.
             prompt_tokens = min(len(self._prefix) + len(body), limit // 2)
             pieces = [text[: limit - prompt_tokens]]
         else:
@@ -145,14 +145,14 @@ class PromptEncoder:
         return tuple(examples)
 
     def _pieces(self, text: Tokens) -> list[Tokens]:
-        """Pieces that fill max_tokens. Without a first token of its own, a piece begins with its predecessor's last."""
+        """Cut a text into pieces of max_tokens. Without a special prefix, a piece repeats the previous token."""
         room = self._task.max_tokens - len(self._prefix)
         overlap = 0 if self._prefix else 1
         starts = range(0, max(1, len(text) - overlap), room - overlap)
         return [text[start : start + room] for start in starts]
 
     def _label_words(self) -> tuple[Tokens, ...]:
-        """Tokens of each label word: by itself where all are one token, else as they come after a prompt."""
+        """Return the tokens of each label word: encoded alone if each is one token, else as they follow a prompt."""
         words = self._task.label_words
         alone = tuple(self._encoded(word) for word in words)
         found = alone if all(len(each) == 1 for each in alone) else tuple(self._following(word) for word in words)
@@ -165,7 +165,7 @@ class PromptEncoder:
         return found
 
     def _following(self, text: str) -> Tokens:
-        """Tokens of a text as they come after a prompt: some tokenizers put a space before whatever stands alone."""
+        """Return the tokens of a text after a prompt; some tokenizers put a space before a text that stands alone."""
         if self._task.template:
             whole = self._encoded(self._context + text)
             if whole[: len(self._context_tokens)] == self._context_tokens:
@@ -177,7 +177,7 @@ class PromptEncoder:
 
 
 def _special_prefix(tokenizer: PreTrainedTokenizerBase) -> Tokens:
-    """What the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: nothing). What it appends is left out."""
+    """Return the tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it."""
     bare = tokenizer.encode("a", add_special_tokens=False)
     whole = tokenizer.encode("a", add_special_tokens=True)
     return tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
@@ -186,19 +186,19 @@ def _special_prefix(tokenizer: PreTrainedTokenizerBase) -> Tokens:
 def read_task(
     tokenizer: PreTrainedTokenizerBase, task: TaskSpec, data: Path | None, evaluation_data: Path | None
 ) -> TaskData:
-    """Read and encode both JSONL files (None: none). OperatorError names file and line of whatever is wrong."""
+    """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error."""
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
-        pad=pad if isinstance(pad, int) else 0,  # never looked at
+        pad=pad if isinstance(pad, int) else 0,  # no result depends on it
     )
 
 
 def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
-    """All examples of a JSONL file. OperatorError with file and line for whatever is wrong with it."""
+    """Read all examples of a JSONL file. OperatorError names the file and line of an error."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

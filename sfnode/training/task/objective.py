@@ -1,6 +1,6 @@
-"""What a run makes small, as one number per group of rows: the mean loss, or one minus a metric of its predictions.
+"""Compute what a run minimises, one number per group of rows: the mean loss, or one minus a metric of its predictions.
 
-A metric has no gradient, yet its difference between two points of weight space can be measured like any other.
+A metric has no gradient, but its difference between two points of weight space can be measured like that of a loss.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sfnode.training.task.scoring import Scores
 
 
 def group_objectives(objective: Objective, scores: Scores, labels_N: Tensor, groups: int) -> Tensor:
-    """fp64[G] on the CPU, of N examples in ``groups`` contiguous groups of equal size.
+    """Return the objective of N examples in ``groups`` contiguous groups of equal size, fp64[G] on the CPU.
 
     Raises:
-        NumericError: a loss is not finite; its predictions say nothing either.
+        NumericError: a loss is not finite; the predictions are meaningless too then.
     """
     loss_G = scores.loss.view(groups, -1).mean(dim=1).to("cpu", torch.float64)
     if not bool(loss_G.isfinite().all()):
@@ -36,7 +36,7 @@ def group_objectives(objective: Objective, scores: Scores, labels_N: Tensor, gro
 
 
 def macro_f1(prediction_GN: Tensor, label_GN: Tensor) -> Tensor:
-    """Mean F1 over the labels that occur among a group's rows or predictions, fp64[G]."""
+    """Return the mean F1 over the labels that occur among a group's labels or predictions, fp64[G]."""
     classes = 1 + int(torch.maximum(prediction_GN, label_GN).max())
     numbers = torch.arange(classes)
     is_predicted_GNC, is_label_GNC = prediction_GN[..., None] == numbers, label_GN[..., None] == numbers

@@ -1,8 +1,8 @@
-"""From hidden states to what a task asks: label words' logits, candidates' likelihoods, losses and predictions.
+"""Score hidden states for a task: logits of label words, likelihoods of candidates, losses and predictions.
 
-The output head, softmax and losses use the loss dtype (fp32; fp64 for an fp64 model), at the positions that count only.
-Shapes: N examples, L label words, R rows, T tokens, P positions that count, A of either, C candidates, H width of the
-hidden state, G groups of contiguous rows, V vocabulary, r rank.
+The output head, softmax and losses use the loss dtype (fp32; fp64 for an fp64 model), only at the positions that count.
+Shapes: N examples, L label words, R rows, T tokens, P positions that count, A hidden states of any kind, C candidates,
+H width of the hidden state, G groups of contiguous rows, V vocabulary, r rank.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sfnode.training.model import LogitScale, MatrixTerm, PassContext
 from sfnode.training.task.candidates import CandidateBatch
 from sfnode.training.task.encoding import RowBatch
 
-LOGITS_MAX: Final = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is gone through in parts
+LOGITS_MAX: Final = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is processed in parts
 
 Words: TypeAlias = Tensor | slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What a forward pass says of N examples.
+    """Losses and predictions of N examples.
 
     Attributes:
         loss: [N] in the loss dtype. Label words and choices: cross entropy over the candidates' scores; a candidate's
             score is the mean log-likelihood of its tokens. Completion: minus the mean log-likelihood of its tokens.
         prediction: int64[N], the candidate with the largest score; 0 for a completion.
-        right: [N], 1 where that is the label, else 0. Completion: the share of its tokens that are the likeliest ones.
+        right: [N], 1 where that is the label, else 0. Completion: the share of its tokens that are the likeliest.
     """
 
     loss: Tensor
@@ -41,7 +41,7 @@ class Scores:
 
 
 class OutputHead:
-    """The output embedding, with its own term in the pass under way (a tied or trained head), and what follows it."""
+    """Computes logits: the output embedding with its term in the current pass (tied or trained head), then scaling."""
 
     def __init__(self, linear: nn.Linear, name: str, batch: PassContext, scale: LogitScale) -> None:
         self._linear = linear
@@ -51,11 +51,11 @@ class OutputHead:
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens."""
+        """Number of tokens that have a logit."""
         return self._linear.weight.shape[0]
 
     def mixed(self, hidden_AH: Tensor) -> Tensor | None:
-        """h M_g^T, [A, r], of hidden states whose groups are contiguous and equally large; None without a term."""
+        """Return h M_g^T, [A, r], of hidden states in contiguous groups of equal size; None without a term."""
         term = self._term()
         if term is None:
             return None
@@ -63,7 +63,7 @@ class OutputHead:
         return torch.bmm(h_GAr, term.m.transpose(1, 2)).flatten(0, 1)
 
     def logits(self, hidden_AH: Tensor, mixed_Ar: Tensor | None, words: Words) -> Tensor:
-        """Logits of ``words`` in the dtype of the hidden states, [A, words]."""
+        """Return the logits of ``words`` in the dtype of the hidden states, [A, words]."""
         dtype = hidden_AH.dtype
         head_bias = cast("Tensor | None", self._linear.bias)
         bias = None if head_bias is None else head_bias[words].to(dtype)
@@ -81,19 +81,19 @@ class OutputHead:
 def word_logits(
     hidden_NTH: Tensor, head: OutputHead, last_N: Tensor, words: Sequence[int], dtype: torch.dtype
 ) -> Tensor:
-    """Logits of ``words`` after each prompt, [N, L]. The output head runs at the last token only."""
+    """Return the logits of ``words`` after each prompt, [N, L]. The output head runs at the last token only."""
     device = hidden_NTH.device
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=device), last_N].to(dtype)
     return head.logits(hidden_NH, head.mixed(hidden_NH), torch.tensor(words, device=device))
 
 
 def score_words(logits_NL: Tensor, rows: RowBatch) -> Scores:
-    """Scores of label words of one token each."""
+    """Score label words of one token each."""
     return _of_candidates(logits_NL, rows.labels)
 
 
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
-    """Scores of candidates of any length."""
+    """Score candidates of any length."""
     hidden_AH = hidden_RTH.flatten(0, 1)
     mixed_Ar = head.mixed(hidden_AH.to(dtype))
     hidden_PH = hidden_AH[rows.positions].to(dtype)
@@ -119,7 +119,7 @@ def _of_candidates(scores_NC: Tensor, labels_N: Tensor) -> Scores:
 def _likelihoods(
     head: OutputHead, hidden_PH: Tensor, mixed_Pr: Tensor | None, targets_P: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Log-likelihoods of the targets and of the likeliest tokens, [P] each; the vocabulary is gone through in parts."""
+    """Return log-likelihoods of targets and of the likeliest tokens, [P] each, a part of the vocabulary at a time."""
     size = max(1, LOGITS_MAX // max(1, len(hidden_PH)))
     target_P = hidden_PH.new_zeros(len(hidden_PH))
     totals: list[Tensor] = []
@@ -132,12 +132,13 @@ def _likelihoods(
         target_P = torch.where(is_here_P, found_P, target_P)
         totals.append(logits_PV.logsumexp(dim=1))
         largest.append(logits_PV.amax(dim=1))
+    # The normaliser over the vocabulary, from those of its parts
     total_P = torch.stack(totals).logsumexp(dim=0)
     return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P
 
 
 def _row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
-    """Mean over the predicted tokens of each row, [R]; summed row by row, so that the order is the same everywhere."""
+    """Return the mean over the predicted tokens of each row, [R]; a sum per row keeps the order the same everywhere."""
     value_A = value_P.new_zeros(rows.tokens.numel()).index_put((rows.positions,), value_P)
     mean_R: Tensor = value_A.view(rows.tokens.shape).sum(dim=1) / rows.lengths
     return mean_R

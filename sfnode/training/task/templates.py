@@ -1,4 +1,4 @@
-"""The texts of a task: templates with field names in braces, and a row of the data put into them. No tokens here."""
+"""Put rows of data into the text templates of a task, which have field names in braces. No tokens here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.run import TaskKind, TaskSpec
 
 LABEL_FIELD: Final = "label"
 CHOICES_FIELD: Final = "choices"
-CHOICE_NAME: Final = "choice"  # stands for each of the row's choices, in the completion of a choice task
+CHOICE_NAME: Final = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN: Final = 2
 
 Row: TypeAlias = Mapping[str, object]
@@ -20,7 +20,7 @@ Row: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTexts:
-    """A row in words: its prompt, the texts that may follow it (none: the run's label words), which one is right."""
+    """A row as texts: its prompt, the texts that may follow (none: the run's label words), index of the right one."""
 
     prompt: str
     following: tuple[str, ...]
@@ -28,7 +28,7 @@ class RowTexts:
 
 
 class TaskTemplate:
-    """The two templates of a task. OperatorError when one is malformed, or names fields that its kind cannot have."""
+    """Fills the two templates of a task. OperatorError when one is malformed or has fields that the kind excludes."""
 
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
@@ -47,7 +47,7 @@ class TaskTemplate:
 
     @property
     def wanted(self) -> str:
-        """The fields of a row, for people."""
+        """The fields of a row, as text for messages."""
         further = {
             TaskKind.CLASSIFICATION: (LABEL_FIELD,),
             TaskKind.CHOICE: (CHOICES_FIELD, LABEL_FIELD),
@@ -62,7 +62,7 @@ class TaskTemplate:
         return parts[-1][0] if parts and parts[-1][1] is None else ""
 
     def texts(self, row: object, where: str) -> RowTexts:
-        """The texts of a decoded JSON value; OperatorError begins with ``where``."""
+        """Return the texts of a decoded JSON value; OperatorError begins with ``where``."""
         if not isinstance(row, dict):
             raise OperatorError(f"{where}: a JSON object with {self.wanted} is expected")
         fields = {name: self._text(row, name, where) for name in self._fields}
@@ -104,7 +104,7 @@ class TaskTemplate:
 
 
 def field_names(template: str, what: str) -> tuple[str, ...]:
-    """Names in braces, in their order. OperatorError when ``template`` (a template or completion) is malformed."""
+    """Return the names in braces, in order. OperatorError when ``template`` (a template or completion) is malformed."""
     try:
         parts = [part[1:] for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
