@@ -102,10 +102,7 @@ class WorkerMemoryError(WorkerError):
 
 
 def texts_of(error: BaseException | None) -> list[str]:
-    """Return the text of an error of ours, or the texts of a group of them without repeats.
-
-    Return an empty list for any other error and for a group that contains one.
-    """
+    """Return the texts of an error of ours or of a group of ours, without repeats; empty if any error is not ours."""
     if isinstance(error, SfnodeError):
         return [str(error)]
     if not isinstance(error, BaseExceptionGroup):

@@ -100,10 +100,7 @@ class SnapshotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailed:
-    """No neighbour had the file with this SHA-256 (64 hex digits).
-
-    ``is_lasting``: a file with this hash came, but it can never be used.
-    """
+    """No neighbour had the file (64 hex digits); ``is_lasting``: a file with this hash came, but is of no use."""
 
     sha256: str
     is_lasting: bool = False

@@ -29,10 +29,7 @@ class FrameParser:
         self._buffer += data
 
     def next_payload(self) -> bytes | None:
-        """Return the next complete payload, or None when more bytes are needed.
-
-        Raises Reject for a length that no honest side sends.
-        """
+        """Return the next complete payload, None when more bytes are needed. Raises Reject for a bad length."""
         if len(self._buffer) < LENGTH_BYTES:
             return None
         length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")

@@ -41,10 +41,7 @@ OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
-    """Convert a dataclass to a mapping by field name, or to a row in field order.
-
-    Tuples become lists, enums their value.
-    """
+    """Convert a dataclass to a mapping by field name or a row in field order, tuples to lists, enums to their value."""
     kind: Any = type(value)
     names = _field_names(kind)
     if names is None:
@@ -71,10 +68,7 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
 
 @cache
 def _converter(declared: Any) -> _Converter:
-    """Return the function that makes a value of the declared type from plain data.
-
-    The cache makes sure that a type is inspected once, not for every message.
-    """
+    """Return the function that makes a value of the declared type; cached, so that each type is inspected once."""
     if get_origin(declared) is Annotated:
         kind, bound = get_args(declared)[:2]
         return _bounded(kind, bound)

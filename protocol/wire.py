@@ -111,10 +111,9 @@ class Records(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head(Message):
-    """Summarises the sender's ledger, so that 32 bytes show whether two sets are equal.
+    """Summarises the sender's ledger; equal roots mean equal sets and must come with equal state digests.
 
-    Equal roots must come with equal state digests. ``work_distance``: sessions from the sender to the nearest node
-    that has work left (SPEC 9.6).
+    ``work_distance``: sessions from the sender to the nearest node that has work left (SPEC 9.6).
     """
 
     root: Bytes32

@@ -24,10 +24,7 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
 
 
 def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Digest:
-    """Return what :func:`hash_fields` gives for one field of ``length`` bytes that comes in pieces.
-
-    The field need never be in memory as a whole.
-    """
+    """Return :func:`hash_fields` of one field of ``length`` bytes in pieces, which need not be in memory at once."""
     hasher = hashlib.sha256()
     _feed(hasher, (domain.encode("ascii"),))
     hasher.update(u32(length))

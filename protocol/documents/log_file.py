@@ -237,7 +237,7 @@ class _Loader:
         return bytes(parts)
 
     def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
-        """Read the renewed bases, whose first part is ``block`` if there are any, and the block after them."""
+        """Return the renewed bases, whose first part is ``block`` if there are any, and the block after them."""
         manifest, found = replica.manifest, {}
         for sha256 in replica.renewals_needed():
             parts, start = bytearray(), block.start

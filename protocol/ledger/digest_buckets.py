@@ -156,10 +156,7 @@ class Bucket:
         return self._digest
 
     def digest_within(self, steps: int) -> bytes:
-        """Return the digest as if only the slots in the bitmap were held.
-
-        Groups that stay whole or become empty need no record.
-        """
+        """Return the digest as if only the slots in the bitmap were held. Groups whole or empty then cost nothing."""
         return self._digest_over(self._groups_within(steps)) if self.held & ~steps else self.digest()
 
     def _digest_over(self, groups: bytes) -> bytes:

@@ -109,10 +109,7 @@ class Ledger:
         return bucket is not None and bucket.get(offset) == record
 
     def _held(self, envelope: Envelope) -> bytes | None:
-        """Return the record that counts in the envelope's slot, None if there is none.
-
-        Raises Ignore when the slot is void or holds the same payload.
-        """
+        """Return the record that counts in the slot, if any. Raises Ignore if it is void or has the same payload."""
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
         bucket = self._bucket(span, envelope.author)
         if bucket and bucket.void >> offset & 1:

@@ -35,10 +35,9 @@ class Archive(Protocol):
 
 
 class ReadBack:
-    """An archive and a cache of the group that was read back last, until any slot changes.
+    """Holds an archive and, until any slot changes, the group that was read back last.
 
-    One record that arrives for an old slot needs the same group three times: the ledger looks at the slot, compares the
-    two records and hashes the group anew.
+    A record for an old slot needs the group three times: to look at the slot, to compare the two and to hash anew.
     """
 
     __slots__ = ("archive", "group", "slots")
@@ -96,10 +95,7 @@ def records_of(slot: Slot) -> tuple[bytes, ...]:
 
 
 def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
-    """Return the slots that an author's records in one span fill, by offset.
-
-    Of different payloads for a slot, the first two make it void.
-    """
+    """Return by offset the slots that an author's records in one span fill; two different payloads make one void."""
     slots: dict[int, Slot] = {}
     for record in records:
         offset = step_of(record) % limits.SPAN_STEPS

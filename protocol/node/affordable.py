@@ -48,10 +48,7 @@ class AffordableDirections:
         self.took_ms, self._is_looked_at = took_ms, False
 
     def choose(self, interval_ms: Mapping[Author, int], active: Iterable[Author]) -> None:
-        """Choose the directions of the next round.
-
-        ``interval_ms``: smoothed time between two updates of each author; ``active``: the authors to keep up with.
-        """
+        """Choose the directions of the next round; ``interval_ms``: each author's smoothed time between two updates."""
         method = self._method
         # Scale each interval to a whole round. Otherwise every node would follow the others' reduced rounds, and all
         # would measure less and less.

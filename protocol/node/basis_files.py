@@ -13,10 +13,7 @@ _RETRY_MS: Final = 5_000
 
 
 class BasisFiles:
-    """Tracks and requests renewed bases for the node core.
-
-    There may be many, so the missing ones are computed when a renewal comes, not at each tick.
-    """
+    """Tracks and requests renewed bases. There may be many: it looks for missing ones only when a renewal comes."""
 
     def __init__(self, roster: Roster) -> None:
         self.here: frozenset[str] = frozenset()  # SHA-256 of the bases that are complete on the disk

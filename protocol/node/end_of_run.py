@@ -59,8 +59,7 @@ class EndOfRun:
     def look(self, *, has_work: bool, is_finished: bool, now_ms: int) -> None:
         """Update ``ending``.
 
-        ``has_work``: this node may still sign, or has still records to receive or sum. ``is_finished``: no step is left
-        for it.
+        ``has_work``: this node may still sign, or still has records to get or sum; ``is_finished``: no step is left.
         """
         if has_work:  # the usual case, without the cost of a comparison
             self.ending, self._finished_ms = Ending(), None

@@ -1,7 +1,4 @@
-"""A node's part in snapshots (SPEC 9.5).
-
-It makes and attests them. As a joiner it shows one to its worker until its own replay has proved it.
-"""
+"""A node's part in snapshots: it makes and attests them; a joiner uses one until its replay proves it (SPEC 9.5)."""
 
 from __future__ import annotations
 
@@ -134,20 +131,14 @@ class Snapshots:
     # --- use ----------------------------------------------------------------------------------------------
 
     def _is_sought(self, updates: int = 0) -> bool:
-        """Return whether this node seeks a snapshot because it is far behind its neighbours.
-
-        ``updates``: the number of updates that one of them holds.
-        """
+        """Return whether this node is far enough behind its neighbours, one with ``updates``, to seek a snapshot."""
         if self._sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
             return False
         behind = max(updates, self._sync.target_updates) - self._replica.ledger.updates
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
     def author_sought(self, updates: int) -> Author | None:
-        """Return this node's key while it seeks or uses a snapshot, else None.
-
-        With a snapshot it must learn its own rounds from a neighbour before it signs (SPEC 9.2.3).
-        """
+        """Return this node's key while it seeks or uses a snapshot: it must first learn its own rounds (SPEC 9.2.3)."""
         is_used = self._replica.snapshot is not None and not self._sync.is_live
         return self._signer.author if is_used or self._is_sought(updates) else None
 
@@ -185,8 +176,7 @@ class Snapshots:
     def may_train(self) -> bool:
         """Return whether this node knows enough to sign (SPEC 9.2.3).
 
-        It does when it is live, or when it has a snapshot with all that follows it and a neighbour was asked for this
-        node's own highest round.
+        It is live, or it has a snapshot, all that follows it, and its own highest round from a neighbour.
         """
         snapshot = self._replica.snapshot
         if self._sync.is_live or snapshot is None:

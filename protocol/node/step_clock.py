@@ -100,8 +100,7 @@ class StepClock:
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
         """Return whether most authors heard of within _HEARD_MS, or any once all are silent, did the last round.
 
-        This is for a node that contributes nothing itself. The lower median prevents one author alone from ending the
-        run.
+        This is for a node that contributes nothing itself. By the lower median, one author alone cannot end the run.
         """
         return self.furthest(highest, now_ms) >= self._steps - self._round_steps
 
@@ -198,10 +197,7 @@ class StepClock:
         return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
 
     def _active(self, highest: dict[Author, int]) -> tuple[int, list[Author]]:
-        """Return how many active authors lack step ``next_step - (1 + staleness) rounds``, and who is active.
-
-        The rule is SPEC 9.1.1.
-        """
+        """Return how many active authors lack step t - K (1 + staleness), and who is active (SPEC 9.1.1)."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
         active = [author for author, step in highest.items() if author != self._own and step >= oldest_active]

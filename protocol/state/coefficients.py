@@ -120,10 +120,7 @@ class Coefficients:
         self._digests.pop(epoch, None)
 
     def _opened(self, epoch: int) -> Int64Array:
-        """Return the coefficients of ``epoch`` to be changed in place.
-
-        At most _OPEN_EPOCHS stay open: the one that was changed longest ago is packed.
-        """
+        """Return the coefficients of ``epoch`` to change in place; pack those changed before the last _OPEN_EPOCHS."""
         if epoch in self._latest:
             self._latest.remove(epoch)
         else:

@@ -32,10 +32,7 @@ class Recount:
     def __init__(
         self, manifest: Manifest, ledger: Ledger, coefficients: Callable[[], Coefficients], *, is_whole: bool
     ) -> None:
-        """Prepare a recount.
-
-        ``coefficients`` returns the state with every update in. ``is_whole``: compare with the ledger, too.
-        """
+        """Compare with the ledger only if ``is_whole``; ``coefficients`` returns the state with every update in."""
         self._manifest = manifest
         self._ledger = ledger
         self._coefficients = coefficients

@@ -136,8 +136,7 @@ class Replica:
     def shown(self) -> Coefficients:
         """Return the coefficients for the worker: the state, or the snapshot in use with later updates.
 
-        Of the waiting updates, at most those of one tick are summed first; the rest is missing. So no digest may be
-        made of the result.
+        Make no digest of it: of the waiting updates, only as many as one tick sums are in it.
         """
         if self._overlay:
             return self._overlay.coefficients()

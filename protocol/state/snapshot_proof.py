@@ -49,10 +49,9 @@ def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
 
 
 def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
-    """Return the replica's own sums of the steps below ``step``, by epoch.
+    """Return the replica's own sums of the steps below ``step``, by epoch, without epochs that are all zero.
 
-    The result has only epochs that are not all zero, each in the fewest bytes: in int64 all of them together may be
-    eight times the size of the file.
+    Each is in the fewest bytes: in int64 they may take eight times the size of the file.
     """
     own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
     divided, found = step // epoch_steps, {}

@@ -60,10 +60,7 @@ class WaitingUpdates:
         return self._epochs[epoch]
 
     def take(self, count: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Yield for one epoch after another the records to add and those to remove.
-
-        They are at most ``count`` in all, from no more epochs than a tick may change.
-        """
+        """Yield the records to add and to remove, epoch by epoch: at most ``count`` in all, of one tick's epochs."""
         for epoch in list(islice(self._epochs, self._epochs_per_tick)):
             waiting = self._epochs[epoch]
             added = _cut(waiting.to_add, count)

@@ -65,10 +65,9 @@ class BasisShape:
 
 
 def encode_basis(rank: int, content: BasisContent) -> bytes:
-    """Return the bytes of the file.
+    """Encode a file: magic, rank, number of tensors, rank and exponent of the start, rows and cols of each tensor.
 
-    They are magic, rank, number of tensors, rank and exponent of the start, rows and cols of each tensor; then U and V
-    of each tensor, row by row, int8; then U and V of the start for each matrix.
+    Then follow U and V of each tensor, row by row, int8, and then those of the start for each matrix.
     """
     start = content.start
     products = [] if start is None else [each for each in start.products if each is not None]
@@ -89,10 +88,7 @@ def _entries(bases: Iterable[Basis]) -> list[bytes]:
 
 
 def shape_of_basis(data: bytes) -> BasisShape:
-    """Return the ranks and the largest |entry| of a basis file. Raises Reject when ``data`` is not a basis file.
-
-    The tensors' shapes are not checked.
-    """
+    """Return ranks and largest |entry| of a basis file with any tensors. Raises Reject when it is not a basis file."""
     if not data.startswith(MAGIC) or len(data) < _FIRST:
         raise Reject(RejectReason.BASIS, "not a basis file: it begins differently")
     rank, tensors, start_rank = np.frombuffer(data, dtype=_NUMBERS, count=3, offset=len(MAGIC)).tolist()

@@ -1,8 +1,7 @@
 """Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
 
-The asking side descends from spans to shards to authors and follows only digests that differ. It is a generator that
-yields requests and receives the answers, so that the whole dialogue reads from top to bottom. The answering side keeps
-no state.
+The asking side follows differing digests from spans to shards to authors. It is a generator that yields requests and
+receives the answers, so that the whole dialogue reads from top to bottom. The answering side keeps no state.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ class SyncSession:
     def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
         """Prepare a session that takes records up to ``horizon_step`` (None: all).
 
-        ``own``: ask for all records of this author first, then for the spans from the newest on. A node with a
-        snapshot can train as soon as it has these.
+        ``own``: ask for this author's records first, then for spans from the newest on: with a snapshot, these suffice.
         """
         self._ledger = ledger
         self._claims = claims
