@@ -32,7 +32,7 @@ class Recount:
     def __init__(
         self, manifest: Manifest, ledger: Ledger, coefficients: Callable[[], Coefficients], *, is_whole: bool
     ) -> None:
-        """Compare with the ledger only if ``is_whole``; ``coefficients`` returns the state with every update in."""
+        """Prepare a recount, of the ledger too if ``is_whole``; ``coefficients`` returns the state with all updates."""
         self._manifest = manifest
         self._ledger = ledger
         self._coefficients = coefficients
