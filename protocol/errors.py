@@ -60,7 +60,7 @@ class OperatorError(SfnodeError):
 
 
 class Reject(SfnodeError):
-    """Bytes from a peer or a file that no honest node can have produced; never relayed, the sender is penalised."""
+    """Bytes that no honest node can have produced. They are never relayed, and the peer that sent them is penalised."""
 
     def __init__(self, reason: RejectReason, detail: str) -> None:
         super().__init__(f"{reason.name.lower()}: {detail}")
@@ -69,7 +69,7 @@ class Reject(SfnodeError):
 
 
 class Ignore(SfnodeError):
-    """Valid bytes that cannot be used at this moment; they may come again."""
+    """Valid bytes that cannot be used now. They may come again later."""
 
     def __init__(self, reason: IgnoreReason, detail: str) -> None:
         super().__init__(f"{reason.name.lower()}: {detail}")
@@ -78,7 +78,7 @@ class Ignore(SfnodeError):
 
 
 class StorageDamagedError(SfnodeError):
-    """The data directory holds bytes that this node cannot have written, or can no longer be written. Stop."""
+    """The data directory holds bytes that this node cannot have written, or it is no longer writable. Stop."""
 
 
 class StateMismatchError(SfnodeError):
@@ -86,7 +86,7 @@ class StateMismatchError(SfnodeError):
 
 
 class UnsettledError(SfnodeError):
-    """A node was to leave when the run is over, and cannot tell whether the others hold what it holds."""
+    """A node should leave at the end of the run, but cannot know whether the others hold all that it holds."""
 
 
 class NumericError(SfnodeError):
@@ -98,11 +98,11 @@ class WorkerError(SfnodeError):
 
 
 class WorkerMemoryError(WorkerError):
-    """The worker ran out of memory. While a model is loaded, the operator must act; later it costs one step."""
+    """The worker ran out of memory. During the model's load the operator must act; later it costs one step."""
 
 
 def texts_of(error: BaseException | None) -> list[str]:
-    """What an error says, each text once; empty where it is none of ours, or a group with others in it."""
+    """Return the texts of an error of ours or of a group of ours, without repeats; empty if any error is not ours."""
     if isinstance(error, SfnodeError):
         return [str(error)]
     if not isinstance(error, BaseExceptionGroup):
@@ -112,7 +112,7 @@ def texts_of(error: BaseException | None) -> list[str]:
 
 
 def leaves_of(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
-    """The errors in a group, and in the groups in it."""
+    """Return the errors of a group, those of nested groups included."""
     leaves: list[SfnodeError] = []
     for entry in group.exceptions:
         leaves.extend(leaves_of(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
@@ -120,5 +120,5 @@ def leaves_of(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an error of a library says, at most 300 characters; its kind where it says none."""
+    """Return the first line of a library error's text, at most 300 characters; the class name if the text is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

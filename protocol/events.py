@@ -1,4 +1,4 @@
-"""What the node core is told (events, past tense) and what it asks for (effects, imperative)."""
+"""The events that the node core handles (past tense) and the effects that it asks for (imperative)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.wire import Message, PeerId
 
 
 class SnapshotOutcome(StrEnum):
-    """What became of the snapshot that a joiner was told of."""
+    """What became of the snapshot that authors attested to a joiner."""
 
     NONE = "none"
     USED = "used"
@@ -22,14 +22,14 @@ class SnapshotOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerJoined:
-    """A neighbour's session is open, hellos are exchanged. A peer never has more than one session at a time."""
+    """A session with a neighbour is open and hellos are exchanged. A peer has at most one session at a time."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLeft:
-    """A neighbour's session is over; messages in flight may be lost in both directions. ``reason``: in words."""
+    """The session with a neighbour is over, for ``reason``. Messages in flight may be lost in both directions."""
 
     peer: PeerId
     reason: str = ""
@@ -37,7 +37,7 @@ class PeerLeft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
-    """A neighbour sent a well-formed message; comes between its PeerJoined and its PeerLeft."""
+    """A neighbour sent a well-formed message. This event comes between its PeerJoined and its PeerLeft."""
 
     peer: PeerId
     message: Message
@@ -53,14 +53,14 @@ class EstimateFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateSkipped:
-    """The worker could not measure the round: a loss was not finite. The step is passed over."""
+    """The worker could not measure the round because a loss was not finite. The node skips the step."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateLost:
-    """The worker died before it answered. The step is passed over; the next one starts when a worker is back."""
+    """The worker died before it answered. The node skips the step and starts the next one when a worker is back."""
 
     step: int
 
@@ -72,35 +72,35 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSwitched:
-    """The operator pauses training, or lets it go on. What is being measured is finished and counts."""
+    """The operator paused or resumed training. A measurement in progress is finished and counts."""
 
     is_on: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSubmitted:
-    """Somebody on this machine submits a statement: the owner, or the holder of an invitation."""
+    """The owner or the holder of an invitation submitted a statement on this machine."""
 
     statement: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisArrived:
-    """The published basis with this SHA-256 (64 hex digits) is on this node's disk, whole."""
+    """The whole published basis with this SHA-256 (64 hex digits) is on this node's disk."""
 
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotArrived:
-    """A file came that may be the snapshot that :class:`FetchSnapshot` named."""
+    """A file came that may be the snapshot named by :class:`FetchSnapshot`."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailed:
-    """No neighbour had the file (64 hex digits); ``is_lasting``: a file with this hash came, but can never be used."""
+    """No neighbour had the file (64 hex digits); ``is_lasting``: a file with this hash came, but is of no use."""
 
     sha256: str
     is_lasting: bool = False
@@ -132,7 +132,7 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecords:
-    """Store the records before any later effect is carried out; own ones must have reached the disk (fsync)."""
+    """Store the records before any later effect is carried out. Own records must be on the disk by then (fsync)."""
 
     records: tuple[bytes, ...]
     is_own: bool
@@ -140,23 +140,23 @@ class StoreRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatements:
-    """Make the statements durable before any later effect: no other node may have them."""
+    """Make the statements durable before any later effect, because perhaps no other node has them."""
 
     statements: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveStep:
-    """Make it durable, before any later effect, that this node may sign ``step`` and never again an earlier one."""
+    """Record durably, before any later effect, that this node may sign ``step`` but no earlier step ever again."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimate:
-    """Ask the worker to measure the round that starts at ``step``, on the coefficients as they are now.
+    """Ask the worker to measure the round that starts at ``step`` on the present coefficients.
 
-    ``directions``: how many of each local step's D, the first ones; whole blocks of examples.
+    ``directions``: how many of each local step's D directions to measure, from the first on; whole blocks of examples.
     """
 
     step: int
@@ -166,7 +166,7 @@ class StartEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessage:
-    """Queue a message to a neighbour. It may be lost; anti-entropy repairs that."""
+    """Queue a message to a neighbour. It may be lost, which anti-entropy repairs."""
 
     peer: PeerId
     message: Message
@@ -174,7 +174,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropPeer:
-    """End the session: the neighbour sent what no honest node can send."""
+    """End the session because the neighbour sent what no honest node can send."""
 
     peer: PeerId
     reason: str
@@ -182,7 +182,7 @@ class DropPeer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSnapshot:
-    """Keep this file, and serve it to whoever asks for its hash. It may be lost: others have it."""
+    """Keep this file and serve it to every peer that asks for its hash. It may be lost, since others have it."""
 
     step: int
     sha256: str
@@ -191,7 +191,7 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshot:
-    """Ask the neighbours for this file; SnapshotArrived or FetchFailed is the answer. At most one at a time."""
+    """Ask the neighbours for this file, one file at a time. SnapshotArrived or FetchFailed answers."""
 
     sha256: str
     file_bytes: int
@@ -199,9 +199,9 @@ class FetchSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchBasis:
-    """Find this published basis on the disk or at the neighbours; BasisArrived or FetchFailed is the answer.
+    """Find this published basis on the disk or at the neighbours, one at a time. BasisArrived or FetchFailed answers.
 
-    At most one at a time. ``from_epoch``: the first epoch that needs it.
+    ``from_epoch``: the first epoch that needs it.
     """
 
     sha256: str
@@ -210,7 +210,7 @@ class FetchBasis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSnapshot:
-    """Tell the operator what became of the snapshot of the steps before ``step`` that these authors attest."""
+    """Report to the operator what became of the snapshot of the steps before ``step`` that these authors attest."""
 
     outcome: SnapshotOutcome
     step: int
@@ -219,9 +219,9 @@ class ReportSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """Stop the node: its own state does not follow from its ledger, or the snapshot that it was told does not.
+    """Stop the node because its own state, or the snapshot that it fetched, does not follow from its ledger.
 
-    ``detail``: which of the two, in words; ``attestations``: signed by those who vouched for the snapshot.
+    ``detail``: which of the two, in words; ``attestations``: those of the authors who vouched for the snapshot.
     """
 
     detail: str

@@ -1,6 +1,6 @@
 """Frames on a byte stream: u32 big-endian length, then the payload. Bytes in, payloads out; no sockets here.
 
-Sessions between peers (SPEC 8) and the training worker's socket are cut alike, with bounds of their own.
+Sessions between peers (SPEC 8) and the training worker's socket both use these frames, each with its own bound.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ LENGTH_BYTES: Final = 4
 
 
 def frame(payload: bytes) -> bytes:
-    """One payload as it goes on the stream."""
+    """Return the frame of one payload."""
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload
 
 
 class FrameParser:
-    """Cuts received bytes into payloads. Holds at most one unfinished frame."""
+    """Cuts received bytes into payloads."""
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self.frame_bytes_max = frame_bytes_max  # may be raised once the other side has said who it is
+        self.frame_bytes_max = frame_bytes_max  # may be raised once the other side has identified itself
         self._buffer = bytearray()
 
     def feed_untrusted(self, data: bytes) -> None:
@@ -29,7 +29,7 @@ class FrameParser:
         self._buffer += data
 
     def next_payload(self) -> bytes | None:
-        """The next complete payload, None when more bytes are needed; Reject for a length that no honest side sends."""
+        """Return the next complete payload, None when more bytes are needed. Raises Reject for a bad length."""
         if len(self._buffer) < LENGTH_BYTES:
             return None
         length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")

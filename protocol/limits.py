@@ -1,6 +1,6 @@
 """Every bound of the protocol, each with its reason.
 
-How often and how long: ``protocol/timings.py``. What concerns sockets: ``sfnode/network/bounds.py``.
+Intervals and timeouts are in ``protocol/timings.py``, bounds of sockets in ``sfnode/network/bounds.py``.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ COEFFICIENT_BITS_MAX: Final = 53  # (r x basis_max)^2 |C| < 2^53: U C V^T is exa
 SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes
 GROUP_STEPS: Final = 16  # hashed together: one byte for each slot held, and a change reads at most 15 other slots
 STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for anti-entropy
-RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; whatever is flooded now is among them
+RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; all that is flooded now is among them
 WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coefficients; beyond it each new one waits
 STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
 SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
 ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB
-ATTESTATIONS_PER_TELLER_MAX: Final = 256  # of authors not known yet, from one neighbour: what it tells in one message
+ATTESTATIONS_PER_TELLER_MAX: Final = 256  # of authors not known yet, from one neighbour: as many as one message holds
 
 # --- wire -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX: Final = 65_536
@@ -54,7 +54,7 @@ STATEMENTS_PER_MESSAGE_MAX: Final = 256  # of at most 193 bytes each: 50 kB
 ATTESTATION_BYTES: Final = 136  # author, step, length, hash, signature
 ATTESTATIONS_PER_MESSAGE_MAX: Final = 256  # of 136 bytes each: 35 kB
 PULL_AUTHORS_MAX: Final = 256  # author bitmaps in one pull request
-PART_BYTES_MAX: Final = 32_768  # of the manifest or the basis, in one message
+PART_BYTES_MAX: Final = 32_768  # of the manifest or a file, in one message
 PEERS_PER_MESSAGE_MAX: Final = 64
 ADDRESSES_PER_PEER_MAX: Final = 8
 ADDRESS_LENGTH_MAX: Final = 256

@@ -1,7 +1,7 @@
 """Strict translation between frozen dataclasses and plain data (JSON mappings, msgpack rows).
 
 The dataclass is the schema: exact types (``True`` is not an integer), declared bounds, no unknown and no missing field.
-Whatever violates it raises :class:`Malformed` with the path of the offending field; nothing else escapes.
+Data that violates it raises :class:`Malformed` with the path of the offending field, and no other error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
-    """A dataclass as a mapping by field name, or as a row in field order; tuples as lists; enums as their value."""
+    """Convert a dataclass to a mapping by field name or a row in field order, tuples to lists, enums to their value."""
     kind: Any = type(value)
     names = _field_names(kind)
     if names is None:
@@ -54,7 +54,7 @@ def to_plain(value: Any, *, as_rows: bool) -> Any:
 
 
 def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
-    """``data`` as an instance of the dataclass ``declared``; Malformed names the field below ``where``."""
+    """Build an instance of the dataclass ``declared`` from ``data``; Malformed names the field below ``where``."""
     kind: Any = declared
     result: T = _converter(kind)(data, where)
     return result
@@ -62,13 +62,13 @@ def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    """None: not a dataclass."""
+    """Return the names of a dataclass's fields, or None for any other type."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 @cache
 def _converter(declared: Any) -> _Converter:
-    """What makes a value of the declared type from plain data. Types are looked at once, not for every message."""
+    """Return the function that makes a value of the declared type; cached, so that each type is inspected once."""
     if get_origin(declared) is Annotated:
         kind, bound = get_args(declared)[:2]
         return _bounded(kind, bound)
@@ -110,7 +110,7 @@ def _dataclass_converter(declared: Any) -> _Converter:
 
 
 def _named(data: object, expected: Mapping[str, _Converter], where: str) -> Mapping[str, object]:
-    """The fields of a mapping or of a row by their names: exactly those that are expected."""
+    """Return the fields of a mapping or a row by name. Raises Malformed unless they are exactly the expected ones."""
     if type(data) is list:
         if len(data) != len(expected):
             raise Malformed(f"{where}: {len(data)} fields where {len(expected)} are defined")
@@ -156,7 +156,7 @@ def _check_bound(value: Any, bound: Bound, where: str) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether the text can be written as UTF-8: JSON escapes can smuggle in what no file or terminal takes."""
+    """Return whether the text can be written as UTF-8: JSON escapes can carry lone surrogates, which cannot."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -166,5 +166,5 @@ def _show(data: object) -> str:
 
 
 def is_hex(text: str, length: int) -> bool:
-    """Whether ``text`` is exactly ``length`` lower-case hexadecimal digits."""
+    """Return whether ``text`` is exactly ``length`` lower-case hexadecimal digits."""
     return len(text) == length and all(digit in "0123456789abcdef" for digit in text)

@@ -1,6 +1,6 @@
-"""How often a node does what it does, and how long it waits, each with its reason (SPEC 10).
+"""Every interval and timeout of a node, each with its reason (SPEC 10).
 
-Bounds are in ``protocol/limits.py``; waiting times of sockets in ``sfnode/network/bounds.py``.
+Bounds are in ``protocol/limits.py``, the timeouts of sockets in ``sfnode/network/bounds.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ REST_MS_MAX: Final = 250  # between two ticks when nothing waits: precise enough
 
 # --- anti-entropy ---------------------------------------------------------------------------------------------
 HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
-REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
+REQUEST_TIMEOUT_MS: Final = 10_000  # of a sync request without answer: then that peer rests and another is asked
 ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; a slower peer holds up others
 SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
 SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
@@ -28,13 +28,13 @@ STEP_WAIT_MS_MIN: Final = 200
 STEP_WAIT_MS_MAX: Final = 30_000
 STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
 STEP_WAIT_FACTOR: Final = 2  # times the observed median pace, while fewer than half of the authors are there
-STEP_GRACE_PART: Final = 20  # of that pace, for the others: so little do authors cost that are always late
+STEP_GRACE_PART: Final = 20  # of that pace, for the others: so that authors who are always late cost little
 ROUNDS_AHEAD_MAX: Final = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
 AT_WORK_INTERVALS: Final = 8  # an author silent for longer than this many of its usual intervals has left
-ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for
+ACTIVE_WINDOW_STEPS: Final = 2  # no node waits for an author that is behind by more rounds than this
 
 # --- the end of a run -----------------------------------------------------------------------------------------
-WORK_TOLD_MS: Final = 100  # between two heads that tell of another distance to work: the whole climb takes 1.6 s
+WORK_TOLD_MS: Final = 100  # between two heads that report a new distance to work: the whole climb takes 1.6 s
 END_INTERVALS: Final = 4  # an author silent for longer than this many of its usual intervals signs no last round
 END_PATIENCE_MS_MAX: Final = 900_000  # and however slow it was: a step of a large model takes minutes
-END_WAIT_MS_MAX: Final = 1_800_000  # then a node that has done its part leaves, and says what is missing
+END_WAIT_MS_MAX: Final = 1_800_000  # then a node that has done its part leaves and reports what is missing

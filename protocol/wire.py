@@ -30,12 +30,12 @@ Bitmap = Annotated[bytes, Bound(limits.SPAN_STEPS // 8, limits.SPAN_STEPS // 8)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one neighbour says to another; :class:`Kind` lists them all."""
+    """Base of everything that one neighbour sends to another; :class:`Kind` lists all messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello(Message):
-    """First message in both directions. An observer, who only wants manifest and basis, sends a run id of zeros."""
+    """First message in both directions. An observer wants only the manifest and files and sends a run id of zeros."""
 
     version: U32
     run_id: Bytes32
@@ -46,14 +46,14 @@ class Hello(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping(Message):
-    """Asks for a Pong with the same nonce: is the other side alive?"""
+    """Asks for a Pong with the same nonce, to see that the other side is alive."""
 
     nonce: U64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pong(Message):
-    """Answer to a Ping."""
+    """Answers a Ping."""
 
     nonce: U64
 
@@ -73,7 +73,7 @@ class PeerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers(Message):
-    """Answer to a PeersRequest."""
+    """Answers a PeersRequest."""
 
     peers: Annotated[tuple[PeerAddress, ...], Bound(0, limits.PEERS_PER_MESSAGE_MAX)]
 
@@ -87,7 +87,7 @@ class ManifestRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPart(Message):
-    """A piece of the signed manifest; ``total`` is its whole length in bytes."""
+    """A part of the signed manifest; ``total`` is the manifest's whole length in bytes."""
 
     total: U32
     offset: U32
@@ -96,14 +96,14 @@ class ManifestPart(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bye(Message):
-    """Last message: the sender closes, and why."""
+    """Last message: the sender closes the session, for ``reason``."""
 
     reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records(Message):
-    """Envelopes end to end. Pushed by the flood when ``request`` is 0, else part of the answer to that Pull."""
+    """Carries envelopes end to end: pushed by the flood when ``request`` is 0, else part of that pull's answer."""
 
     request: U32
     data: Annotated[bytes, Bound(0, limits.FRAME_BYTES_MAX - 64)]
@@ -111,7 +111,7 @@ class Records(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head(Message):
-    """State of the sender's ledger: "same set?" in 32 bytes; equal roots must come with equal state digests.
+    """Summarises the sender's ledger; equal roots mean equal sets and must come with equal state digests.
 
     ``work_distance``: sessions from the sender to the nearest node that has work left (SPEC 9.6).
     """
@@ -140,7 +140,7 @@ class SpanDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans(Message):
-    """Answer to a SpansRequest, ascending; with the digest of the statements held, zeros when there are none."""
+    """Answers a SpansRequest: spans ascending, and the digest of the statements held (zeros when there are none)."""
 
     request: U32
     statements: Digest16
@@ -165,7 +165,7 @@ class ShardDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shards(Message):
-    """Answer to a ShardsRequest, ascending."""
+    """Answers a ShardsRequest, shards ascending."""
 
     request: U32
     span: Span
@@ -174,7 +174,7 @@ class Shards(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsRequest(Message):
-    """Asks what the named shards of a span hold, by author, after ``after`` (32 zero bytes: from the start)."""
+    """Asks what the named shards of a span hold of the authors after ``after`` (32 zero bytes: from the start)."""
 
     request: U32
     span: Span
@@ -194,7 +194,7 @@ class AuthorHoldings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authors(Message):
-    """Answer to an AuthorsRequest, ascending by author; ``is_last`` is false when a further page follows."""
+    """Answers an AuthorsRequest, ascending by author; ``is_last`` is false when a further page follows."""
 
     request: U32
     span: Span
@@ -204,7 +204,7 @@ class Authors(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PayloadsRequest(Message):
-    """Asks for the payload hashes of one author in one span: equal bitmaps do not show different payloads."""
+    """Asks for the payload hashes of one author in one span, because equal bitmaps can hide different payloads."""
 
     request: U32
     span: Span
@@ -213,7 +213,7 @@ class PayloadsRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads(Message):
-    """Answer to a PayloadsRequest: 8 bytes of the payload hash for each valid slot, in step order, end to end."""
+    """Answers a PayloadsRequest: 8 bytes of the payload hash of each valid slot, in step order, end to end."""
 
     request: U32
     span: Span
@@ -240,7 +240,7 @@ class PullRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullDone(Message):
-    """Ends the answer to a PullRequest: this many records were sent."""
+    """Ends the answer to a PullRequest; ``records`` is the number of records sent."""
 
     request: U32
     records: U32
@@ -248,7 +248,7 @@ class PullDone(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRequest(Message):
-    """Asks for the published basis with this SHA-256, from byte ``offset`` on; not within a session."""
+    """Asks for a file by its SHA-256 (basis, snapshot or model piece) from byte ``offset`` on; not within a session."""
 
     sha256: Bytes32
     offset: U32
@@ -256,7 +256,7 @@ class FileRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart(Message):
-    """A piece of the published basis; ``total`` is its whole length in bytes."""
+    """A part of a requested file; ``total`` is the file's whole length in bytes."""
 
     total: U32
     offset: U32
@@ -273,7 +273,7 @@ class StatementsRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements(Message):
-    """The owner's statements, ascending by key; pushed by the flood when ``request`` is 0, else an answer."""
+    """Carries statements, ascending by key: pushed by the flood when ``request`` is 0, else an answer."""
 
     request: U32
     statements: Annotated[
@@ -289,7 +289,7 @@ class AttestationsRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestations(Message):
-    """The attestations that the sender has, newest first; or new ones."""
+    """Carries the attestations that the sender has, newest first, or new ones."""
 
     attestations: Annotated[
         tuple[Annotated[bytes, Bound(limits.ATTESTATION_BYTES, limits.ATTESTATION_BYTES)], ...],
@@ -303,7 +303,7 @@ class Kind(IntEnum):
     declared: type[Message]
 
     def __new__(cls, number: int, declared: type[Message]) -> Self:
-        """A member whose value is the number."""
+        """Create a member whose value is the number."""
         member = int.__new__(cls, number)
         member._value_, member.declared = number, declared
         return member
@@ -341,14 +341,14 @@ _NUMBER_OF_CLASS: Final = {declared: number for number, declared in _CLASS_OF_NU
 
 
 def encode(message: Message) -> bytes:
-    """The message's canonical bytes: msgpack [kind, field, ...] with the shortest form of every value."""
+    """Return the message's canonical bytes: msgpack [kind, field, ...] with the shortest form of every value."""
     row = [_NUMBER_OF_CLASS[type(message)], *to_plain(message, as_rows=True)]
     packed: bytes = msgpack.packb(row, use_bin_type=True)
     return packed
 
 
 def decode_untrusted(payload: bytes) -> Message:
-    """The message that ``payload`` encodes. Raises Reject, and nothing else, for any other bytes."""
+    """Return the message that ``payload`` encodes. Raises Reject, and nothing else, for any other bytes."""
     # [REJECT] SPEC 8.2: one msgpack array, a known kind, every field of its type and within its bound, canonical.
     row = _unpack_untrusted(payload)
     if type(row) is not list or not row or type(row[0]) is not int:

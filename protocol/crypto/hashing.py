@@ -14,7 +14,7 @@ DIGEST_BYTES = 32
 
 
 def hash_fields(domain: str, *fields: bytes) -> Digest:
-    """SHA-256 over the domain tag and the fields, each preceded by its length as u32 big-endian (SPEC 2.1).
+    """Return the SHA-256 of the domain tag and the fields, each preceded by its length as u32 big-endian (SPEC 2.1).
 
     The lengths make the encoding injective: no two different field lists give the same input.
     """
@@ -24,8 +24,7 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
 
 
 def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Digest:
-    """What :func:`hash_fields` gives for one field of ``length`` bytes, which comes in pieces: it need never be in
-    memory as a whole."""
+    """Return :func:`hash_fields` of one field of ``length`` bytes in pieces, which need not be in memory at once."""
     hasher = hashlib.sha256()
     _feed(hasher, (domain.encode("ascii"),))
     hasher.update(u32(length))
@@ -41,18 +40,20 @@ def _feed(hasher: hashlib._Hash, fields: Iterable[bytes]) -> None:
 
 
 def key_of(domain: str, *fields: bytes) -> int:
-    """First 8 bytes of ``hash_fields`` as a big-endian integer: a 64-bit generator key or seed (SPEC 2.2)."""
+    """Return a 64-bit generator key or seed: the first 8 bytes of ``hash_fields``, big-endian (SPEC 2.2)."""
     return int.from_bytes(hash_fields(domain, *fields)[:8], "big")
 
 
 def u32(value: int) -> bytes:
-    """``value`` as 4 bytes big-endian; OverflowError outside 0 ... 2^32 - 1."""
+    """Return ``value`` as 4 bytes big-endian. Raises OverflowError outside 0 ... 2^32 - 1."""
     return value.to_bytes(4, "big")
 
 
 def round_half_away(value: float) -> int:
-    """Nearest integer, halves away from zero (SPEC 5.1). The only rounding in the project: Python's ``round`` goes
-    half to even, NumPy's too, ``>>`` floors."""
+    """Round to the nearest integer, halves away from zero (SPEC 5.1).
+
+    This is the only rounding in the project: ``round`` of Python and NumPy goes half to even, and ``>>`` floors.
+    """
     magnitude = int(abs(value))  # truncation is exact
     if abs(value) - magnitude >= 0.5:
         magnitude += 1

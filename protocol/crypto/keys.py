@@ -23,21 +23,21 @@ _COFACTORED_SIGNATURE = bytes.fromhex(
 
 
 class Signer:
-    """A private key. Signing is deterministic: equal bytes give equal signatures."""
+    """Signs with a private key. Signing is deterministic: equal bytes give equal signatures."""
 
     def __init__(self, seed: bytes) -> None:
-        """``seed``: the 32-byte Ed25519 secret seed."""
+        """Derive the key from ``seed``, the 32-byte Ed25519 secret seed."""
         self._key = SigningKey(seed)
         self.author = Author(bytes(self._key.verify_key))
 
     def sign(self, message: bytes) -> bytes:
-        """The 64-byte signature of ``message``."""
+        """Return the 64-byte signature of ``message``."""
         return self._key.sign(message).signature
 
 
 @lru_cache(maxsize=4_096)
 def is_author_key(key: bytes) -> bool:
-    """Whether ``key`` is a canonical encoding of a point of the prime-order subgroup, not the identity.
+    """Return whether ``key`` canonically encodes a point of the prime-order subgroup other than the identity.
 
     Small-order and mixed-order keys would let one signature fit many messages, or two verifiers disagree.
     """
@@ -45,9 +45,9 @@ def is_author_key(key: bytes) -> bool:
 
 
 def is_signed(author: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether ``signature`` (64 bytes) is the author's over ``message``. About 45 us.
+    """Return whether ``signature`` (64 bytes) is the author's over ``message``. Takes about 45 us.
 
-    Calls libsodium directly (``crypto_sign_verify_detached`` inside), which is not told the length of the key.
+    It calls libsodium directly (``crypto_sign_verify_detached`` inside), which does not check the key's length.
     """
     if len(author) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
@@ -62,7 +62,7 @@ def is_signed(author: bytes, message: bytes, signature: bytes) -> bool:
 def check_verifier() -> None:
     """Refuse a libsodium that verifies with the cofactor, as its later versions do: it would split the network.
 
-    Raises OperatorError. Once per process.
+    Raises OperatorError. Checks once per process.
     """
     if is_signed(_COFACTORED_KEY, b"sfnode", _COFACTORED_SIGNATURE):
         raise OperatorError(

@@ -1,7 +1,7 @@
-"""What an auditor found about one message: a small signed document that anyone can check by measuring again (SPEC 9.3).
+"""An auditor's finding about one message: a small signed document that anyone can check by measuring again (SPEC 9.3).
 
-On public data a message is a claim that can be repeated: seed, examples and, nearly, the state are known to all. A
-report says what the auditor measured, and carries the record, so that readers need not have it.
+On public data, everybody can repeat the measurement behind a message: all know its seed, its examples and, nearly, the
+state. A report contains the auditor's measurement and the audited record, so that readers need not have it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Mille = Annotated[int, Bound(0, 1 << 31)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """One claim, measured again.
+    """The second measurement of one message's claim.
 
     Attributes:
         run_id: in hex.
@@ -46,15 +46,15 @@ class AuditReport:
     tolerance_mille: _Mille
 
     def is_mismatch(self, claimed: Sequence[int]) -> bool:
-        """Whether the record's claim lies outside what the auditor allowed."""
+        """Return whether the record's claim deviates by more than the auditor allowed."""
         return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
 
 
 def deviation(claimed: Sequence[int], measured: Sequence[int]) -> float:
-    """Length of the difference relative to the measurement, 0 ... infinity.
+    """Return the length of the difference relative to the measurement, 0 ... infinity.
 
     0: equal. 1: all zeros claimed. About 1.4: unrelated scalars of the right size. 2: the opposite. A measurement
-    shorter than one quantum per scalar counts as that long: it says no more.
+    shorter than one quantum per scalar counts as that long, because rounding leaves no finer resolution.
     """
     distance = math.dist(claimed, measured)
     return distance / max(math.hypot(*measured), math.sqrt(len(measured)))
@@ -63,7 +63,7 @@ def deviation(claimed: Sequence[int], measured: Sequence[int]) -> float:
 def make_report(
     manifest: Manifest, signer: Signer, envelope: Envelope, measured: Sequence[int], tolerance: float
 ) -> tuple[AuditReport, bytes]:
-    """A report and its signed form: canonical JSON, newline, signature in hex, newline."""
+    """Make a report and its signed form: canonical JSON, newline, signature in hex, newline."""
     report = AuditReport(
         run_id=manifest.run_id.hex(),
         auditor=signer.author.hex(),
@@ -76,11 +76,12 @@ def make_report(
 
 
 def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditReport, Envelope]:
-    """A report about ``manifest``'s run, and the message it is about, both with their signatures verified.
+    """Decode a report about ``manifest``'s run and the audited message; verify both signatures.
+
+    Only a new measurement can show whether the report's measurement is true.
 
     Raises:
-        Reject: malformed, of another run, or a wrong signature. Whether the measurement is true is another question:
-            measure again.
+        Reject: malformed, of another run, or a wrong signature.
     """
     if len(data) > REPORT_BYTES_MAX:
         raise Reject(RejectReason.SIZE, f"an audit report of {len(data)} bytes, at most {REPORT_BYTES_MAX}")

@@ -1,7 +1,7 @@
 """A whole run as one file: manifest, published bases, statements, every record, and their sum (SPEC 9.4).
 
-Whoever has the file needs no network and nobody's word: manifest, statements and records are signed, the basis is named
-by its hash, and the sum follows from them. Bytes only: callers open files.
+A reader of the file needs no network and need not trust its source: manifest, statements and records are signed, the
+basis is named by its hash, and the sum follows from them. This module handles bytes only; callers open files.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _END_BYTES = _TOTALS.size + SIGNATURE_BYTES
 _END_TAG = b"sfnode/log-end/1"
 _STEP = slice(32, 36)  # of a record, SPEC 6.1
 
-Read = Callable[[int], bytes]  # up to so many bytes; fewer only where the file ends
+Read = Callable[[int], bytes]  # returns as many bytes as asked for, fewer only at the end of the file
 
 
 class Keeper(Archive, Protocol):
-    """Keeps the records of a log file while it is read. What it was given may turn out to belong to a forged file."""
+    """Keeps the records of a log file while it is read. The file may turn out later to be forged."""
 
     def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
-        """Keep records that were verified, by step and then as bytes; ``is_durable``: they are on the disk then."""
+        """Keep verified records, which come by step and then by bytes; ``is_durable``: return once they are on disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """What a log file says of itself at its end.
+    """The totals that a log file states at its end.
 
     Attributes:
-        records: in the file; both of each void slot.
-        updates: slots that count.
-        writer: Ed25519 key of the node that wrote it and vouches that it is whole.
+        records: number in the file, with both of each void slot.
+        updates: number of slots that count.
+        writer: Ed25519 key of the node that wrote the file and vouches that it is complete.
     """
 
     records: int
@@ -60,9 +60,9 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log file that was read to its end and found to hold what it says.
+    """The content of a log file that was read to its end and verified.
 
-    ``renewals``: later bases by SHA-256. ``replica``: its records are where the file's keeper has them.
+    ``renewals``: later bases by SHA-256. ``replica``: its records are in the file's keeper, if it has one.
     """
 
     signed: SignedManifest
@@ -79,11 +79,11 @@ def encode_log(
     writer: Signer,
     read_renewal: Callable[[str], bytes] | None = None,
 ) -> Iterator[bytes]:
-    """The file, piece by piece, each at most a block.
+    """Yield the file piece by piece, each at most a block.
 
     Args:
-        basis: exactly when the run's is published, and checked.
-        read_renewal: gives the file of each of `Replica.renewals_needed`, checked.
+        basis: the checked file, given exactly when the run's basis is published.
+        read_renewal: returns the checked file of each of `Replica.renewals_needed`.
     """
     assert (basis is not None) == (signed.manifest.method.basis is BasisKind.PUBLISHED)
     chain = _Chain()
@@ -116,20 +116,20 @@ def load_log_untrusted(
     """Read a whole log file and verify every part of it.
 
     Args:
-        read: gives the next bytes of the file.
-        on_manifest: called once the manifest is known and before more is read; what it raises ends the reading. It may
-            return a keeper of the records, which are then not kept in memory.
-        on_block: called with the bytes read and the updates held so far, after each block.
+        read: returns the next bytes of the file.
+        on_manifest: called when the manifest is known and before more is read; an error that it raises ends the
+            reading. It may return a keeper of the records, which then need not stay in memory.
+        on_block: called after each block with the bytes read and the updates held so far.
 
     Raises:
-        Reject: not a log file, or cut off, damaged or forged. The text begins with the number of the byte.
+        Reject: not a log file, or cut off, damaged or forged. The text begins with the offset of the fault.
     """
     return _Loader(read, on_manifest, on_block).load()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Block:
-    """One block: where its body begins in the file, and the check before it."""
+    """One block, with the offset of its body in the file and the check before it."""
 
     kind: int
     start: int
@@ -138,23 +138,23 @@ class _Block:
 
 
 class _Chain:
-    """The check of each block covers all blocks before it: none can be left out, moved or taken from elsewhere."""
+    """Computes the check of each block over all blocks before it, so that none can be left out, moved or replaced."""
 
     def __init__(self) -> None:
         self.check = bytes(_CHECK_BYTES)
 
     def block(self, kind: int, body: bytes) -> bytes:
-        """The next block of the file."""
+        """Return the bytes of the next block of the file."""
         return _HEAD.pack(kind, len(body)) + body + self.add(kind, body)
 
     def add(self, kind: int, body: bytes) -> bytes:
-        """The check of the next block."""
+        """Return the check of the next block and go on from there."""
         self.check = bytes(hash_fields("sfnode/log/1", self.check, bytes([kind]), body))
         return self.check
 
 
 class _Loader:
-    """Reads one file. ``_offset``: bytes read so far, for what is said of a fault."""
+    """Reads and verifies one file. ``_offset``: bytes read so far, for the texts of faults."""
 
     def __init__(
         self, read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
@@ -170,7 +170,7 @@ class _Loader:
         self._last_key = b""
 
     def load(self) -> LoadedLog:
-        """The whole file, rule by rule."""
+        """Read the whole file and check it rule by rule."""
         # [REJECT] SPEC 9.4.1: it begins with the magic
         if self._read(len(MAGIC)) != MAGIC:
             raise _fault(0, "this is not a log file: it does not begin as `sfnode log export` writes it")
@@ -194,7 +194,7 @@ class _Loader:
         return LoadedLog(signed=signed, basis=basis, renewals=renewals, replica=replica, end=end)
 
     def _block(self, lengths_max: dict[int, int]) -> _Block:
-        """The next block, which must be of one of these kinds and no longer than said."""
+        """Read the next block, which must be of one of these kinds and no longer than its bound."""
         start, before = self._offset, self._chain.check
         kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
         # [REJECT] SPEC 9.4.2: the kind is due here, and the length is within its bound
@@ -224,7 +224,7 @@ class _Loader:
         return signed
 
     def _basis(self, manifest: Manifest) -> bytes | None:
-        """The parts of the published basis, put together; None for a random one."""
+        """Read the parts of the published basis and join them; None for a random one."""
         if manifest.method.basis is BasisKind.RANDOM:
             return None
         start, total = self._offset, basis_bytes(manifest)
@@ -237,7 +237,7 @@ class _Loader:
         return bytes(parts)
 
     def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
-        """The renewed bases, of which ``block`` is the first part, if there is any; and the block after them."""
+        """Return the renewed bases, whose first part is ``block`` if there are any, and the block after them."""
         manifest, found = replica.manifest, {}
         for sha256 in replica.renewals_needed():
             parts, start = bytearray(), block.start
@@ -316,7 +316,7 @@ def _keep(add: Callable[[], object], what: str) -> None:
 
 @contextmanager
 def _at(offset: int) -> Iterator[None]:
-    """Adds to a fault the byte of the file at which it is."""
+    """Add the offset in the file to the text of a fault."""
     try:
         yield
     except Reject as reject:
@@ -332,7 +332,7 @@ def _place(record: bytes) -> tuple[bytes, bytes]:
 
 
 def _joined(records: Iterable[bytes], count: int) -> Iterator[bytes]:
-    """``count`` records at a time, end to end."""
+    """Join ``count`` records at a time, end to end."""
     rest = iter(records)
     while body := b"".join(islice(rest, count)):
         yield body

@@ -1,6 +1,6 @@
-"""What is held of one author in one span, and of all authors in one: slots and their digests (SPEC 7.5).
+"""The slots that are held of one author, or of all authors, in one span, and their digests (SPEC 7.5).
 
-The inner levels of the ledger's digests. The ledger decides what may come in.
+These are the inner levels of the ledger's digests. The ledger decides what may come in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_SLOTS = bytes(INNER_DIGEST_BYTES)  # the digest of a group that holds nothin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """What is held of one author in one span; bitmaps have bit ``step % SPAN_STEPS``, lowest bit of byte 0 first."""
+    """The slots held of one author in one span; bitmaps have bit ``step % SPAN_STEPS``, lowest bit of byte 0 first."""
 
     author: Author
     digest: bytes
@@ -34,13 +34,13 @@ class Holdings:
 
 
 class Bucket:
-    """One author's slots in one span, by offset, and their digest.
+    """Holds one author's slots in one span, by offset, and their digest.
 
-    The digests of its groups of slots are always up to date: the author's next slot costs one link of a hash chain, and
-    one that comes late or becomes void hashes its group anew. So no slot costs more than reading a group back.
+    The digests of its groups of slots are always up to date. The author's next slot costs one link of a hash chain. A
+    slot that comes late or becomes void hashes its group anew. So no slot costs more than reading a group back.
 
-    With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
-    ``offset`` for each slot, always say what is held.
+    With an archive, records that it gives back need not stay in memory. The bitmaps ``valid`` and ``void``, with bit
+    ``offset`` for each slot, always show what is held.
     """
 
     __slots__ = ("_archive", "_author", "_checks", "_digest", "_groups", "_slots", "_span", "valid", "void")
@@ -53,16 +53,17 @@ class Bucket:
         self._author = author
         self._archive = archive
         self._checks = Checks()
-        self._groups = b""  # the digests of all groups up to the last that holds anything
-        self._digest: bytes | None = None  # absent after a change
+        self._groups = b""  # the digests of all groups up to the last one that holds anything
+        self._digest: bytes | None = None  # None after a change
 
     @property
     def held(self) -> int:
-        """Bitmap of the slots that hold anything."""
+        """Return the bitmap of the slots that hold anything."""
         return self.valid | self.void
 
     def put(self, offset: int, slot: Slot) -> None:
-        """Fill a slot, or void it: then the second of the pair is the new one."""
+        """Fill a slot, or void it with a pair of records whose second is the new one."""
+        # The newest slot adds a link to its group's hash chain; any other change hashes the group anew.
         if offset >= self.held.bit_length():
             self._set_group(offset, self._linked(self._groups[_place_of(offset) :] or _NO_SLOTS, offset, slot))
         else:
@@ -80,7 +81,7 @@ class Bucket:
             self._checks.add(offset, records_of(slot)[-1])
 
     def drop_from(self, offset: int) -> list[Slot]:
-        """Empty the slots from ``offset`` on; returns them by step."""
+        """Empty the slots from ``offset`` on and return their content by step."""
         kept = (1 << offset) - 1
         dropped = self.by_step(self.held & ~kept)
         self._groups, self._digest = self._groups_within(kept), None
@@ -94,14 +95,14 @@ class Bucket:
         return [slot for _, slot in dropped]
 
     def get(self, offset: int) -> Slot | None:
-        """What the slot holds."""
+        """Return the content of a slot, None when it is empty."""
         found = self._slots.get(offset)
         if found is None and self.held >> offset & 1:
             found = self._read([offset])[offset]
         return found
 
     def by_step(self, steps: int) -> list[tuple[int, Slot]]:
-        """The slots in the bitmap ``steps`` that hold anything, in the order of their steps."""
+        """Return the slots in the bitmap ``steps`` that hold anything, in the order of their steps."""
         steps &= self.held
         wanted = bits_of(steps) if steps else []
         missing = [offset for offset in wanted if offset not in self._slots]
@@ -111,19 +112,19 @@ class Bucket:
     # --- archive ------------------------------------------------------------------------------------------
 
     def forget(self, offsets: Iterable[int]) -> list[int]:
-        """Drop from memory the slots that the archive gives back; returns those that it does not."""
+        """Drop from memory the slots that the archive gives back, and return those that it does not."""
         assert self._archive
         asked = sorted({offset for offset in offsets if offset in self._slots})
         given = slots_in(self._archive.archive.read(self._author, [self._step(offset) for offset in asked]))
         kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
         gone = set(asked).difference(kept)
-        # A new dict: one that was large keeps its size when it is emptied.
+        # A new dict, because a large one keeps its size when it is emptied.
         self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
         self.valid = _FULL if self.valid == _FULL else self.valid
         return kept
 
     def _read(self, offsets: list[int]) -> dict[int, Slot]:
-        """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
+        """Return these slots and the rest of their groups. Raises StorageDamagedError when they have changed."""
         assert self._archive
         groups = list(dict.fromkeys(map(group_of, offsets)))
         first = (self._author, self._step(groups[0].start))
@@ -149,21 +150,22 @@ class Bucket:
     # --- digest -------------------------------------------------------------------------------------------
 
     def digest(self) -> bytes:
-        """Hash over the digests of its groups (SPEC 7.5)."""
+        """Return the hash of the digests of the groups (SPEC 7.5)."""
         if self._digest is None:
             self._digest = self._digest_over(self._groups)
         return self._digest
 
     def digest_within(self, steps: int) -> bytes:
-        """The digest if only the slots in the bitmap were held. Groups that are whole or empty then cost nothing."""
+        """Return the digest as if only the slots in the bitmap were held. Groups whole or empty then cost nothing."""
         return self._digest_over(self._groups_within(steps)) if self.held & ~steps else self.digest()
 
     def _digest_over(self, groups: bytes) -> bytes:
         return inner_digest("sfnode/bucket/2", u32(self._span), self._author, groups)
 
     def _groups_within(self, steps: int) -> bytes:
-        """The digests of the groups if only the slots in the bitmap were held."""
+        """Return the digests of the groups as if only the slots in the bitmap were held."""
         left = self.held & steps
+        # Only groups that lose a slot are hashed anew; the digests of the others stay.
         cut = dict.fromkeys(map(group_of, bits_of(self.held & ~steps)))
         near = dict(self.by_step(left & sum(map(_bits_in, cut))))
         groups = bytearray(self._groups)
@@ -181,14 +183,14 @@ class Bucket:
         self._digest = None
 
     def _chained(self, slots: dict[int, Slot]) -> bytes:
-        """The digest of a group in which these slots are held."""
+        """Return the digest of a group in which these slots are held."""
         digest = _NO_SLOTS
         for offset, slot in sorted(slots.items()):
             digest = self._linked(digest, offset, slot)
         return digest
 
     def _linked(self, digest: bytes, offset: int, slot: Slot) -> bytes:
-        """The digest of a group that had ``digest`` before this slot came at its end."""
+        """Return the digest of a group that had ``digest`` before this slot came at its end."""
         field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
         return hash_fields("sfnode/group/1", digest, field)[:INNER_DIGEST_BYTES]
 
@@ -197,7 +199,7 @@ class Bucket:
 
 
 class Span:
-    """All buckets of one span by shard and author, and the digests over them; those of changed shards are absent."""
+    """Holds the buckets of one span by shard and author, and the digests over them (absent for changed shards)."""
 
     __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
 
@@ -209,11 +211,11 @@ class Span:
         self._digest: bytes | None = None
 
     def get(self, author: Author) -> Bucket | None:
-        """The author's bucket, if it holds anything."""
+        """Return the author's bucket if it holds anything, else None."""
         return self._shards.get(shard_of(author), {}).get(author)
 
     def put(self, author: Author, offset: int, slot: Slot) -> None:
-        """Fill a slot of the author, or void it."""
+        """Fill a slot of the author, or void it with a pair of records."""
         shard = shard_of(author)
         members = self._shards.setdefault(shard, {})
         if author not in members:
@@ -223,7 +225,7 @@ class Span:
         self._digest = None
 
     def drop_from(self, author: Author, offset: int) -> list[Slot]:
-        """Empty the author's slots from ``offset`` on; returns them by step."""
+        """Empty the author's slots from ``offset`` on and return their content by step."""
         shard = shard_of(author)
         members = self._shards.get(shard, {})
         bucket = members.get(author)
@@ -240,21 +242,21 @@ class Span:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no slot holds anything."""
+        """Return whether no slot holds anything."""
         return not self._shards
 
     def buckets(self) -> Iterator[tuple[Author, Bucket]]:
-        """Every author's bucket, in no particular order."""
+        """Yield every author and its bucket, in no particular order."""
         for members in self._shards.values():
             yield from members.items()
 
     def buckets_of(self, shards: frozenset[int]) -> list[tuple[Author, Bucket]]:
-        """The buckets in the named shards, by author."""
+        """Return the authors and buckets in the named shards, ascending by author."""
         chosen = [item for shard in sorted(shards) for item in self._shards.get(shard, {}).items()]
         return sorted(chosen, key=itemgetter(0))
 
     def shard_digests(self) -> list[tuple[int, bytes]]:
-        """(shard, 16-byte digest) of every shard that holds anything, ascending."""
+        """Return (shard, 16-byte digest) of every shard that holds anything, ascending."""
         for shard in sorted(self._shards.keys() - self._shard_digests.keys()):
             parts = [
                 part for author, bucket in sorted(self._shards[shard].items()) for part in (author, bucket.digest())
@@ -263,7 +265,7 @@ class Span:
         return sorted(self._shard_digests.items())
 
     def digest(self) -> bytes:
-        """The span's digest (SPEC 7.5)."""
+        """Return the span's digest (SPEC 7.5)."""
         if self._digest is None:
             fields = [part for shard, digest in self.shard_digests() for part in (bytes([shard]), digest)]
             self._digest = inner_digest("sfnode/span/1", *fields)
@@ -272,12 +274,12 @@ class Span:
 
 @lru_cache(maxsize=4_096)
 def shard_of(author: bytes) -> int:
-    """Shard 0 ... 255 of an author: the first byte of its hash, so that keys cannot be picked for free to crowd one."""
+    """Return the shard of an author, 0 ... 255: the first byte of its hash, so that crowding a shard costs work."""
     return hash_fields("sfnode/author/1", author)[0]
 
 
 def bitmap_of(steps: list[int]) -> bytes:
-    """Bitmap of SPAN_STEPS bits with bit ``step % SPAN_STEPS`` set for each step."""
+    """Return a bitmap of SPAN_STEPS bits with bit ``step % SPAN_STEPS`` set for each step."""
     bits = 0
     for step in steps:
         bits |= 1 << (step % limits.SPAN_STEPS)
@@ -285,18 +287,18 @@ def bitmap_of(steps: list[int]) -> bytes:
 
 
 def bits_of(bitmap: int) -> list[int]:
-    """Numbers of the bits that are set, ascending."""
-    first = max(0, (bitmap & -bitmap).bit_length() - 1)  # most bitmaps are of one group
+    """Return the numbers of the bits that are set, ascending."""
+    first = max(0, (bitmap & -bitmap).bit_length() - 1)  # shift first: most bitmaps have bits in one group only
     return [index for index, bit in enumerate(bin(bitmap >> first)[:1:-1], first) if bit == "1"]
 
 
 def _bits_in(group: range) -> int:
-    """Bitmap of the slots in a group."""
+    """Return the bitmap of the slots in a group."""
     return (1 << group.stop) - (1 << group.start)
 
 
 def _place_of(offset: int) -> int:
-    """Where the digest of the slot's group lies among those of its bucket."""
+    """Return where the digest of the slot's group begins among those of its bucket, in bytes."""
     return offset // limits.GROUP_STEPS * INNER_DIGEST_BYTES
 
 

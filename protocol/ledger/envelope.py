@@ -1,6 +1,6 @@
 """The envelope: one author's signed projected gradients of one round, as fixed-width bytes (SPEC 6).
 
-Fixed width means there is exactly one encoding: what was received is what was signed, nothing is re-encoded.
+Fixed width means that there is exactly one encoding: the bytes received are the bytes signed, and none are re-encoded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Envelope:
 
     @property
     def payload(self) -> bytes:
-        """The bytes that identify the update: the record without its signature."""
+        """Return the bytes that identify the update: the record without its signature."""
         return self.record[:-SIGNATURE_BYTES]
 
 
@@ -54,14 +54,14 @@ class EnvelopeCodec:
         self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
 
     def seal(self, signer: Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
-        """Sign ``scalars`` for the round at ``step``. The caller has made the step durable before (SPEC 9.2)."""
+        """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
         seed = seed_of(self._manifest.run_id, signer.author, step)
         payload = _HEAD.pack(signer.author, step, seed) + self._scalars.pack(*scalars)
         record = payload + signer.sign(self._prefix + payload)
         return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, record=record)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
-        """Concatenated records, one by one; Reject(SIZE) when the length is not a multiple of a record's."""
+        """Split concatenated records. Raises Reject(SIZE) when the length is not a multiple of a record's."""
         # [REJECT] SPEC 6.1: a run of records is a whole number of records.
         if len(data) % self.record_bytes != 0:
             raise Reject(
@@ -70,7 +70,7 @@ class EnvelopeCodec:
         return [data[start : start + self.record_bytes] for start in range(0, len(data), self.record_bytes)]
 
     def decode_untrusted(self, record: bytes) -> Envelope:
-        """Decode and check everything but key and signature: cheap rules first. Raises Reject."""
+        """Decode a record and check everything but seed, key and signature. Raises Reject."""
         # [REJECT] SPEC 6.2.1: the record has the manifest's length.
         if len(record) != self.record_bytes:
             raise Reject(RejectReason.SIZE, f"record of {len(record)} bytes, this run's have {self.record_bytes}")
@@ -82,7 +82,7 @@ class EnvelopeCodec:
         return envelope
 
     def check_signed(self, envelope: Envelope) -> None:
-        """The costly rules: seed (1 us), key (20 us, remembered), signature (45 us). Raises Reject."""
+        """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
         # [REJECT] SPEC 6.2.4: nobody chooses a direction: the seed follows from run, author and step.
         if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):
             raise Reject(
@@ -121,9 +121,9 @@ class EnvelopeCodec:
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:
-    """The energy rule of SPEC 5.2 for one local step's D scalars, of which n are not zero.
+    """Check the energy rule of SPEC 5.2 for one local step's D scalars, of which n are not zero.
 
-    n >= 1 and 31.5^2 n <= sum q^2 <= 32.5^2 D; clipped scalars excuse a lower energy.
+    n >= 1 and 31.5^2 n <= sum q^2 <= 32.5^2 D; a clipped scalar permits a lower energy. Raises Reject.
     """
     energy, count = 4 * sum(q * q for q in scalars), len(scalars) - scalars.count(0)
     is_clipped = max(map(abs, scalars)) == NORMALISED_CLIP

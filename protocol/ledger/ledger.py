@@ -1,7 +1,7 @@
 """The ledger: the set of valid envelopes of a run, its slots and its digests (SPEC 7).
 
-One door in, :meth:`Ledger.add`, for flood, catch-up and disk. What it holds depends on the sets of envelopes and of
-statements alone, never on the order in which they came.
+Records from flood, catch-up and disk all enter through :meth:`Ledger.add`. The ledger's content depends only on the
+sets of envelopes and statements, never on the order in which they came.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voided:
-    """A second payload for a slot: the author equivocated, and ``first``, which counted, no longer counts."""
+    """The envelope was a second payload for its slot: the author equivocated, and ``first`` no longer counts."""
 
     first: Envelope
     second: Envelope
@@ -45,10 +45,10 @@ _FIRST_STEPS = (1 << _STEPS_AT_ONCE) - 1
 
 
 class Ledger:
-    """Valid envelopes of one run, at most two different ones per slot.
+    """Holds the valid envelopes of one run, at most two different ones per slot.
 
-    With an archive the ledger keeps only the latest records in memory, and knows which others there are by author and
-    span. It answers the same with and without an archive.
+    With an archive the ledger keeps only the latest records in memory, and knows by author and span which others exist.
+    It gives the same answers with and without an archive.
     """
 
     def __init__(
@@ -58,16 +58,18 @@ class Ledger:
         *,
         in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
     ) -> None:
-        """``archive``: gives back the accepted records, which its owner has stored; None: all stay in memory.
+        """Create an empty ledger.
 
-        ``in_memory_max``: records kept in memory beside the archive, if it gives the others back. Where a record cannot
-        be read back when it is needed, every method that looks at records raises StorageDamagedError.
+        ``archive``: gives back the accepted records, which its owner has stored; None: all stay in memory.
+        ``in_memory_max``: records kept in memory when the archive gives the others back.
+
+        Every method that looks at records raises StorageDamagedError when one that it needs cannot be read back.
         """
         self.codec = EnvelopeCodec(manifest)
         self.roster = Roster(manifest)
         self._manifest = manifest
         self._spans: dict[int, Span] = {}
-        self._root: Digest | None = None  # absent after a change
+        self._root: Digest | None = None  # None after a change
         self._highest: dict[Author, int] = {}
         self._archive = ReadBack(archive) if archive else None
         self._in_memory_max = self._forget_at = in_memory_max
@@ -78,15 +80,15 @@ class Ledger:
     # --- the door -----------------------------------------------------------------------------------------
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
-        """Take one record in, checks cheapest first.
+        """Accept one record, with the cheapest checks first.
 
         Args:
             record: bytes from a peer, a file or this node itself.
-            horizon_step: last step acceptable at this moment, None without that bound.
+            horizon_step: last step acceptable at this moment; None: no such bound.
 
         Raises:
-            Reject: no honest node can have made it. The ledger is unchanged.
-            Ignore: it cannot be used now. The ledger is unchanged.
+            Reject: no honest node can have made the record. The ledger is unchanged.
+            Ignore: the record cannot be used now. The ledger is unchanged.
         """
         envelope = self.codec.decode_untrusted(record)
         held = self._held(envelope)
@@ -101,13 +103,13 @@ class Ledger:
         return Voided(first=self.codec.decode_untrusted(held), second=envelope)
 
     def holds(self, record: bytes) -> bool:
-        """Whether this very record counts in its slot: a short way to ALREADY_HELD for the copies of a flood."""
+        """Return whether exactly this record counts in its slot: a short way to ALREADY_HELD for a flood's copies."""
         span, offset = divmod(step_of(record), limits.SPAN_STEPS)
         bucket = self._bucket(span, Author(record[:KEY_BYTES]))
         return bucket is not None and bucket.get(offset) == record
 
     def _held(self, envelope: Envelope) -> bytes | None:
-        """The record that counts in the envelope's slot; Ignore when the slot is void or holds the same payload."""
+        """Return the record that counts in the slot, if any. Raises Ignore if it is void or has the same payload."""
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
         bucket = self._bucket(span, envelope.author)
         if bucket and bucket.void >> offset & 1:
@@ -143,7 +145,7 @@ class Ledger:
                 self._forget_older_half()
 
     def _forget_older_half(self) -> None:
-        """Drop from memory what the archive gives back; what it does not give is asked for again later."""
+        """Drop the older half of the records from memory; those that the archive does not give back stay queued."""
         older: dict[tuple[int, Author], list[int]] = {}
         for _ in range((len(self._in_memory) + 1) // 2):
             span, author, offset = self._in_memory.popleft()
@@ -151,14 +153,15 @@ class Ledger:
         for (span, author), offsets in older.items():
             bucket = self._bucket(span, author)
             if bucket is None:
-                continue  # excluded meanwhile
+                continue  # its author has been excluded since
             self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
+        # If the archive gave little back, gather enough new records before the next try.
         self._forget_at = max(self._in_memory_max, len(self._in_memory) + self._in_memory_max // 2)
 
     # --- statements ---------------------------------------------------------------------------------------
 
     def add_statement(self, data: bytes) -> tuple[Statement, list[Slot]]:
-        """Take a statement in; returns it with the slots that hold nothing any more because of it.
+        """Accept a statement; return it with the content of the slots that it emptied.
 
         Raises Reject or Ignore like :meth:`Roster.add`.
         """
@@ -184,7 +187,7 @@ class Ledger:
         return dropped
 
     def _set_highest(self, author: Author) -> None:
-        """Find the author's highest step among what is held; an author of whom nothing is held leaves the table."""
+        """Update the author's highest step from its slots; remove an author without slots from the table."""
         held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
         if held:
             number, bucket = max(held, key=itemgetter(0))
@@ -193,7 +196,7 @@ class Ledger:
             self._highest.pop(author, None)
 
     def counts(self, record: bytes) -> bool:
-        """Whether the statements let an accepted record count still."""
+        """Return whether an accepted record still counts according to the statements."""
         envelope = self.codec.decode_untrusted(record)
         return envelope.step < self.roster.counts_until(envelope.author)
 
@@ -201,40 +204,40 @@ class Ledger:
 
     @property
     def authors_max(self) -> int:
-        """How many authors the run may have."""
+        """Return how many authors the run may have."""
         return self._manifest.authors_max
 
     def has_room_for(self, author: Author) -> bool:
-        """Whether the author table holds ``author`` or can take it."""
+        """Return whether the author table holds ``author`` or has room for it."""
         return author in self._highest or len(self._highest) < self._manifest.authors_max
 
     def authors(self) -> dict[Author, int]:
-        """Highest step held of each author, void slots included."""
+        """Return the highest step held of each author, void slots included."""
         return dict(self._highest)
 
     def highest_step(self, author: Author) -> int:
-        """Highest step held of ``author``; -1 when nothing is held."""
+        """Return the highest step held of ``author``, -1 when nothing is held."""
         return self._highest.get(author, -1)
 
     def envelopes(self, *, from_step: int = 0) -> Iterator[Envelope]:
-        """Every envelope that counts, by (step, author); ``from_step``: a multiple of SPAN_STEPS."""
+        """Yield every envelope that counts, by (step, author), from ``from_step`` on (a multiple of SPAN_STEPS)."""
         for slot in self._slots_by_step(from_step // limits.SPAN_STEPS):
             if isinstance(slot, bytes):
                 yield self.codec.decode_untrusted(slot)
 
     def is_void(self, author: Author, step: int) -> bool:
-        """Whether this slot holds two payloads."""
+        """Return whether this slot holds two payloads."""
         span, offset = divmod(step, limits.SPAN_STEPS)
         bucket = self._bucket(span, author)
         return bucket is not None and bool(bucket.void >> offset & 1)
 
     def first_envelopes(self) -> Iterator[Envelope]:
-        """The first payload of every slot held, of void ones what counted before they were, by (step, author)."""
+        """Yield the first envelope of every slot held, by (step, author); of a void slot, the one that once counted."""
         for slot in self._slots_by_step():
             yield self.codec.decode_untrusted(records_of(slot)[0])
 
     def first_of(self, author: Author, steps: range) -> list[Envelope]:
-        """The same of one author and these steps, by step."""
+        """Return the first envelope of every slot held of one author in these steps, by step."""
         spans = range(max(0, steps.start) // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS))
         buckets = [bucket for span in spans if (bucket := self._bucket(span, author))]
         slots = [slot for bucket in buckets for _, slot in bucket.by_step(bucket.held)]
@@ -242,12 +245,12 @@ class Ledger:
         return [envelope for envelope in envelopes if envelope.step in steps]
 
     def ordered_records(self) -> Iterator[bytes]:
-        """Every record held, both of a void slot too, by step and then as bytes (which begin with the author)."""
+        """Yield every record held, both of a void slot, by step and then by bytes (which begin with the author)."""
         for slot in self._slots_by_step():
             yield from sorted(records_of(slot))
 
     def _slots_by_step(self, first_span: int = 0) -> Iterator[Slot]:
-        """By (step, author), a few steps of all authors at a time."""
+        """Yield the slots held by (step, author), reading back a few steps of all authors at a time."""
         for span in sorted(span for span in self._spans if span >= first_span):
             for start in range(0, limits.SPAN_STEPS, _STEPS_AT_ONCE):
                 steps = _FIRST_STEPS << start
@@ -259,21 +262,21 @@ class Ledger:
                 yield from map(itemgetter(2), sorted(found, key=itemgetter(0, 1)))
 
     def records(self, span: int, author: Author, steps: bytes) -> Iterator[bytes]:
-        """Records of the slots that the bitmap names, by step; both records of a void one."""
+        """Yield the records of the slots in the bitmap ``steps``, by step; both records of a void slot."""
         bucket = self._bucket(span, author)
         for _, slot in bucket.by_step(int.from_bytes(steps, "little")) if bucket else ():
             yield from records_of(slot)
 
     def spans(self) -> list[int]:
-        """Spans that hold anything, ascending."""
+        """Return the spans that hold anything, ascending."""
         return sorted(self._spans)
 
     def authors_in(self, span: int) -> list[Author]:
-        """Authors of whom something is held in ``span``, in no particular order."""
+        """Return the authors of whom ``span`` holds anything, in no particular order."""
         return [author for author, _ in self._spans[span].buckets()] if span in self._spans else []
 
     def counted(self, author: Author, steps: range) -> list[bytes]:
-        """The records of these steps, which lie in one span, that count."""
+        """Return the records of ``author`` that count in these steps, which must lie in one span."""
         span, offset = divmod(steps.start, limits.SPAN_STEPS)
         bucket = self._bucket(span, author)
         slots = bucket.by_step(bucket.valid & ((1 << len(steps)) - 1) << offset) if bucket else []
@@ -282,7 +285,7 @@ class Ledger:
     # --- digests ------------------------------------------------------------------------------------------
 
     def root(self) -> Digest:
-        """The ledger digest: equal roots mean equal sets of updates and of statements (SPEC 7.5)."""
+        """Return the ledger digest: equal roots mean equal sets of updates and of statements (SPEC 7.5)."""
         if self._root is None:
             fields = [part for span, digest in self.span_digests() for part in (u32(span), digest)]
             statements = [self.roster.digest()] if len(self.roster) else []
@@ -290,40 +293,40 @@ class Ledger:
         return self._root
 
     def digest_before(self, step: int) -> Digest:
-        """Digest of what is held below ``step``, a multiple of SPAN_STEPS; statements are not in it (SPEC 9.5)."""
+        """Return the digest of the slots below ``step``, a multiple of SPAN_STEPS, without statements (SPEC 9.5)."""
         digests = [(span, digest) for span, digest in self.span_digests() if span * limits.SPAN_STEPS < step]
         fields = [part for span, digest in digests for part in (u32(span), digest)]
         return hash_fields("sfnode/before/1", self._manifest.run_id, u32(step), *fields)
 
     def slots_before(self, step: int) -> int:
-        """How many slots hold anything below ``step``, a multiple of SPAN_STEPS."""
+        """Return how many slots hold anything below ``step``, a multiple of SPAN_STEPS."""
         spans = [span for number, span in self._spans.items() if number * limits.SPAN_STEPS < step]
         return sum(bucket.held.bit_count() for span in spans for _, bucket in span.buckets())
 
     def span_digests(self) -> list[tuple[int, bytes]]:
-        """(span, 16-byte digest) of every span that holds anything, ascending."""
+        """Return (span, 16-byte digest) of every span that holds anything, ascending."""
         return [(span, self._spans[span].digest()) for span in sorted(self._spans)]
 
     def shard_digests(self, span: int) -> list[tuple[int, bytes]]:
-        """(shard, 16-byte digest) of every shard of ``span`` that holds anything, ascending."""
+        """Return (shard, 16-byte digest) of every shard of ``span`` that holds anything, ascending."""
         return self._spans[span].shard_digests() if span in self._spans else []
 
     def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[Holdings]:
-        """What is held in the named shards of ``span``, of the first ``count`` authors greater than ``after``."""
+        """Return the holdings of the first ``count`` authors after ``after`` in the named shards of ``span``."""
         listed = self._spans[span].buckets_of(shards) if span in self._spans else []
         later = ((author, bucket) for author, bucket in listed if author > after)
         return [holdings_in(author, bucket) for author, bucket in islice(later, count)]
 
     def holdings_of(self, span: int, author: Author) -> Holdings:
-        """What is held of one author in one span; empty bitmaps when nothing is."""
+        """Return the holdings of one author in one span, with empty bitmaps when nothing is held."""
         return holdings_in(author, self._bucket(span, author) or Bucket(span, author))
 
     def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
-        """The digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
+        """Return the digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
         return (self._bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(steps, "little"))
 
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
-        """First 8 bytes of the payload hash of each slot that counts, by step, ascending."""
+        """Return the first 8 bytes of the payload hash of each slot that counts, by step, ascending."""
         bucket = self._bucket(span, author)
         first = span * limits.SPAN_STEPS
         slots = bucket.by_step(bucket.valid) if bucket else []

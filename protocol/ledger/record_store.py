@@ -1,7 +1,7 @@
 """Where a ledger leaves the records that it need not keep in memory, and how it recognises them later (decision 0011).
 
-An archive only gives back what its owner stored; the ledger tells it nothing. The ledger forgets a record only once
-the archive has given it back, and checks whatever it reads later.
+An archive only gives back what its owner stored; the ledger never writes to it. The ledger forgets a record only once
+the archive has given it back, and checks every record that it reads later.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _STEP = slice(KEY_BYTES, KEY_BYTES + 4)
 
 
 class Archive(Protocol):
-    """Every record that was stored, whether it still counts or not."""
+    """Gives back every record that was stored, whether it still counts or not."""
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """The records of one author of these steps, which ascend; of each step in the order of arrival, copies too."""
+        """Return the records of one author of these ascending steps; within a step by arrival, copies included."""
 
     def read_all(self, author: Author) -> Iterator[bytes]:
-        """All records of one author; of each step in the order of arrival, copies too."""
+        """Yield all records of one author; those of one step in the order of arrival, copies included."""
 
     def damage(self, detail: str) -> StorageDamagedError:
-        """The error to raise when what was stored is not given back: what, where, and what to do."""
+        """Return the error to raise when stored records are not given back; it says what, where, and what to do."""
 
 
 class ReadBack:
-    """An archive with the group that was read back last, until any slot changes.
+    """Holds an archive and, until any slot changes, the group that was read back last.
 
-    Whoever sends a record of an old slot makes a ledger look at the slot, compare the two, and hash the group anew.
+    A record for an old slot needs the group three times: to look at the slot, to compare the two and to hash anew.
     """
 
     __slots__ = ("archive", "group", "slots")
@@ -49,26 +49,26 @@ class ReadBack:
 
 
 class Checks:
-    """Sums that tell whether the slots of one bucket, read back, are what they were.
+    """Keeps checksums of one bucket's slots, to see whether slots that are read back have changed.
 
-    They guard against bad disks and accidents. Whoever changes records on purpose cannot sign them.
+    They guard against bad disks and accidents. They need not stop deliberate changes, which signatures do.
     """
 
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums = bytearray()  # u32 little-endian each; as many as were needed so far
+        self._sums = bytearray()  # u32 little-endian each, up to the last group that was needed
 
     def add(self, offset: int, record: bytes) -> None:
-        """A record came into the slot."""
+        """Add a record that came into the slot."""
         self._change(offset, crc32(record))
 
     def remove(self, offset: int, slot: Slot) -> None:
-        """The slot is empty again."""
+        """Subtract the records of a slot that is empty again."""
         self._change(offset, -sum(map(crc32, records_of(slot))))
 
     def fits(self, group: range, slots: dict[int, Slot]) -> bool:
-        """Whether ``slots`` are all that is held in ``group``."""
+        """Return whether ``slots`` contain exactly the records held in ``group``."""
         found = sum(crc32(record) for offset in group if offset in slots for record in records_of(slots[offset]))
         return self._sum(group.start) == found % (1 << 8 * _SUM_BYTES)
 
@@ -84,18 +84,18 @@ class Checks:
 
 
 def group_of(offset: int) -> range:
-    """The slots that are hashed and checked together with the one at ``offset``."""
+    """Return the slots that are hashed and checked together with the one at ``offset``."""
     start = offset - offset % limits.GROUP_STEPS
     return range(start, start + limits.GROUP_STEPS)
 
 
 def records_of(slot: Slot) -> tuple[bytes, ...]:
-    """The record of a slot that counts, both of a void one."""
+    """Return the one record of a slot that counts, or both records of a void slot."""
     return slot if isinstance(slot, tuple) else (slot,)
 
 
 def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
-    """The slots that an author's records in one span fill, by offset; of different payloads in a slot the first two."""
+    """Return by offset the slots that an author's records in one span fill; two different payloads make one void."""
     slots: dict[int, Slot] = {}
     for record in records:
         offset = step_of(record) % limits.SPAN_STEPS
@@ -108,5 +108,5 @@ def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
 
 
 def step_of(record: bytes) -> int:
-    """The step of a record's round (SPEC 6.1)."""
+    """Return the step of a record's round (SPEC 6.1)."""
     return int.from_bytes(record[_STEP], "big")

@@ -1,6 +1,6 @@
 """The roster: the set of statements of a run, and who may contribute according to it (SPEC 7.7).
 
-What it says depends on the set alone: an admission stays, of several exclusions the earliest step holds, and a token
+Its meaning depends on the set alone: an admission is permanent, the earliest of several exclusions applies, and a token
 that two authors have claimed admits nobody.
 """
 
@@ -21,7 +21,7 @@ NO_STATEMENTS = bytes(INNER_DIGEST_BYTES)  # the digest of an empty roster
 
 
 class Roster:
-    """Statements of one run by key; two of a token that was claimed by two authors."""
+    """Holds the statements of one run by key: one each, or two for a token that two authors have claimed."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.codec = StatementCodec(manifest)
@@ -29,8 +29,8 @@ class Roster:
         self._run_id = manifest.run_id
         self._held: dict[bytes, tuple[Statement, ...]] = {}
         self._claimed: Counter[Author] = Counter()  # tokens of each author that nobody else has claimed
-        self._void: set[Author] = set()  # those who have claimed a token that another author has claimed, too
-        # What `renewals` and `excluded` return, until something of their kind changes: each tick and each look asks.
+        self._void: set[Author] = set()  # authors with a claim on a token that another author has claimed, too
+        # Cached results of `renewals` and `excluded`, None after a change: every tick reads them.
         self._renewals: dict[int, str] | None = {}
         self._excluded: dict[Author, int] | None = {}
         self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
@@ -40,11 +40,11 @@ class Roster:
         return len(self._held)
 
     def add(self, data: bytes) -> Statement:
-        """Take one statement in, checks cheapest first.
+        """Accept one statement, with the cheapest checks first.
 
         Raises:
-            Reject: neither owner nor invitee can have made it.
-            Ignore: it says nothing new, or the table is full.
+            Reject: neither owner nor invitee can have made the statement.
+            Ignore: the statement adds nothing new, or the table is full.
         """
         statement = self.codec.decode_untrusted(data)
         held = self._held.get(statement.key, ())
@@ -78,29 +78,29 @@ class Roster:
     # --- what follows -------------------------------------------------------------------------------------
 
     def is_admitted(self, author: Author) -> bool:
-        """Whether ``author`` may contribute at all, exclusions aside."""
+        """Return whether ``author`` may contribute at all, apart from exclusions."""
         if self._admission.kind is AdmissionKind.OPEN:
             return has_work(self._admission, self._run_id, author)
         return bytes([StatementKind.ADMIT]) + author in self._held or self._claimed[author] > 0
 
     def has_void_claim(self, author: Author) -> bool:
-        """Whether ``author`` has claimed a token that another author has claimed, too, so that it admits nobody."""
+        """Return whether ``author`` has claimed a token that admits nobody, because another author claimed it, too."""
         return author in self._void
 
     def excluded_from(self, author: Author) -> int | None:
-        """First step of ``author`` that an exclusion covers."""
+        """Return the first step of ``author`` that an exclusion covers, None when there is no exclusion."""
         held = self._held.get(bytes([StatementKind.EXCLUDE]) + author)
         return held[0].from_step if held else None
 
     def counts_until(self, author: Author) -> int:
-        """First step of ``author`` that does not count: 0 when none does, STEPS_MAX when all do."""
+        """Return the first step of ``author`` that does not count: 0 when none counts, STEPS_MAX when all do."""
         excluded_from = self.excluded_from(author)
         if not self.is_admitted(author):
             return 0
         return limits.STEPS_MAX if excluded_from is None else excluded_from
 
     def check_counts(self, author: Author, step: int) -> None:
-        """Raises Ignore when an update of ``author`` of ``step`` does not count."""
+        """Raise Ignore when an update of ``author`` for ``step`` does not count."""
         excluded_from = self.excluded_from(author)
         # [IGNORE] SPEC 7.3: the owner has excluded the author from an earlier step on, or from this one.
         if excluded_from is not None and step >= excluded_from:
@@ -111,16 +111,16 @@ class Roster:
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"author {author.hex()[:16]} is not admitted")
 
     def excluded(self) -> Mapping[Author, int]:
-        """For every excluded author the first step that does not count, ascending by author."""
+        """Return the first step that does not count of every excluded author, ascending by author."""
         if self._excluded is None:
             listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
             self._excluded = {statement.author: statement.from_step for statement in listed}
         return self._excluded
 
     def renewals(self) -> Mapping[int, str]:
-        """First epoch and SHA-256 of every basis that the owner has published since the manifest, ascending.
+        """Return first epoch and SHA-256 of every basis that the owner has published since the manifest, ascending.
 
-        The same object until a renewal comes.
+        The result is the same object until a renewal comes.
         """
         if self._renewals is None:
             keys = self._keys()
@@ -131,27 +131,27 @@ class Roster:
     # --- the set ------------------------------------------------------------------------------------------
 
     def held(self, key: bytes) -> tuple[Statement, ...]:
-        """The statements of a key, none to two."""
+        """Return the statements of a key, none to two."""
         return self._held.get(key, ())
 
     def covers(self, statement: Statement) -> bool:
-        """Whether the statement says nothing beyond what is held already."""
+        """Return whether the statement adds nothing to those held already."""
         held = self._held.get(statement.key, ())
         return bool(held) and _says_nothing_new(held, statement)
 
     def page(self, after: bytes, count: int) -> tuple[list[bytes], bool]:
-        """Statements of the first ``count`` keys greater than ``after``, ascending; whether these are the last."""
+        """Return the statements of ``count`` keys after ``after``, ascending, and whether they are the last ones."""
         keys = self._keys()
         start = bisect_right(keys, after)
         chosen = keys[start : start + count]
         return [statement.data for key in chosen for statement in self._held[key]], start + count >= len(keys)
 
     def statements(self) -> list[bytes]:
-        """All statements, ascending by key."""
+        """Return all statements, ascending by key."""
         return self.page(b"", len(self._held))[0]
 
     def digest(self) -> bytes:
-        """16 bytes: equal digests mean equal sets. Zeros when there are no statements."""
+        """Return 16 bytes that are equal for sets of equal meaning, zeros when there are no statements."""
         if self._digest is None:
             fields = [part for key in self._keys() for part in (key, _value(self._held[key]))]
             self._digest = inner_digest("sfnode/statements/1", *fields)
@@ -164,6 +164,7 @@ class Roster:
 
 
 def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool:
+    # The earliest exclusion and the lowest hash of a renewal win, so that the order of arrival does not matter.
     match statement.kind:
         case StatementKind.ADMIT:
             return True
@@ -176,7 +177,7 @@ def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:
-    """What statements say beyond their key, without signatures; for a token claimed twice only that it is void."""
+    """Return the content of a key's statements without key and signatures; empty for a token claimed twice."""
     match held[0].kind:
         case StatementKind.ADMIT:
             return b""

@@ -1,6 +1,6 @@
-"""Statements: what the owner of a run signs about it once it has begun, as fixed-width bytes (SPEC 7.7).
+"""Statements, which the owner of a run signs about it once it has begun, as fixed-width bytes (SPEC 7.7).
 
-Each statement stands on its own: it needs no other one, no order and no date. The roster says what a set of them means.
+Each statement stands on its own: it needs no other one, no order and no date. The roster interprets a set of them.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Statement:
     """A decoded statement.
 
     Attributes:
-        kind: what is said.
-        author: whom it is about; empty in a renewal of the basis.
+        kind: its type, which decides the other fields.
+        author: the author concerned; empty in a renewal of the basis.
         from_step: in an exclusion, the author's updates of this step and later do not count; else 0.
         token: in a claim, the public key of the invitation; else empty.
         from_epoch: in a renewal, the first epoch that has the new basis; else 0.
@@ -70,7 +70,7 @@ class Statement:
 
     @property
     def key(self) -> bytes:
-        """33 bytes: statements with the same key are about the same thing."""
+        """Return the 33 bytes that are equal for statements about the same thing."""
         return self.data[:STATEMENT_KEY_BYTES]
 
 
@@ -78,7 +78,7 @@ class Statement:
 class Invitation:
     """A one-use token: the secret seed of a key, and the owner's signature over its public half.
 
-    Whoever has it may have one author admitted. ``text`` is what is sent to the invitee.
+    Its holder may have one author admitted. The owner sends ``text`` to the invitee.
     """
 
     secret: bytes
@@ -86,12 +86,12 @@ class Invitation:
 
     @property
     def text(self) -> str:
-        """The token as one word."""
+        """Return the token as one word."""
         return _TOKEN_PREFIX + base64.urlsafe_b64encode(self.secret + self.signature).decode("ascii")
 
 
 def read_invitation(text: str) -> Invitation:
-    """The invitation in what the owner sent; OperatorError when the text is not an invitation."""
+    """Parse the text of an invitation. Raises OperatorError when the text is not an invitation."""
     body = text.strip().removeprefix(_TOKEN_PREFIX)
     try:
         data = base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True)
@@ -120,33 +120,33 @@ class StatementCodec:
     # --- making -------------------------------------------------------------------------------------------
 
     def admit(self, owner: Signer, author: Author) -> bytes:
-        """The owner admits ``author``."""
+        """Make the owner's statement that admits ``author``."""
         body = bytes([StatementKind.ADMIT]) + author
         return body + owner.sign(self._prefix + body)
 
     def exclude(self, owner: Signer, author: Author, from_step: int) -> bytes:
-        """The owner says that updates of ``author`` from ``from_step`` on do not count, past ones included."""
+        """Make the owner's statement that updates of ``author`` from ``from_step`` on, even past ones, do not count."""
         body = bytes([StatementKind.EXCLUDE]) + author + u32(from_step)
         return body + owner.sign(self._prefix + body)
 
     def invite(self, owner: Signer, secret: bytes) -> Invitation:
-        """An invitation; ``secret``: 32 random bytes, never used before."""
+        """Make an invitation; ``secret``: 32 random bytes, never used before."""
         body = bytes([StatementKind.CLAIM]) + Signer(secret).author
         return Invitation(secret=secret, signature=owner.sign(self._prefix + body))
 
     def claim(self, invitation: Invitation, author: Author) -> bytes:
-        """The invitee uses the invitation for ``author``."""
+        """Make the invitee's statement that uses the invitation for ``author``."""
         token = Signer(invitation.secret)
         body = bytes([StatementKind.CLAIM]) + token.author + author
         return body + invitation.signature + token.sign(self._claim_prefix + token.author + author)
 
     def renew(self, owner: Signer, from_epoch: int, sha256: str) -> bytes:
-        """The owner says that epochs from ``from_epoch`` on have the published basis of this hash (64 hex digits)."""
+        """Make the owner's statement that epochs from ``from_epoch`` on use the basis of this hash (64 hex digits)."""
         body = bytes([StatementKind.RENEW]) + from_epoch.to_bytes(KEY_BYTES, "big") + bytes.fromhex(sha256)
         return body + owner.sign(self._prefix + body)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
-        """Statements that stand end to end, one by one. Raises Reject."""
+        """Split statements that stand end to end. Raises Reject."""
         found, start = [], 0
         while start < len(data):
             # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
@@ -160,7 +160,7 @@ class StatementCodec:
     # --- checking -----------------------------------------------------------------------------------------
 
     def decode_untrusted(self, data: bytes) -> Statement:
-        """Decode and check everything but keys and signatures. Raises Reject."""
+        """Decode a statement and check everything but keys and signatures. Raises Reject."""
         # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
         if not data or data[0] not in self._kinds or len(data) != _SIZES[StatementKind(data[0])]:
             raise Reject(RejectReason.STATEMENT_FORMAT, "not a statement of a kind that this run knows")
@@ -189,7 +189,7 @@ class StatementCodec:
         return Statement(kind=StatementKind.RENEW, author=_NOBODY, from_epoch=epoch, sha256=sha256, data=data)
 
     def check_signed(self, statement: Statement) -> None:
-        """The costly rules: keys and signatures, at most two of each. Raises Reject."""
+        """Check the costly rules: keys and signatures, at most two of each. Raises Reject."""
         # [REJECT] SPEC 7.7.3: the author, and the token where there is one, are valid keys.
         keys = [key for key in (statement.author, statement.token) if key]
         if not all(is_author_key(key) for key in keys):

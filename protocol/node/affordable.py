@@ -1,6 +1,7 @@
-"""How many of a round's directions this node measures (SPEC 9.1.6): what it can while others measure all of them.
+"""How many of a round's directions this node measures (SPEC 9.1.6): as many as it can while others measure all.
 
-A machine a tenth as fast as the others measures a tenth of the directions, in each round, and nobody waits for it.
+A machine with a tenth of the others' speed measures about a tenth of the directions in each round, and no node has to
+wait for it.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from protocol.run import Method
 
 
 class AffordableDirections:
-    """Fewer directions after rounds that took too long, more after one that did not. Times in ms come in as arguments.
+    """Chooses fewer directions after rounds that took too long, and more after a round that did not.
 
-    A machine that measures all of them and is disturbed for a moment goes on doing so: one late round says little,
-    unless it is very late.
+    A machine that measures all directions keeps doing so after one late round, unless that was very late: the cause
+    may be a short disturbance.
 
-    What a round takes is not in proportion to its directions: much of it may be the same for one and for all. So
-    nothing is extrapolated upwards; a node that has room tries a little more.
+    A round's time is not proportional to its directions, since part of it may be fixed. So an estimate in proportion
+    never takes a node with room beyond the others' pace; to use all its room, it adds at least one block.
 
     Attributes:
-        chosen: M, the directions of the round under way.
-        took_ms: of the last round that was measured; None before the first.
+        chosen: M, the directions of the present round.
+        took_ms: time of the last measured round in ms; None before the first.
     """
 
     def __init__(self, method: Method) -> None:
@@ -35,7 +36,7 @@ class AffordableDirections:
         self.chosen = method.directions
 
     def hear(self, author: Author, scalars: Sequence[int]) -> None:
-        """The newest update of ``author``: K x D scalars."""
+        """Note the newest update of ``author``: K x D scalars."""
         self._measured[author] = self._method.directions_measured(scalars)
 
     def keep(self, authors: Container[Author]) -> None:
@@ -43,13 +44,14 @@ class AffordableDirections:
         self._measured = {author: count for author, count in self._measured.items() if author in authors}
 
     def measured(self, took_ms: int) -> None:
-        """The round under way has taken so long."""
+        """Note how long the present round has taken."""
         self.took_ms, self._is_looked_at = took_ms, False
 
     def choose(self, interval_ms: Mapping[Author, int], active: Iterable[Author]) -> None:
-        """Settle how many directions the next round has; ``interval_ms``: of authors between two updates, smoothed."""
+        """Choose the directions of the next round; ``interval_ms``: each author's smoothed time between two updates."""
         method = self._method
-        # Whole rounds: if each fitted into what the others measure in fact, all would measure less and less.
+        # Scale each interval to a whole round. Otherwise every node would follow the others' reduced rounds, and all
+        # would measure less and less.
         theirs = [
             interval_ms[author] * method.directions // self._measured[author]
             for author in active
@@ -62,10 +64,11 @@ class AffordableDirections:
         self._is_looked_at = True
 
     def _fitting(self, pace_ms: int, took_ms: int) -> int:
-        """Blocks of the next round, by what this one took."""
+        """Return the number of blocks of the next round, given what this one took and what the others take."""
         blocks = self.chosen // self._method.shares
-        is_late = 4 * took_ms > 5 * pace_ms  # times vary: a quarter more is no reason
+        is_late = 4 * took_ms > 5 * pace_ms  # times vary, so up to a quarter more is not late
         was_late, self._was_late = self._was_late, is_late
+        # Shrink when late twice in a row, very late, or already below all blocks; otherwise keep the number or grow.
         if is_late and (was_late or took_ms > 4 * pace_ms or blocks < self._method.blocks):
             return max(1, pace_ms * blocks // took_ms)
         if took_ms > pace_ms:

@@ -1,4 +1,4 @@
-"""Which authors attest which snapshot: the newest attestation of each, and whether enough of them agree (SPEC 9.5)."""
+"""The newest attestation of each author, and whether enough authors agree on a snapshot (SPEC 9.5)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from protocol.wire import PeerId
 
 
 class AttestationTable:
-    """A bounded table. Neighbours are told of it, but nodes need not agree on it.
+    """Holds attestations in bounded tables. Neighbours receive them, but nodes need not agree on them.
 
-    A joiner cannot tell authors from made-up keys yet. What it is told meanwhile it keeps by teller: each neighbour has
-    room of its own, so that one with many keys crowds nobody out.
+    A joiner cannot yet distinguish authors from made-up keys. Until it can, it keeps attestations by the neighbour that
+    sent them. Each neighbour has its own room, so that one with many keys crowds no other out.
     """
 
     def __init__(self, manifest: Manifest, ledger: Ledger) -> None:
         self.codec = AttestationCodec(manifest)
         self._ledger = ledger
         self._newest: dict[Author, Attestation] = {}  # of authors of whom an update counted
-        self._told: dict[PeerId, dict[Author, Attestation]] = {}  # of others, by whom we have them from
+        self._told: dict[PeerId, dict[Author, Attestation]] = {}  # of authors not known yet, by sender
 
     def add(self, data: bytes, *, teller: PeerId | None = None) -> Attestation:
-        """Take one in, checks cheapest first.
+        """Add one attestation, with the cheapest checks first.
 
-        ``teller``: the neighbour it comes from, where it is not known yet who contributes.
+        ``teller``: the neighbour that sent it, while this node does not know yet who contributes; else None.
 
         Raises:
             Reject: its author cannot have made it.
@@ -40,7 +40,7 @@ class AttestationTable:
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"no update of {author.hex()[:16]} counts")
         table = self._newest if teller is None else self._told.setdefault(teller, {})
         known = self._of(author, self._tables())
-        # What other neighbours told is not held against this one's: it goes with them.
+        # Ignore what other neighbours sent: that is dropped when they leave.
         held = self._of(author, [self._newest, table]) if teller else known
         # [IGNORE] SPEC 9.5.7: the author has attested that step, or a later one.
         if any(each.step >= attestation.step for each in held):
@@ -54,21 +54,21 @@ class AttestationTable:
         return attestation
 
     def forget(self, teller: PeerId) -> None:
-        """The neighbour has gone: of what it told only that stays whose authors contribute, as is known by now."""
+        """Forget a neighbour that left; keep only its attestations of authors who are known to contribute by now."""
         for author, attestation in self._told.pop(teller, {}).items():
             is_news = all(each.step < attestation.step for each in self._of(author, self._tables()))
             if is_news and self._is_contributing(author) and (author in self._newest or self._has_room(None)):
                 self._newest[author] = attestation
 
     def page(self) -> tuple[bytes, ...]:
-        """What a neighbour that asks is told: the newest, as many as fit into a message."""
+        """Return the attestations for a neighbour that asks: the newest, as many as fit into a message."""
         newest = sorted(self._trusted(), key=lambda each: (-each.step, each.author))
         return tuple(each.data for each in newest[: limits.ATTESTATIONS_PER_MESSAGE_MAX])
 
     def agreed(self, authors_min: int) -> list[Attestation]:
-        """Attestations of the newest snapshot on which enough authors agree; empty when there is no such snapshot.
+        """Return the attestations of the newest snapshot on which enough authors agree; empty without such a snapshot.
 
-        Enough: at least ``authors_min``, and more than half of all that attest its step or a later one.
+        Enough means at least ``authors_min``, and more than half of all authors that attest its step or a later one.
         """
         trusted = self._trusted()
         for claim in sorted({each.claim for each in trusted}, reverse=True):
@@ -94,7 +94,7 @@ class AttestationTable:
         return len(self._newest) < limits.ATTESTATIONS_MAX
 
     def _trusted(self) -> list[Attestation]:
-        """The newest of each author that is trusted, whoever told it."""
+        """Return the newest attestation of each trusted author, from any sender."""
         newest: dict[Author, Attestation] = {}
         for author, each in (item for table in self._tables() for item in table.items()):
             if author not in newest or newest[author].step < each.step:
@@ -105,6 +105,6 @@ class AttestationTable:
         return self._is_trusted(author) and self._ledger.highest_step(author) >= 0
 
     def _is_trusted(self, author: Author) -> bool:
-        """Whether the author is admitted, and not excluded from any step on."""
+        """Return whether the author is admitted and not excluded from any step on."""
         roster = self._ledger.roster
         return roster.is_admitted(author) and roster.excluded_from(author) is None

@@ -1,4 +1,4 @@
-"""A node's renewed bases: which are here, and which are still to be fetched (SPEC 9.2.5)."""
+"""A node's renewed bases: which are on its disk, and which are still to be fetched (SPEC 9.2.5)."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ _RETRY_MS: Final = 5_000
 
 
 class BasisFiles:
-    """Owned by the node core. What is missing is computed when a renewal comes, not at each tick: there may be many."""
+    """Tracks and requests renewed bases. There may be many: it looks for missing ones only when a renewal comes."""
 
     def __init__(self, roster: Roster) -> None:
-        self.here: frozenset[str] = frozenset()  # SHA-256 of those that are complete on the disk
+        self.here: frozenset[str] = frozenset()  # SHA-256 of the bases that are complete on the disk
         self._roster = roster
         self._fetches = Fetches(_RETRY_MS)
-        self._looked_at: Mapping[int, str] = {}  # renewals that the next two follow from
+        self._looked_at: Mapping[int, str] = {}  # the renewals from which the next two were computed
         self._missing: dict[str, int] = {}  # SHA-256 -> first epoch, ascending by epoch
-        self._wanted: dict[str, int] = {}  # of these, all but `_useless`
+        self._wanted: dict[str, int] = {}  # the missing ones without `_useless`
         self._useless: set[str] = set()
 
     def is_here(self, epoch: int) -> bool:
-        """Whether all that the weights of ``epoch`` need is here; the basis that the manifest names always is."""
+        """Return whether all bases that ``epoch`` needs are here; the basis that the manifest names always is."""
         return self.first_missing(epoch) is None
 
     def first_missing(self, epoch: int) -> str | None:
-        """SHA-256 of the first basis that the weights of ``epoch`` need and that is not here."""
+        """Return the SHA-256 of the first basis that ``epoch`` needs and that is not here, None when all are."""
         sha256, first = next(iter(self._look().items()), ("", epoch + 1))
         return sha256 if first <= epoch else None
 
     def arrived(self, sha256: str) -> None:
-        """The basis is complete on the disk."""
+        """Note that the basis is complete on the disk."""
         self.here |= {sha256}
         self._missing.pop(sha256, None)
         self._wanted.pop(sha256, None)
         self._fetches.arrived()
 
     def failed(self, sha256: str, now_ms: int, *, is_lasting: bool) -> None:
-        """The basis could not be fetched: for now, or for good."""
+        """Note that the basis could not be fetched now; ``is_lasting``: or ever."""
         self._fetches.failed(sha256, now_ms, is_lasting=is_lasting)
         if is_lasting:
             self._useless.add(sha256)
             self._wanted.pop(sha256, None)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Ask for the first basis that is missing, in the order of their epochs."""
+        """Request the missing basis of the earliest epoch, one at a time."""
         self._look()
         chosen = self._fetches.start(self._wanted, now_ms)
         return [FetchBasis(sha256=chosen, from_epoch=self._wanted[chosen])] if chosen else []

@@ -1,7 +1,7 @@
-"""When a run is over for a node and for all that it can hear of: nobody has work, and all hold the same set (SPEC 9.6).
+"""Decides when a run is over for a node: no node in reach has work, and all hold the same set (SPEC 9.6).
 
-Each node tells its neighbours how far away the nearest node is that has still something to do. Where nobody has, each
-distance grows past its neighbours' until it reaches the horizon; then no update can come any more.
+Each node sends its neighbours its distance to the nearest node that still has work. When no node has any, each distance
+grows past those of its neighbours until it reaches WORK_DISTANCE_MAX. Then no update can come any more.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from protocol.sync import Agreement, Synchroniser
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """What a node that may leave would leave behind.
+    """What a node knows about the end of its run.
 
     Attributes:
-        equal: neighbours whose last root is this node's; those that have left with it count.
-        differing: neighbours with another root, or that have not told theirs.
+        equal: neighbours whose last root is this node's, including those that left with it.
+        differing: neighbours with another root, or without a head yet.
         awaited: authors at work whose last round is not here.
         work_distance: sessions to the nearest node that has work; WORK_DISTANCE_MAX: none is within reach.
-        is_over: whether this node has done its part, and nothing is missing.
-        is_given_up: whether it has, and has waited for the rest for long enough.
+        is_over: whether this node has done its part and nothing is missing.
+        is_given_up: whether this node has done its part and has waited long enough for the rest.
     """
 
     equal: int = 0
@@ -39,7 +39,7 @@ class Ending:
 
 
 class EndOfRun:
-    """Owned by the node core. Keeps the distance that this node tells, and for how long it has waited for others."""
+    """Keeps this node's distance to work, and how long it has waited for others, for the node core."""
 
     def __init__(self, ledger: Ledger, clock: StepClock, sync: Synchroniser, config: NodeConfig) -> None:
         self.ending = Ending()
@@ -47,22 +47,21 @@ class EndOfRun:
         self._clock = clock
         self._sync = sync
         self._expects_peers = config.expects_peers
-        self._told = 0  # the distance that all neighbours were told last, and when
+        self._told = 0  # the distance last sent to all neighbours, and when
         self._told_ms = 0
         self._finished_ms: int | None = None
 
     @property
     def work_distance(self) -> int:
-        """What the next head says."""
+        """Return the distance for the next head."""
         return self.ending.work_distance
 
     def look(self, *, has_work: bool, is_finished: bool, now_ms: int) -> None:
-        """Look again.
+        """Update ``ending``.
 
-        ``has_work``: this node may still sign, or has not taken in what it has asked for. ``is_finished``: no step is
-        left for it.
+        ``has_work``: this node may still sign, or still has records to get or sum; ``is_finished``: no step is left.
         """
-        if has_work:  # most of the time: a short way
+        if has_work:  # the usual case, without the cost of a comparison
             self.ending, self._finished_ms = Ending(), None
             return
         agreement = self._sync.agreement()
@@ -84,21 +83,21 @@ class EndOfRun:
         )
 
     def _distance(self, agreement: Agreement, *, is_held: bool) -> int:
-        """One more than the nearest neighbour's; it does not rise while the node is held, or has no neighbour."""
+        """Return one more than the nearest neighbour's distance; it cannot rise while ``is_held`` or without a head."""
         if agreement.nearest is None:
             return self.work_distance
         distance = min(WORK_DISTANCE_MAX, agreement.nearest + 1)
         return min(distance, self.work_distance) if is_held else distance
 
     def must_tell(self, now_ms: int) -> bool:
-        """Whether the neighbours are to be told now; True counts as told."""
+        """Return whether to send the distance to the neighbours now; True counts as sent."""
         if self._told == self.work_distance or now_ms - self._told_ms < timings.WORK_TOLD_MS:
             return False
         self._told, self._told_ms = self.work_distance, now_ms
         return True
 
     def rest_ms(self, now_ms: int) -> int:
-        """How long until the neighbours are to be told; REST_MS_MAX when nothing has changed."""
+        """Return how long until the distance must be sent, REST_MS_MAX when it has not changed."""
         if self._told == self.work_distance:
             return timings.REST_MS_MAX
         return max(0, self._told_ms + timings.WORK_TOLD_MS - now_ms)

@@ -1,4 +1,4 @@
-"""Equal ledgers, different states: which of the two machines is broken? (SPEC 7.6)"""
+"""Finds out which of two machines is broken when their ledgers are equal but their states differ (SPEC 7.6)."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from protocol.wire import PeerId
 
 
 class Mismatch:
-    """Owned by the node core. Neighbours that say so cost some slices of a tick, and the more only if they were useful.
+    """Checks this node's state for the node core when a neighbour claims a different one.
 
-    An identity costs nothing, and such a head 87 bytes: whoever has brought nothing new makes a node do no more than
-    hash what it has in memory.
+    A new identity is free, and such a claim takes a head of only 87 bytes. So a neighbour that has brought no new
+    record makes the node do no more than hash its memory. The claim of any other neighbour makes it recount the
+    ledger. Both happen in slices of a tick.
     """
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._useful: set[PeerId] = set()  # neighbours that have brought a record that was new
+        self._useful: set[PeerId] = set()  # neighbours that have brought a new record
         self._recount: Recount | None = None
-        self._claimed_by: PeerId | None = None  # while it is a neighbour
-        self._is_whole = False  # the recount under way, or the last one
-        self._rest_until_ms = {False: 0, True: 0}  # of recounts that are whole, and of others
+        self._claimed_by: PeerId | None = None  # None once it is no longer a neighbour
+        self._is_whole = False  # of the present recount, or else the last one
+        self._rest_until_ms = {False: 0, True: 0}  # by whether a recount is whole
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a recount is under way."""
+        """Return whether a recount is in progress."""
         return self._recount is not None
 
     def brought_news(self, peer: PeerId) -> None:
-        """The neighbour has brought a record that was new."""
+        """Note that the neighbour has brought a new record."""
         self._useful.add(peer)
 
     def forget(self, peer: PeerId) -> None:
-        """The neighbour went."""
+        """Forget a neighbour that left."""
         self._useful.discard(peer)
         if peer == self._claimed_by:
             self._claimed_by = None
 
     def claimed(self, peer: PeerId, now_ms: int) -> None:
-        """The neighbour says that it holds the same ledger, and another state."""
+        """Begin a recount if it is due, because the neighbour claims the same ledger and another state."""
         is_whole = peer in self._useful
         if now_ms < self._rest_until_ms[is_whole] or (self._recount and self._is_whole >= is_whole):
             return
@@ -47,7 +48,7 @@ class Mismatch:
         self._recount = self._replica.begin_recount(is_whole=is_whole)
 
     def tick(self, now_ms: int) -> Halt | DropPeer | None:
-        """One slice of the recount, if one is under way; what is to be done when it ends."""
+        """Run one slice of the recount, if there is one, and return the effect of its result, if any."""
         is_sound = self._recount.advance() if self._recount else None
         if is_sound is None:
             return None

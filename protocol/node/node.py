@@ -1,7 +1,7 @@
 """The node core: the whole behaviour of a node as a pure machine. Events in, effects out (SPEC 9).
 
-The daemon feeds it and carries the effects out in their order; the simulator does the same in virtual time. It owns the
-replica, the flood's queues, the sync sessions and the step clock, and knows no socket, file, clock or thread.
+The daemon passes events in and carries out the effects in their order; the simulator does the same in virtual time.
+The core owns the replica, the flood, the sync sessions and the step clock. It uses no socket, file, clock or thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NOT_SUMMED = bytes(DIGEST_BYTES)  # in a head: the sender's state digest would 
 
 
 class Node:
-    """One node of a run. Single-threaded: every call comes from the one task that owns the state."""
+    """Decides everything that one node of a run does. All calls must come from the one task that owns the state."""
 
     def __init__(self, manifest: Manifest, signer: Signer, config: NodeConfig, replica: Replica) -> None:
         self.manifest = manifest
@@ -79,16 +79,16 @@ class Node:
 
     @property
     def author(self) -> Author:
-        """This node's public key."""
+        """Return this node's public key."""
         return self._signer.author
 
     def is_admitted_for(self, step: int) -> bool:
-        """Whether an update of this node of ``step`` would count."""
+        """Return whether an update of this node for ``step`` would count."""
         return step < self.replica.ledger.roster.counts_until(self.author)
 
     @property
     def is_finished(self) -> bool:
-        """Whether this node has no step left to contribute; if it may contribute none, whether the run is over."""
+        """Return whether this node has no step left to sign, or the run is over for one that may not contribute."""
         if self._estimating is not None or self.clock.is_finished:
             return self._estimating is None
         if self._may_contribute() or not (self.sync.is_live or self.sync.peers == 0):
@@ -97,14 +97,14 @@ class Node:
 
     @property
     def is_summed(self) -> bool:
-        """Whether so little waits to be summed that the state digest costs one tick at most."""
+        """Return whether so few updates wait to be summed that the state digest costs one tick at most."""
         return self.replica.is_summed
 
     def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
-        """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.
+        """Process one event and return the effects to carry out, in order. ``now_ms`` must never decrease.
 
-        ``is_last`` False: the next event waits already, so nothing is pushed yet. Neighbours that have sent a record
-        meanwhile need not be told of it, and frames are fuller.
+        ``is_last`` False: the next event waits already, so nothing is pushed yet. This makes frames fuller and spares
+        neighbours the records that they send themselves in these events.
         """
         self._effects = []
         self._now_ms = now_ms
@@ -149,9 +149,9 @@ class Node:
         return self._effects
 
     def rest_ms(self) -> int:
-        """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
+        """Return how long the caller may wait for an event before it must send Ticked."""
         if self._is_worker_free and self._is_switched_on and not self.clock.is_finished:
-            return self.clock.rest_ms(self._now_ms)  # a step may begin without any event, when a wait runs out
+            return self.clock.rest_ms(self._now_ms)  # the end of a wait may start a step without any event
         if self.mismatch.is_at_work or not self.is_summed:
             return timings.FLUSH_INTERVAL_MS
         return min(self._flood.rest_ms(self._now_ms), self.end.rest_ms(self._now_ms), timings.REST_MS_MAX)
@@ -160,7 +160,7 @@ class Node:
 
     def _receive(self, peer: PeerId, message: Message) -> None:
         if not self.sync.is_open(peer):
-            return  # still on its way when the peer was dropped
+            return  # the message was on its way when the peer was dropped
         try:
             match message:
                 case Records():
@@ -179,7 +179,7 @@ class Node:
             self._drop(peer, str(reject))
 
     def _drop(self, peer: PeerId, reason: str) -> None:
-        """The peer is no longer a neighbour, although the end of its session is still to be reported."""
+        """Drop a neighbour at once, although the end of its session is still to be reported."""
         self._close(peer)
         self._do([DropPeer(peer=peer, reason=reason)])
 
@@ -194,7 +194,7 @@ class Node:
         self.sync.count_records(peer, message.request, len(records), self._now_ms)
         frontier = self.frontier()
         horizon_step = self.sync.horizon_of(peer, message.request, otherwise=self._horizon_step())
-        # What a node asked for while catching up, its other neighbours have already: they are not told (SPEC 8.3).
+        # The other neighbours already have what a node requests while it catches up, so do not push it (SPEC 8.3).
         is_news = self.sync.is_live or message.request == 0
         fresh: list[bytes] = []
         try:
@@ -208,7 +208,7 @@ class Node:
             self._keep(fresh, source=peer, is_news=is_news)
 
     def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
-        """Add a record through the one door; returns the records to store and relay. Raises Reject."""
+        """Add a record to the replica and return the records to store and relay. Raises Reject."""
         try:
             outcome = self.replica.add(record, horizon_step=horizon_step)
         except Ignore as ignore:
@@ -216,7 +216,7 @@ class Node:
             self._flood.mark_known(peer, record)
             return []
         if isinstance(outcome, Voided):
-            # Both records are the proof of equivocation. The peer that sent the second may lack the first, too.
+            # Both records together prove the equivocation. The peer that sent the second may lack the first.
             self._flood.push(outcome.first.record, source=None)
             return [outcome.second.record]
         author, step = outcome.envelope.author, outcome.envelope.step
@@ -226,7 +226,7 @@ class Node:
         return [record]
 
     def _keep(self, fresh: list[bytes], *, source: PeerId | None, is_news: bool = True) -> None:
-        """Durable first, then relayed: "seen" means stored."""
+        """Store new records, then relay them: they must be durable before any neighbour sees them."""
         if not fresh:
             return
         self._do([StoreRecords(records=tuple(fresh), is_own=source is None)])
@@ -242,7 +242,7 @@ class Node:
         self._do(self.sync.receive(peer, message, self._now_ms))
 
     def _take_in(self, statements: Sequence[bytes], *, source: PeerId | None, is_news: bool) -> None:
-        """Through the roster's one door; what is new is stored, then told. Raises Reject for what a peer sent."""
+        """Add statements to the roster, store the new ones and relay them. Raises Reject for a peer's invalid ones."""
         fresh: list[Statement] = []
         try:
             for data in statements:
@@ -270,7 +270,7 @@ class Node:
         self._flood.keep(ledger.counts)
         if not is_news:
             return
-        # Both claims of a token claimed twice: together they are the proof, and a neighbour may lack either.
+        # Of a token claimed twice, send both claims: together they are the proof, and a neighbour may lack either.
         told = [each.data for statement in fresh for each in ledger.roster.held(statement.key)]
         for start in range(0, len(told), limits.STATEMENTS_PER_MESSAGE_MAX):
             part = tuple(told[start : start + limits.STATEMENTS_PER_MESSAGE_MAX])
@@ -278,7 +278,7 @@ class Node:
             self._do([SendMessage(peer=peer, message=message) for peer in self.sync.open_peers() if peer != source])
 
     def _receive_head(self, peer: PeerId, head: Head) -> None:
-        # While updates wait to be summed, or to be taken out, this node's digest would cost a long computation.
+        # While many updates wait to be added or removed, this node's digest would cost a long computation.
         is_same = head.root == self.replica.ledger.root() and self.is_summed and head.state_digest != _NOT_SUMMED
         if is_same and head.state_digest != self.replica.state_digest():
             self.mismatch.claimed(peer, self._now_ms)
@@ -303,7 +303,7 @@ class Node:
         self._do([ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)])
 
     def _may_sign(self) -> bool:
-        """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
+        """Return whether this node may sign: not before it asked the peers for its own highest round (SPEC 9.2)."""
         if not self._may_contribute() or self.clock.is_finished or self._first_tick_ms is None:
             return False
         next_step = max(self.clock.next_step, self.frontier())
@@ -312,13 +312,13 @@ class Node:
         waited_ms = self._now_ms - self._first_tick_ms
         has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
-        # A long catch-up is not silence: only a node that gets no answer goes on with what the disk holds.
+        # A long catch-up is not silence: only a node that gets no answer goes on with the records on its disk.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
         is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
         return self._had_neighbours and (is_silent or self.snapshots.may_train())
 
     def _may_contribute(self) -> bool:
-        """Whether it makes a next step that would count: no relay, not paused, admitted, in the author table."""
+        """Return whether its next step would count: no relay, not paused, admitted, and room in the author table."""
         has_room = self.replica.ledger.has_room_for(self.author)
         return self._is_switched_on and has_room and self.is_admitted_for(self.clock.next_step)
 
@@ -328,8 +328,8 @@ class Node:
         self._estimating, self._is_worker_free = None, True
         self.clock.step_finished(self._now_ms, is_measured=True)
         ledger = self.replica.ledger
-        # SPEC 9.2.4: while the worker measured, a record of its own of this round or a later one may have come, or the
-        # last free place among the authors may have gone. A second payload would void the first.
+        # SPEC 9.2.4: during the measurement, a record of its own for this round or a later one may have come, or the
+        # author table may have become full. A second payload would void the first.
         is_taken = ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author)
         if is_taken or not self.is_admitted_for(step):
             self.skipped_steps += 1
@@ -364,7 +364,7 @@ class Node:
         self._do(self.bases.tick(self._now_ms))
 
     def _look_at_end(self, *, is_compared: bool) -> None:
-        """Whether the run is over, and how far away work is (SPEC 9.6). ``is_compared``: the root is known anyway."""
+        """Update whether the run is over and how far away work is (SPEC 9.6). ``is_compared``: the root is known."""
         is_catching_up = self.sync.peers > 0 and not self.sync.is_live
         has_steps = self._estimating is not None or (self._may_contribute() and not self.clock.is_finished)
         has_work = has_steps or is_catching_up or not self.is_summed
@@ -375,7 +375,7 @@ class Node:
                 self._send_head(peer)
 
     def _send_head(self, peer: PeerId) -> None:
-        """Without the state digest while updates wait to be summed: it would cost a long computation now."""
+        """Send the head, without the state digest while that would cost a long computation."""
         self.sync.head_sent(peer, self._now_ms)
         head = Head(
             root=self.replica.ledger.root(),
@@ -387,11 +387,11 @@ class Node:
         self._do([SendMessage(peer=peer, message=head)])
 
     def frontier(self) -> int:
-        """Where the run is: the median of the active authors' highest steps."""
+        """Return how far the run is: the lower median of the other authors' highest steps (`StepClock.frontier`)."""
         return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
 
     def _horizon_step(self, asked_step: int | None = None) -> int | None:
-        """Last step acceptable now; unbounded while catching up, when every step lies ahead (SPEC 7.3.3)."""
+        """Return the last step acceptable now; None while catching up, when every step lies ahead (SPEC 7.3.3)."""
         if not self.sync.is_live:
             return None
         return self.clock.horizon(self.replica.ledger.authors(), self._now_ms, self.sync.head_step, asked_step)

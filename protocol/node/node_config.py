@@ -1,4 +1,4 @@
-"""What the operator of one node chooses for the core; never agreed on with others."""
+"""The choices of one node's operator for the core. Other nodes neither know nor need them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class SnapshotUse(StrEnum):
-    """When a joiner trains on a snapshot that it has not proved yet. AUTO: far behind, in a run that is not open."""
+    """When a joiner trains on an unproved snapshot. AUTO: when it is far behind in a run that is not open."""
 
     NEVER = "never"
     AUTO = "auto"
@@ -20,12 +20,12 @@ class NodeConfig:
 
     Attributes:
         is_training: whether this node contributes updates.
-        expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
-        neighbours_min: do not start the first step before this many neighbours are there.
+        expects_peers: whether it knows of other nodes, which it must ask for its own highest round before signing.
+        neighbours_min: number of neighbours to wait for before the first step.
         reserved_step: highest step that the store holds a reservation for; -1 for none.
-        first_request: u32, drawn anew at each start: requests are numbered from there on (SPEC 8.4.1).
-        snapshot, snapshot_authors_min: whether to train on a snapshot before it is proved, and how many authors at
-            least must attest it.
+        first_request: u32, drawn anew at each start: requests are numbered after it (SPEC 8.4.1).
+        snapshot, snapshot_authors_min: whether to train on a snapshot before it is proved, and the least number of
+            authors who must attest it.
     """
 
     is_training: bool = True

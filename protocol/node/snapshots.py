@@ -1,5 +1,4 @@
-"""A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner it shows one to its worker until
-its own replay has proved it."""
+"""A node's part in snapshots: it makes and attests them; a joiner uses one until its replay proves it (SPEC 9.5)."""
 
 from __future__ import annotations
 
@@ -37,11 +36,11 @@ from protocol.state import (
 from protocol.sync import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
-_RETRY_MS: Final = 2_000  # no neighbour had the file
+_RETRY_MS: Final = 2_000  # until the next fetch when no neighbour had the file
 
 
 class Snapshots:
-    """Owned by the node core."""
+    """Makes, attests, fetches, uses and proves snapshots for the node core."""
 
     def __init__(self, replica: Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
@@ -60,21 +59,21 @@ class Snapshots:
         self._missing_since_ms: int | None = None
         self._look_ms = 0
         self._fetches = Fetches(_RETRY_MS)
-        self._signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is, or was, used
+        self._signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is or was used
 
     # --- messages -----------------------------------------------------------------------------------------
 
     def peer_joined(self, peer: PeerId) -> list[Effect]:
-        """Ask a new neighbour, as long as this node has not replayed everything and would use a snapshot."""
+        """Ask a new neighbour for attestations if this node may use a snapshot and has not replayed everything."""
         is_asking = self._is_usable and not self._sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
     def peer_left(self, peer: PeerId) -> None:
-        """A neighbour went."""
+        """Forget a neighbour that left."""
         self.attestations.forget(peer)
 
     def receive(self, peer: PeerId, message: Message) -> list[Effect]:
-        """Answer a request; take attestations in, and tell the others what is new. Raises Reject."""
+        """Answer a request, or store attestations and relay the new ones. Raises Reject."""
         if isinstance(message, AttestationsRequest):
             return [SendMessage(peer=peer, message=Attestations(attestations=self.attestations.page()))]
         assert isinstance(message, Attestations)
@@ -84,12 +83,12 @@ class Snapshots:
                 fresh.append(self.attestations.add(data, teller=None if self._sync.is_live else peer).data)
             except Ignore as ignore:
                 self.ignored[ignore.reason.name] += 1
-        # A node that is not live has asked for them: its other neighbours have them.
+        # A node that is not live has asked for these, and its other neighbours have them.
         others = [each for each in self._sync.open_peers() if each != peer] if self._sync.is_live else []
         return _told(fresh, others)
 
     def tick(self, frontier: int | None, now_ms: int) -> list[Effect]:
-        """Time has passed. ``frontier``: None while more updates wait to be summed than one tick can sum."""
+        """Do what is due; ``frontier`` is None while more updates wait to be summed than one tick can sum."""
         effects = self._end(SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
         if not self._sync.is_live:
             return [*effects, *self._fetch_if_wanted(now_ms)]
@@ -100,7 +99,7 @@ class Snapshots:
     # --- making -------------------------------------------------------------------------------------------
 
     def _make_if_due(self, frontier: int) -> list[Effect]:
-        """A snapshot of each multiple of SPAN_STEPS that the run has left behind by STEPS_AHEAD_MAX rounds."""
+        """Make a snapshot of each multiple of SPAN_STEPS that lies STEPS_AHEAD_MAX rounds behind the frontier."""
         behind = frontier - limits.STEPS_AHEAD_MAX * self._manifest.method.local_steps
         step = behind - behind % limits.SPAN_STEPS
         if step <= self._made_step:
@@ -118,35 +117,33 @@ class Snapshots:
         ]
 
     def _attest(self, step: int, file_bytes: int, sha256: bytes) -> list[Effect]:
-        """Sign for the file, if this node is an author of the run."""
+        """Attest the file if this node is an author of the run."""
         ledger, author = self._replica.ledger, self._signer.author
         if not self._config.is_training or ledger.highest_step(author) < 0:
             return []
         own = self.attestations.codec.attest(self._signer, step, file_bytes, sha256)
         try:
             return _told([self.attestations.add(own.data).data], self._sync.open_peers())
-        except Ignore as ignore:  # excluded; or attested before a restart
+        except Ignore as ignore:  # this author is excluded, or attested the step before a restart
             self.ignored[ignore.reason.name] += 1
             return []
 
     # --- use ----------------------------------------------------------------------------------------------
 
     def _is_sought(self, updates: int = 0) -> bool:
-        """Whether this node is so far behind its neighbours, one of which holds ``updates``, that it would train on a
-        snapshot."""
+        """Return whether this node is far enough behind its neighbours, one with ``updates``, to seek a snapshot."""
         if self._sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
             return False
         behind = max(updates, self._sync.target_updates) - self._replica.ledger.updates
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
     def author_sought(self, updates: int) -> Author | None:
-        """This node's key while it seeks a snapshot or uses one: it must know its own rounds before it signs
-        (SPEC 9.2.3)."""
+        """Return this node's key while it seeks or uses a snapshot: it must first learn its own rounds (SPEC 9.2.3)."""
         is_used = self._replica.snapshot is not None and not self._sync.is_live
         return self._signer.author if is_used or self._is_sought(updates) else None
 
     def _wanted(self) -> list[Attestation]:
-        """Attestations of the snapshot to fetch; empty when there is nothing to fetch."""
+        """Return the attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
     def _fetch_if_wanted(self, now_ms: int) -> list[Effect]:
@@ -156,11 +153,11 @@ class Snapshots:
         return [FetchSnapshot(sha256=agreed[0].sha256.hex(), file_bytes=agreed[0].file_bytes)]
 
     def fetch_failed(self, sha256: str, now_ms: int) -> None:
-        """No neighbour had the file."""
+        """Plan another try after no neighbour had the file."""
         self._fetches.failed(sha256, now_ms, is_lasting=False)
 
     def show(self, data: bytes) -> list[Effect]:
-        """The file has come: if it is the one that is wanted, the worker is shown it from now on."""
+        """Use a file that has come, if it is still the wanted one, as the worker's state from now on."""
         self._fetches.arrived()
         agreed, sha256 = self._wanted(), hashlib.sha256(data).digest()
         if not agreed or agreed[0].sha256 != sha256:
@@ -177,8 +174,10 @@ class Snapshots:
         return self._become(SnapshotOutcome.USED)
 
     def may_train(self) -> bool:
-        """Whether this node knows enough to sign (SPEC 9.2.3): it is live; or it has a snapshot and all that follows
-        it, and a neighbour was asked for its own highest round."""
+        """Return whether this node knows enough to sign (SPEC 9.2.3).
+
+        It is live, or it has a snapshot, all that follows it, and its own highest round from a neighbour.
+        """
         snapshot = self._replica.snapshot
         if self._sync.is_live or snapshot is None:
             return self._sync.is_live
@@ -187,7 +186,7 @@ class Snapshots:
     # --- proof --------------------------------------------------------------------------------------------
 
     def _prove(self, now_ms: int) -> list[Effect]:
-        """Once the replay is complete: its result is the state from now on, and the snapshot must agree with it."""
+        """Check the snapshot against the complete replay, whose result is the state from now on."""
         snapshot = self._replica.snapshot
         if snapshot is None or now_ms < self._look_ms:
             return []
@@ -195,7 +194,7 @@ class Snapshots:
         verdict = judge(snapshot, self._replica)
         if verdict is ProofVerdict.MISSING and self._may_yet_come(now_ms):
             return []
-        # One neighbour alone may withhold what others have: that proves nothing against those who signed.
+        # One neighbour alone may withhold records that others have, which proves nothing against the signers.
         if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and self._sync.peers > 1):
             return [self._halt(snapshot, verdict)]
         return self._end(SnapshotOutcome.PROVED if verdict is ProofVerdict.EQUAL else SnapshotOutcome.UNPROVED)
@@ -210,7 +209,7 @@ class Snapshots:
         return [ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
 
     def _is_cut_since(self) -> bool:
-        """Whether the owner has taken something out of what the snapshot in use covers."""
+        """Return whether a new exclusion removes updates that the snapshot in use covers."""
         snapshot, roster = self._replica.snapshot, self._replica.ledger.roster
         if snapshot is None or roster.digest() == self._statements:
             return False
@@ -218,7 +217,7 @@ class Snapshots:
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
     def _may_yet_come(self, now_ms: int) -> bool:
-        """Whether to wait: a neighbour that lags or withholds makes a node live too, so the others get their time."""
+        """Return whether to wait for the other neighbours, since one that lags or withholds also makes a node live."""
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
         return now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS

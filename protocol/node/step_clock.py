@@ -1,4 +1,4 @@
-"""The step clock: when a node may start its next step, and which (SPEC 9.1). Time comes in as an argument."""
+"""The step clock: when a node may start its next step, and which step that is (SPEC 9.1). Time is an argument."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEARD_MS = 2 * timings.STEP_WAIT_MS_MAX  # an author silent for longer does not
 
 
 class StepClock:
-    """Keeps the node in step with the authors that are active, and never waits long for one that is not."""
+    """Keeps the node in step with the active authors, and never waits long for any other."""
 
     def __init__(self, manifest: Manifest, own: Author) -> None:
         self._own = own
@@ -28,20 +28,20 @@ class StepClock:
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
         self._started_ms: int | None = None
-        self._half_ms: int | None = None  # since when at least half of the active authors, itself included, are there
-        self._due_ms: int | None = None  # when the wait under way is over at the latest
+        self._half_ms: int | None = None  # when at least half of the active authors, itself included, were there
+        self._due_ms: int | None = None  # when the present wait is over at the latest
         self.next_step = 0
         self.affordable = AffordableDirections(manifest.method)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has no step left for this node."""
+        """Return whether the run has no step left for this node."""
         return self.next_step >= self._steps
 
     def hear(self, author: Author, scalars: Sequence[int], now_ms: int) -> None:
-        """``author`` has just made progress: an update of a higher step than all before, with these scalars.
+        """Note that ``author`` made progress: an update for a higher step than before, with these scalars.
 
-        An author that signs only old steps is not at work: it would hold back those that are.
+        Do not call it for old steps. An author that signs only those is not at work and would hold back the others.
         """
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
@@ -50,45 +50,47 @@ class StepClock:
         self.affordable.hear(author, scalars)
 
     def forget_others(self, authors: Container[Author]) -> None:
-        """Forget all authors but these: nothing is held of the others any more."""
+        """Forget all authors but these, because nothing is held of the others any more."""
         self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
         self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
         self.affordable.keep(authors)
 
     def resume_after(self, step: int) -> None:
-        """Never again use ``step`` or one before it; -1 changes nothing."""
+        """Use only steps after ``step`` from now on; -1 changes nothing."""
         self.next_step = max(self.next_step, step + self._round_steps if step >= 0 else 0)
 
     def step_finished(self, now_ms: int, *, is_measured: bool) -> None:
-        """The node has done ``next_step``; or it was skipped, or lost."""
+        """Go on to the next round after ``next_step`` was measured, skipped or lost."""
         if is_measured and self._started_ms is not None:
             self.affordable.measured(now_ms - self._started_ms)
         self.next_step += self._round_steps
         self._ready_since_ms = now_ms
 
     def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
-        """The lower median of the highest steps of the authors heard of lately (of all authors when none was).
+        """Return the round of the lower median of the highest steps of the other authors heard within _HEARD_MS.
 
-        The lower one: of two others, the one that runs ahead must not pull this node along.
+        If there are none, of all other authors; without any, 0. It is the lower median because, of two others, the one
+        that runs ahead must not pull this node along.
         """
         heard = self._heard_steps(highest, now_ms)
         return self._round_of(heard or [step for author, step in highest.items() if author != self._own] or [0])
 
     def furthest(self, highest: dict[Author, int], now_ms: int) -> int:
-        """The same, but when none was heard of lately the highest step of any author: most may have left long ago.
+        """Return the round of the lower median of the highest steps of the other authors heard within _HEARD_MS.
 
-        Negative when there is no other author.
+        If there are none, of the highest step of any other author, because most may have left long ago. Negative when
+        there is no other author.
         """
         heard = self._heard_steps(highest, now_ms)
         others = (step for author, step in highest.items() if author != self._own)
         return self._round_of(heard or [max(others, default=-1)])
 
     def horizon(self, highest: dict[Author, int], now_ms: int, neighbours: int, asked_step: int | None) -> int:
-        """Last step acceptable now (SPEC 7.3.3 says why).
+        """Return the last step acceptable now (SPEC 7.3.3 gives the reasons).
 
-        For what is pushed the neighbours count with their lower median (``neighbours``), so that one liar does not move
-        it; for what is asked of one of them, its own frontier (``asked_step``) and, once all are silent, whatever is
-        held.
+        ``neighbours``: lower median of the neighbours' frontiers. It bounds pushed records, so that one liar does not
+        move the bound. ``asked_step``: frontier of the one neighbour that a session asks, None for pushed records. It
+        replaces ``neighbours``, or :meth:`furthest` does if that is higher.
         """
         if asked_step is not None:
             neighbours = max(asked_step, self.furthest(highest, now_ms))
@@ -96,14 +98,14 @@ class StepClock:
         return max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
-        """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.
+        """Return whether most authors heard of within _HEARD_MS, or any once all are silent, did the last round.
 
-        For a node that contributes nothing itself; the lower median, so that one author alone does not end the run.
+        This is for a node that contributes nothing itself. By the lower median, one author alone cannot end the run.
         """
         return self.furthest(highest, now_ms) >= self._steps - self._round_steps
 
     def awaited(self, highest: dict[Author, int], now_ms: int) -> list[Author]:
-        """Authors at work whose last round is not held: heard of within END_INTERVALS of their usual intervals."""
+        """Return the authors heard of within END_INTERVALS of their intervals whose last round is not held."""
         last = self._steps - self._round_steps
         return sorted(
             author
@@ -112,18 +114,18 @@ class StepClock:
         )
 
     def _end_patience_ms(self, author: Author) -> int:
-        """For how long an author may be silent before its last round; one heard of once is as slow as the slowest."""
+        """Return how long an author may be silent before its last round; one heard of once counts as the slowest."""
         slowest_ms = max(self._interval_ms.values(), default=timings.STEP_WAIT_MS_MAX)
         patience_ms = timings.END_INTERVALS * self._interval_ms.get(author, slowest_ms)
         return max(timings.STEP_WAIT_MS_START, min(timings.END_PATIENCE_MS_MAX, patience_ms))
 
     def _round_of(self, steps: list[int]) -> int:
-        """First step of the round in which their lower median lies."""
+        """Return the first step of the round in which the lower median of ``steps`` lies."""
         middle = median_low(steps)
         return middle - middle % self._round_steps
 
     def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
-        """Highest steps of the other authors heard of lately."""
+        """Return the highest steps of the other authors heard of within _HEARD_MS."""
         return [
             step
             for author, step in highest.items()
@@ -131,9 +133,9 @@ class StepClock:
         ]
 
     def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
-        """The step to start now, or None while the node has to wait. A returned step counts as started.
+        """Return the step to start now, or None while the node has to wait. A returned step counts as started.
 
-        ``affordable.chosen`` says how many directions it has.
+        ``affordable.chosen`` is then its number of directions.
         """
         # SPEC 9.1.3: a node that has fallen behind the median of the active authors jumps to it.
         self.next_step = max(self.next_step, self.frontier(highest, now_ms))
@@ -142,11 +144,11 @@ class StepClock:
         if self._ready_since_ms is None:
             self._ready_since_ms = now_ms
         behind, active = self._active(highest)
-        is_half_there = 2 * behind <= len(active) + 1  # this node is there itself
+        is_half_there = 2 * behind <= len(active) + 1  # + 1: this node itself, which is there
         if self._half_ms is None and is_half_there:
             self._half_ms = now_ms
-        # SPEC 9.1.2: half of the authors are worth a wait, the others a twentieth of a step; an author that always
-        # answers just before a limit cannot raise it.
+        # SPEC 9.1.2: wait long for half of the authors, a twentieth of a step for the others. Paces are measured up to
+        # half of the authors, so one that always answers just before a limit cannot raise it.
         self._due_ms = self._ready_since_ms + (self.grace_ms() if is_half_there else self.wait_limit_ms())
         if behind and now_ms < self._due_ms:
             return None
@@ -160,24 +162,24 @@ class StepClock:
         return self.next_step
 
     def rest_ms(self, now_ms: int) -> int:
-        """How long until the wait under way is over at the latest, at most one interval of the flood."""
+        """Return how long until the present wait is over at the latest, at most one interval of the flood."""
         wanted = timings.FLUSH_INTERVAL_MS if self._due_ms is None else self._due_ms - now_ms
         return max(0, min(timings.FLUSH_INTERVAL_MS, wanted))
 
     def wait_limit_ms(self) -> int:
-        """Longest wait at the end of a step while fewer than half of the active authors are there."""
+        """Return the longest wait at the end of a step while fewer than half of the active authors are there."""
         if not self._paces_ms:
             return timings.STEP_WAIT_MS_START
         wanted = int(timings.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(timings.STEP_WAIT_MS_MIN, min(timings.STEP_WAIT_MS_MAX, wanted))
 
     def grace_ms(self) -> int:
-        """Longest wait for the others once half are there: what authors that are always late may cost the rest."""
+        """Return the longest wait for the rest once half are there, which bounds the cost of authors always late."""
         pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
         return int(pace_ms / timings.STEP_GRACE_PART)
 
     def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
-        """SPEC 9.1.4: this node would run away from a slower majority that is at work.
+        """Return whether this node would run away from a slower majority that is at work (SPEC 9.1.4).
 
         An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals.
         """
@@ -195,7 +197,7 @@ class StepClock:
         return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
 
     def _active(self, highest: dict[Author, int]) -> tuple[int, list[Author]]:
-        """SPEC 9.1.1: how many active authors lack step ``next_step - (1 + staleness) rounds``; who is active."""
+        """Return how many active authors lack step t - K (1 + staleness), and who is active (SPEC 9.1.1)."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
         active = [author for author, step in highest.items() if author != self._own and step >= oldest_active]

@@ -1,4 +1,4 @@
-"""Who may contribute to a run, as its manifest says, and the work that an open run may ask of a key (SPEC 1.1, 7.7)."""
+"""Who may contribute to a run by its manifest, and the work that an open run may require of a key (SPEC 1.1, 7.7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.schema import Bound
 
 
 class AdmissionKind(StrEnum):
-    """Who may contribute: any key; keys that the owner has admitted; these and keys that claimed an invitation."""
+    """Who may contribute: any key, keys that the owner has admitted, or also keys that have claimed an invitation."""
 
     OPEN = "open"
     ALLOW_LIST = "allow-list"
@@ -33,17 +33,17 @@ class AdmissionSpec:
 
 
 def broken_admission_rules(spec: AdmissionSpec) -> list[tuple[bool, str]]:
-    """The rules between the fields (SPEC 1.4.9), each with its complaint."""
+    """Check the rules between the fields (SPEC 1.4.9); return whether each is broken, with its complaint."""
     is_idle = spec.kind is not AdmissionKind.OPEN and spec.pow_bits != 0
     return [(is_idle, "admission.pow_bits: must be 0 where the owner admits each key")]
 
 
 @lru_cache(maxsize=4_096)
 def work_of(run_id: bytes, author: bytes) -> int:
-    """Work in a key, for this run alone: leading zero bits of a hash, which take 2^bits keys to find."""
+    """Return the work in a key for this run alone: the leading zero bits of a hash, which take 2^bits keys to find."""
     return 8 * DIGEST_BYTES - int.from_bytes(hash_fields("sfnode/work/1", run_id, author), "big").bit_length()
 
 
 def has_work(spec: AdmissionSpec, run_id: bytes, author: bytes) -> bool:
-    """Whether ``author`` has cost the work that the run asks for."""
+    """Return whether the key ``author`` has the work that the run requires."""
     return spec.pow_bits == 0 or work_of(run_id, author) >= spec.pow_bits

@@ -1,7 +1,7 @@
-"""The run manifest: everything all nodes of a run must agree on, as one signed document (SPEC 1).
+"""The run manifest: everything that all nodes of a run must agree on, as one signed document (SPEC 1).
 
-``run_id = SHA-256(canonical bytes)``. A field that this version does not know is refused, never skipped: a node that
-ignored one would compute another model.
+The run id is a hash of the canonical bytes. A field that this version does not know is refused, never skipped: a node
+that ignored one would compute another model.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The document itself. Build it with :func:`checked`, so that its rules hold.
+    """The parameters of a run. Build it with :func:`checked`, so that its rules hold.
 
     Attributes:
         format: version of this structure.
@@ -51,7 +51,7 @@ class Manifest:
         owner: Ed25519 public key in hex; signs the document.
         tensors: trainable tensors; their order numbers them.
         steps: length of the run.
-        staleness: how many steps a node may be ahead of the slowest active author.
+        staleness: by how many rounds an active author may lag before the others wait for it (SPEC 9.1.1).
         admission: who may contribute.
         authors_max: bound of the author table, from which overflow bounds follow.
     """
@@ -71,26 +71,26 @@ class Manifest:
 
     @cached_property
     def canonical(self) -> bytes:
-        """ASCII JSON with sorted keys, no spaces and integers only: the bytes that are hashed and signed (SPEC 1.2)."""
+        """Return the bytes to hash: ASCII JSON with sorted keys, no spaces and integers only (SPEC 1.2)."""
         return json.dumps(to_plain(self, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")
 
     @cached_property
     def run_id(self) -> RunId:
-        """32-byte identity of the run."""
+        """Return the 32-byte identity of the run."""
         return RunId(hash_fields("sfnode/run/1", self.canonical))
 
     @property
     def owner_key(self) -> Author:
-        """The owner's public key, 32 bytes."""
+        """Return the owner's public key, 32 bytes."""
         return Author(bytes.fromhex(self.owner))
 
     @property
     def epsilon(self) -> float:
-        """Half the width of the finite difference, exact in binary floating point."""
+        """Return half the width of the central finite difference, exact in binary floating point."""
         return 2.0**self.method.epsilon_exp
 
     def weight(self, step: int) -> int:
-        """Integer learning-rate weight of ``step`` (SPEC 5.3)."""
+        """Return the integer learning-rate weight of ``step`` (SPEC 5.3)."""
         return self.schedule.weight(step, self.steps)
 
 
@@ -102,18 +102,18 @@ class SignedManifest:
     signature: bytes
 
     def encode(self) -> bytes:
-        """Canonical bytes, newline, signature in hex, newline (SPEC 1.3)."""
+        """Return the file's content: canonical bytes, newline, signature in hex, newline (SPEC 1.3)."""
         return self.manifest.canonical + b"\n" + self.signature.hex().encode("ascii") + b"\n"
 
 
 def sign_manifest(manifest: Manifest, signer: Signer) -> SignedManifest:
-    """Sign with the owner's key; ``signer`` must be the key that ``manifest.owner`` names."""
+    """Sign a manifest with the owner's key; ``signer`` must be the key that ``manifest.owner`` names."""
     assert signer.author == manifest.owner_key
     return SignedManifest(manifest=manifest, signature=signer.sign(b"sfnode/manifest/1" + manifest.run_id))
 
 
 def decode_run_untrusted(data: bytes) -> SignedManifest:
-    """Read the content of a ``.run`` file or a peer's answer; Reject names what is wrong."""
+    """Decode the content of a ``.run`` file or a peer's answer. Raises Reject, which names the fault."""
     # [REJECT] SPEC 1.3: size, two lines, canonical JSON, known format, every field within bounds, owner's signature.
     if len(data) > limits.MANIFEST_BYTES_MAX:
         raise Reject(RejectReason.SIZE, f"manifest of {len(data)} bytes, at most {limits.MANIFEST_BYTES_MAX}")
@@ -145,12 +145,12 @@ def _parse_json_untrusted(line: bytes) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    """Python's reader takes NaN and Infinity, which are not JSON."""
+    """Refuse NaN and Infinity, which Python's parser accepts but JSON does not have."""
     raise ValueError(name)
 
 
 def checked(data: object) -> Manifest:
-    """A manifest from plain data (a JSON mapping); Reject with the field's path when a rule is broken."""
+    """Build a manifest from plain data (a JSON mapping). Raises Reject with the field's path when a rule is broken."""
     version = data.get("format") if isinstance(data, dict) else None
     if type(version) is int and version != FORMAT:
         raise Reject(
@@ -168,7 +168,7 @@ def checked(data: object) -> Manifest:
 
 
 def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
-    """The rules between fields (SPEC 1.4), each with its complaint."""
+    """Check the rules between fields (SPEC 1.4); return whether each is broken, with its complaint."""
     method, task = manifest.method, manifest.task
     names = [tensor.name for tensor in manifest.tensors]
     bits = coefficient_max(manifest) * (method.rank * method.basis_max) ** 2
@@ -219,21 +219,21 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
 
 
 def coefficient_count(manifest: Manifest) -> int:
-    """How many coefficients the whole run has: of all tensors, in all epochs."""
+    """Return how many coefficients the whole run has, of all tensors in all epochs."""
     rank = manifest.method.rank
     sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
     return sum(sizes) * -(-manifest.steps // manifest.method.epoch_steps)
 
 
 def coefficient_max(manifest: Manifest) -> int:
-    """Upper bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
+    """Return a bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
     weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
     steps = min(manifest.method.epoch_steps, manifest.steps)
     return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
 
 
 def basis_bytes(manifest: Manifest) -> int:
-    """Length of each of the run's published bases (SPEC 4.6): magic, four numbers, two per tensor, int8 entries."""
+    """Return the length of a published basis of the run (SPEC 4.6): magic, 4 numbers, 2 per tensor, int8 entries."""
     rank = manifest.method.rank
     columns = {TensorKind.MATRIX: rank + manifest.method.start_rank, TensorKind.VECTOR: rank}
     return 32 + sum(8 + columns[tensor.kind] * (tensor.rows + tensor.cols) for tensor in manifest.tensors)

@@ -33,7 +33,7 @@ class ScalarKind(StrEnum):
 
 
 class ScheduleKind(StrEnum):
-    """Course of the learning-rate weight over the run."""
+    """How the learning-rate weight changes over the run."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
@@ -49,12 +49,12 @@ class Method:
         basis, basis_sha256: the subspace's source; the hash only for a published one.
         basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
         basis_max: largest |entry|, in those multiples; 1 for a random one.
-        start_rank: of the product that each published basis adds to the weights; 0: none does.
+        start_rank: of the product that each published basis adds to the weights; 0: no product.
         core, scalar: see the enums.
         epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
         sides: 2: central differences; 1: forward differences from one pass without perturbation.
         directions: D per step.
-        shares: how many directions are probed with the same examples.
+        shares: how many directions are measured on the same examples.
         local_steps: K steps per envelope.
         alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
         quantum_exp: raw scalars are multiples of 2^quantum_exp.
@@ -81,23 +81,23 @@ class Method:
 
     @property
     def scalars(self) -> int:
-        """Scalars in one envelope: D x K."""
+        """Return the number of scalars in one envelope: D x K."""
         return self.directions * self.local_steps
 
     @property
     def blocks(self) -> int:
-        """Into how many blocks of examples a step's batch is cut; the directions of a block share its examples."""
+        """Return how many blocks a step's batch has; the directions of a block share its examples."""
         return self.directions // self.shares
 
     @property
     def scalar_mass_max(self) -> int:
-        """Largest sum of |q| over the directions of one step that a valid envelope can carry (SPEC 5.2)."""
+        """Return the largest sum of |q| over the directions of one step in a valid envelope (SPEC 5.2)."""
         return self.directions * (self.clip if self.scalar is ScalarKind.RAW else limits.NORMALISED_MASS)
 
     def directions_measured(self, scalars: Sequence[int]) -> int:
-        """How many of D directions the author of a round's K x D ``scalars`` measured, as far as they tell (SPEC 9.1).
+        """Estimate how many of D directions the author of a round's K x D ``scalars`` measured (SPEC 9.1).
 
-        Whole blocks, up to the last scalar of any local step that is not zero; D where all are zero.
+        The result is whole blocks up to the last scalar of any local step that is not zero, or D when all are zero.
         """
         last = max((place % self.directions + 1 for place, scalar in enumerate(scalars) if scalar), default=0)
         return -(-last // self.shares) * self.shares or self.directions
@@ -105,14 +105,14 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Integer learning-rate weight w(step) from ``weight_start`` (step 0) to ``weight_end`` (the last step)."""
+    """The integer learning-rate weight w(step), from ``weight_start`` (step 0) to ``weight_end`` (the last step)."""
 
     kind: ScheduleKind
     weight_start: Annotated[int, Bound(1, limits.WEIGHT_MAX)]
     weight_end: Annotated[int, Bound(0, limits.WEIGHT_MAX)]
 
     def weight(self, step: int, steps: int) -> int:
-        """w(step) in a run of ``steps`` (SPEC 5.3): linear interpolation rounded half up, never negative."""
+        """Return w(step) in a run of ``steps`` (SPEC 5.3): linear interpolation rounded half up, never negative."""
         if self.kind is ScheduleKind.CONSTANT or steps == 1:
             return self.weight_start
         span = steps - 1
@@ -120,7 +120,7 @@ class Schedule:
 
 
 def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
-    """The rules between fields of a method (SPEC 1.4), each with its complaint."""
+    """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
     is_published = method.basis is BasisKind.PUBLISHED
     normalised = method.scalar is ScalarKind.NORMALISED
     return [

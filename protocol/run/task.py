@@ -12,7 +12,7 @@ DATA_PRIVATE = "private"
 
 
 class TaskKind(StrEnum):
-    """What follows a prompt: one of the run's label words, one of the row's own texts, or one text to be predicted."""
+    """What follows a prompt: one of the run's label words, one of the row's own texts, or one text to predict."""
 
     CLASSIFICATION = "classification"
     CHOICE = "choice"
@@ -20,7 +20,7 @@ class TaskKind(StrEnum):
 
 
 class Objective(StrEnum):
-    """What is minimised: the mean loss, or one minus a metric of the predictions, which has no gradient."""
+    """What training minimises: the mean loss, or one minus a metric of the predictions, which has no gradient."""
 
     LOSS = "loss"
     ACCURACY = "accuracy"
@@ -29,12 +29,12 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSpec:
-    """What is learnt.
+    """The task that a run learns.
 
     Attributes:
         kind: see the enum.
         template: prompt with field names of the data in braces, e.g. "{sentence} It was"; may be empty.
-        completion: the same for what follows the prompt, e.g. " {choice}" or "{text}"; empty for a classification.
+        completion: template of the text after the prompt, e.g. " {choice}" or "{text}"; empty for a classification.
         label_words: words of label 0, 1, ..., with their leading space; for a classification only.
         objective: see the enum.
         data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
@@ -55,7 +55,7 @@ class TaskSpec:
 
 
 def broken_task_rules(task: TaskSpec) -> list[tuple[bool, str]]:
-    """The rules between fields of a task (SPEC 1.4), each with its complaint."""
+    """Check the rules between fields of a task (SPEC 1.4); return whether each is broken, with its complaint."""
     is_classification = task.kind is TaskKind.CLASSIFICATION
     return [
         (

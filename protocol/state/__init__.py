@@ -1,4 +1,4 @@
-"""Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
+"""Door: `Replica`. The state that the sets imply: the coefficients, their digest, and snapshots of them."""
 
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.state.leaving_out import LeavingOut, effects_of_leaving_out

@@ -1,6 +1,6 @@
 """The model's state: integer coefficients, the sum over a set of updates (SPEC 4.5).
 
-Integer addition is exact and commutes, so equal sets give equal bits in any order, and any term can be taken out again.
+Integer addition is exact and commutes. So equal sets give equal bits in any order, and any term can be removed again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
 
-_OPEN_EPOCHS = 4  # late updates, and rounds across an epoch's end, find theirs open
+_OPEN_EPOCHS = 4  # so that late updates, and rounds across an epoch's end, find their epoch open
 _UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
 _CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
-_SIGNS_PER_CHUNK = 1 << 21  # the same of Rademacher cores, which have 2r signs: 20 MB of temporaries
-_DIRECTIONS_PER_CHUNK = 1 << 13  # longer products BLAS divides among threads, which spin on cores that others use
-_PRODUCTS_PER_CHUNK = 1 << 20  # coefficients that Rademacher cores are multiplied into at once: 8 MB
+_SIGNS_PER_CHUNK = 1 << 21  # signs expanded at once, of which a Rademacher core has 2r: 20 MB of temporaries
+_DIRECTIONS_PER_CHUNK = 1 << 13  # BLAS divides longer products among threads, which spin on cores that others use
+_PRODUCTS_PER_CHUNK = 1 << 20  # coefficients that one product of Rademacher cores fills: 8 MB
 _HASHED_AT_ONCE = 1 << 17  # coefficients: 1 MB
 _NOTHING = np.zeros(0, dtype=np.int64)
 # Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
@@ -32,7 +32,7 @@ _SUMMED_PER_TICK_MAX = 1_024
 
 
 class CoefficientLayout:
-    """Where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row."""
+    """Knows where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row."""
 
     def __init__(self, manifest: Manifest) -> None:
         rank = manifest.method.rank
@@ -45,7 +45,7 @@ class CoefficientLayout:
         self.row_strides = np.where(self.is_matrix, rank, 1)
 
     def tensor(self, flat: Int64Array, index: int) -> Int64Array:
-        """View of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
+        """Return a view of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
         start = self.offsets[index]
         if not self.is_matrix[index]:
             return flat[start : start + self.rank]
@@ -53,57 +53,58 @@ class CoefficientLayout:
 
 
 class Coefficients:
-    """C[epoch, tensor], int64, zero at the start. The owner adds each valid update once.
+    """Holds C[epoch, tensor], int64, zero at the start. The owner adds each valid update once.
 
-    Epochs that were not changed lately rest in the fewest bytes that hold their coefficients: a long run has many.
+    Only the few epochs that were changed last are kept in int64. A long run has many others; they rest in the fewest
+    bytes that hold their coefficients.
     """
 
     def __init__(self, manifest: Manifest) -> None:
         self.layout = CoefficientLayout(manifest)
         self._manifest = manifest
         self._epochs: dict[int, NDArray[np.signedinteger]] = {}
-        self._latest: list[int] = []  # those in int64, the one that was changed last at the end
+        self._latest: list[int] = []  # the epochs in int64, the one changed last at the end
         self._revisions: dict[int, int] = {}
         self._digests: dict[int, Digest | None] = {}  # by epoch, None where all is zero; absent after a change
 
     def add(self, updates: Iterable[Envelope]) -> None:
-        """Add updates, in any order. A few microseconds each, whatever the size of the model."""
+        """Add updates in any order. Cost: a few microseconds each, for a model of any size."""
         self._accumulate(updates, sign=1)
 
     def remove(self, updates: Iterable[Envelope]) -> None:
-        """Take updates that were added back out, exactly."""
+        """Remove updates that were added before, exactly."""
         self._accumulate(updates, sign=-1)
 
     def flat(self, epoch: int) -> Int64Array:
-        """All coefficients of ``epoch``: a copy, int64[layout.size]."""
+        """Return a copy of all coefficients of ``epoch``: int64[layout.size]."""
         held = self._epochs.get(epoch)
         return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.astype(np.int64)
 
     def epochs(self) -> tuple[int, ...]:
-        """Epochs with any coefficient other than zero, ascending."""
+        """Return the epochs with any coefficient other than zero, ascending."""
         return tuple(epoch for epoch in sorted(self._epochs) if self.epoch_digest(epoch))
 
     def revisions(self) -> dict[int, int]:
-        """How often each epoch was changed: what differs from an earlier look has new coefficients."""
+        """Return how often each epoch was changed. A number that has grown means new coefficients."""
         return dict(self._revisions)
 
     def digest(self) -> Digest:
-        """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about.
+        """Return the state digest (SPEC 7.4), which is equal for equal states however they came about.
 
-        Hashes only the epochs that changed since the last call: a long run has many, and lately one or two change.
+        Only the epochs that changed since the last call are hashed: usually one or two of many.
         """
         digests = [(epoch, self.epoch_digest(epoch)) for epoch in sorted(self._epochs)]
         fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
         return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
 
     def epoch_digest(self, epoch: int) -> Digest | None:
-        """Digest of one epoch's coefficients; None when all of them are zero."""
+        """Return the digest of one epoch's coefficients, None when all of them are zero."""
         if epoch not in self._digests:
             self._digests[epoch] = self._digest_of(epoch)
         return self._digests[epoch]
 
     def is_as_told(self, epoch: int) -> bool:
-        """Whether what is in memory now still has the digest that is told of it. Hashes all of the epoch."""
+        """Return whether the coefficients in memory still have the digest reported of them. Hashes the whole epoch."""
         return self.epoch_digest(epoch) == self._digest_of(epoch)
 
     def hash_resting(self) -> None:
@@ -112,14 +113,14 @@ class Coefficients:
             self.epoch_digest(epoch)
 
     def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
-        """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
+        """Replace an epoch's coefficients by a copy of ``values``, for a process that receives the state."""
         assert values.shape == (self.layout.size,)
         self._opened(epoch)[...] = values
         self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
         self._digests.pop(epoch, None)
 
     def _opened(self, epoch: int) -> Int64Array:
-        """The coefficients of ``epoch``, to be changed in place; those that were changed longest ago come to rest."""
+        """Return the coefficients of ``epoch`` to change in place; pack those changed before the last _OPEN_EPOCHS."""
         if epoch in self._latest:
             self._latest.remove(epoch)
         else:
@@ -132,7 +133,7 @@ class Coefficients:
         return flat
 
     def _digest_of(self, epoch: int) -> Digest | None:
-        """SPEC 7.4, without a copy of the whole epoch."""
+        """Hash an epoch (SPEC 7.4) without a copy of all of it; None when all coefficients are zero."""
         flat = self._epochs.get(epoch, _NOTHING)
         pieces = (
             flat[start : start + _HASHED_AT_ONCE].astype("<i8", copy=False).data
@@ -157,7 +158,7 @@ class Coefficients:
                 self._accumulate_chunk(flat, chunk, numbers, sign)
 
     def _chunks(self, members: Sequence[Envelope]) -> Iterator[tuple[Sequence[Envelope], NDArray[np.uint32]]]:
-        """What is expanded at once: several updates with all their directions, or some directions of one update."""
+        """Yield what to expand at once: several updates with all their directions, or some directions of one update."""
         method = self._manifest.method
         is_canonical = method.core is CoreKind.CANONICAL
         cores = _CORES_PER_CHUNK if is_canonical else _SIGNS_PER_CHUNK // (2 * method.rank)
@@ -171,7 +172,7 @@ class Coefficients:
     def _accumulate_chunk(
         self, flat: Int64Array, members: Sequence[Envelope], numbers: NDArray[np.uint32], sign: int
     ) -> None:
-        """Directions of all local steps at once: those of a round are numbered through (SPEC 4.2)."""
+        """Add the directions ``numbers`` of some updates; numbers run through a round's local steps (SPEC 4.2)."""
         method = self._manifest.method
         seeds = [member.seed for member in members]
         scalars_nd = np.array([member.scalars for member in members], dtype=np.int64)[:, numbers]
@@ -187,9 +188,10 @@ class Coefficients:
     def _add_canonical(
         self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
     ) -> None:
-        """C[i, j] += amount * s, one coordinate per tensor and direction; a vector's C[i]."""
+        """Add amount * s to C[i, j], or to a vector's C[i]: one coordinate per tensor and direction."""
         layout = self.layout
         row, column, sign = canonical_coordinates(seeds, numbers, len(layout.offsets), layout.rank)
+        # In place, because these arrays are the largest temporaries: position = offset + row * stride + column.
         column *= layout.is_matrix
         position = row
         position *= layout.row_strides
@@ -201,7 +203,7 @@ class Coefficients:
     def _add_rademacher(
         self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
     ) -> None:
-        """C += sum of amount * a b^T; exact in fp64, because the manifest bounds every sum below 2^53 (SPEC 4.5)."""
+        """Add the sum of amount * a b^T to C, exactly in fp64: the manifest bounds every sum below 2^53 (SPEC 4.5)."""
         layout = self.layout
         a, b = rademacher_signs(seeds, numbers, len(layout.offsets), layout.rank)
         a_pnr = _cores_first(a) * amounts_nd.reshape(1, -1, 1).astype(np.float64)
@@ -217,23 +219,23 @@ class Coefficients:
 
 
 def fewest_bytes(flat: NDArray[np.signedinteger]) -> int:
-    """1, 2, 4 or 8: of the narrowest integers that hold all of ``flat``, which is not empty."""
+    """Return the width (1, 2, 4 or 8) of the narrowest integers that hold all of ``flat``, which must not be empty."""
     low, high = int(flat.min()), int(flat.max())
     return next(width for width in (1, 2, 4, 8) if -(1 << 8 * width - 1) <= low and high < 1 << 8 * width - 1)
 
 
 def _cores_first(signs: NDArray[np.int8]) -> NDArray[np.float64]:
-    """int8[n, d, P, r] as float64[P, n d, r]."""
+    """Reorder int8[n, d, P, r] to float64[P, n d, r]."""
     n, d, tensors, rank = signs.shape
     return signs.reshape(n * d, tensors, rank).transpose(1, 0, 2).astype(np.float64)
 
 
 def view_exp(manifest: Manifest, tensor_index: int) -> int:
-    """k with W = W0 - 2^k U C V^T for this tensor (SPEC 4.5)."""
+    """Return k with W = W0 - 2^k U C V^T for this tensor (SPEC 4.5)."""
     return manifest.method.alpha_exp + scale_exp(manifest.method, manifest.tensors[tensor_index])
 
 
 def updates_per_tick(manifest: Manifest) -> int:
-    """How many updates a node sums at once between two events."""
+    """Return how many updates a node sums at once between two events."""
     cores = manifest.method.scalars * len(manifest.tensors)
     return max(1, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

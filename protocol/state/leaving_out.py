@@ -1,11 +1,11 @@
-"""How the loss would change, to first order, were an author's updates left out: estimated from the ledger alone.
+"""Estimates from the ledger alone how the loss would change, to first order, without an author's updates.
 
-All of it happens in the coordinates of the subspace, where neither an update nor a slope needs the basis. An author's
-updates have moved the coordinates of an epoch by -2^alpha_exp C: leaving them out moves these by +2^alpha_exp C, and to
-first order the loss changes by the product of that and its gradient. The gradient is not in the ledger. But each scalar
-is a slope along a known random direction, and scalar times direction is an estimate of the gradient without bias. It is
-averaged here over all scalars of the *other* authors in the epoch, weighted by the schedule. Nobody's own word counts
-for their own part. Floats, for people to read: nothing of it is agreed between nodes.
+All computation is in the coordinates of the subspace, where neither an update nor a slope needs the basis. An author's
+updates have moved the coordinates of an epoch by -2^alpha_exp C, so leaving them out moves these by +2^alpha_exp C. To
+first order, the loss changes by the product of that move and the gradient. The gradient is not in the ledger. But each
+scalar is a slope along a known random direction, and scalar times direction is an unbiased estimate of the gradient.
+This file averages it over all scalars of the *other* authors in the epoch, weighted by the schedule, so that no author
+can improve its own result. The results are floats for people to read; nodes do not agree on them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from protocol.subspace import NORMALISED_UNIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavingOut:
-    """What leaving an author out does to the objective, to first order; greater than zero: it would be worse.
+    """The first-order effect on the objective of leaving an author out.
 
     Attributes:
-        change: of the objective per example, with raw scalars. Normalised ones do not say how steep the slopes were:
-            then in units of the root mean square of a message's slopes.
-        error: standard error of ``change``, in the same unit, of the random directions; that the messages see different
-            examples is not in it.
-        updates: of the author, in the epochs in which others have measured; of the rest nothing can be told.
+        change: of the objective per example; greater than zero: it would be worse. With raw scalars in the objective's
+            unit. Normalised scalars do not contain the steepness of the slopes: then in units of the root mean square
+            of a message's slopes.
+        error: standard error of ``change``, in the same unit, due to the random directions. It does not include that
+            the messages see different examples.
+        updates: number of the author's updates in epochs that others have measured, too. The rest has no estimate.
     """
 
     change: float
@@ -44,9 +45,7 @@ class LeavingOut:
 
 @dataclass(slots=True)
 class _EpochSums:
-    """Of some of an epoch's updates: how many they are and, of the scalars q that they measured, the sums of w and of
-    (w q)^2.
-    """
+    """Sums over some updates of an epoch: their number and, over the scalars q measured, the sums of w and (w q)^2."""
 
     updates: int = 0
     weights: int = 0
@@ -55,9 +54,9 @@ class _EpochSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """An author's own sums, and products of their coefficients by epoch: with those of all others, and with themselves.
+    """An author's sums, and by epoch the products of its coefficients with those of all others and with themselves.
 
-    A coordinate counts as often as it is rarer in a canonical direction than in a Rademacher one.
+    The products weight each coordinate by its rarity (:func:`_rarity`).
     """
 
     own: Mapping[int, _EpochSums]
@@ -68,10 +67,10 @@ class _Part:
 def effects_of_leaving_out(
     replica: Replica, tell: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[Author, LeavingOut | None]:
-    """Of every author of whom anything is held; None: nothing can be told, since nobody else has measured.
+    """Estimate the effect of every author in the ledger; None for an author in whose epochs nobody else has measured.
 
-    ``tell`` hears of how many authors of how many the part is known.
-    Costs about as much as to sum the ledger once more, and memory for one author's state.
+    ``tell`` receives progress as (authors done, authors in all).
+    Cost: about the time to sum the ledger once more, and memory for one author's state.
     """
     authors = sorted(replica.ledger.authors())
     parts: dict[Author, _Part] = {}
@@ -89,7 +88,7 @@ def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
 
 
 def _part(replica: Replica, author: Author) -> _Part:
-    """Reads the author's updates twice rather than keep them: there may be a million."""
+    """Compute one author's part. Read its updates twice rather than keep them, since there may be a million."""
     manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
     rarity = _rarity(manifest, own.layout)
     own.add(_counted(replica.ledger, author))
@@ -102,7 +101,7 @@ def _part(replica: Replica, author: Author) -> _Part:
 
 
 def _rarity(manifest: Manifest, layout: CoefficientLayout) -> NDArray[np.float64]:
-    """By what the average of scalar times direction is too small in each coordinate: float64[layout.size].
+    """Return the factor by which the mean of scalar times direction is too small: float64[layout.size].
 
     A canonical direction has one coordinate of each tensor, a Rademacher one has all of them.
     """
@@ -117,7 +116,7 @@ def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSu
     for update in updates:
         sums = found.setdefault(update.step // method.epoch_steps, _EpochSums())
         sums.updates += 1
-        measured = method.directions_measured(update.scalars)  # the zeros of the others are no slopes of zero
+        measured = method.directions_measured(update.scalars)  # the others' zeros are no slopes of zero
         for k in range(method.local_steps):
             scalars = update.scalars[k * method.directions : (k + 1) * method.directions]
             weight = manifest.weight(update.step + k)
@@ -137,7 +136,7 @@ def _added(parts: Sequence[Mapping[int, _EpochSums]]) -> dict[int, _EpochSums]:
 
 
 def _told(manifest: Manifest, part: _Part, in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
-    """The epochs summed. A random direction's product with fixed coefficients has their ``with_own`` as variance."""
+    """Sum the epochs. The product of a random direction with fixed coefficients has the variance ``with_own``."""
     change, variance, updates = 0.0, 0.0, 0
     for epoch, own in part.own.items():
         weights = in_all[epoch].weights - own.weights
@@ -150,7 +149,7 @@ def _told(manifest: Manifest, part: _Part, in_all: Mapping[int, _EpochSums]) -> 
 
 
 def _unit(manifest: Manifest) -> float:
-    """Of a scalar times a coordinate."""
+    """Return the unit of a scalar times a coordinate."""
     method = manifest.method
     slope = 2.0**method.quantum_exp if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
     return math.ldexp(slope, method.alpha_exp)

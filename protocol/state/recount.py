@@ -1,4 +1,4 @@
-"""A replica's state computed anew from its ledger, a little at a time, while the ledger goes on changing (SPEC 7.6)."""
+"""Computes a replica's state anew from its ledger, a little at a time, while the ledger keeps changing (SPEC 7.6)."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients, updates_per_tick
 
-_SLOTS_READ = 16  # of one author, at once: they are checked together when they come from the disk
-# What a slice may cost, and what its parts do, in units of about 3 us.
+_SLOTS_READ = 16  # of one author at once: slots that are checked together when they come from the disk
+# The most that a slice may cost, and the cost of its parts, in units of about 3 us.
 _SLICE_COST = 1_024
-_READ_COST, _LOOK_COST = 64, 1  # of such slots: when some count, and come from the disk, and when none does
-_EPOCH_COST = 64  # of a place to sum an epoch in
+_READ_COST, _LOOK_COST = 64, 1  # of _SLOTS_READ slots: when some count and come from the disk, and when none counts
+_EPOCH_COST = 64  # of an empty state to sum an epoch in
 _HASHED_PER_COST = 512  # coefficients
 _SLICES_PER_TICK = 4  # as many updates are summed in a slice as in this part of a tick: 2.5 ms
 
 
 class Recount:
-    """Compares what is told of a state, epoch by epoch, with what memory holds of it and with what the ledger implies.
+    """Compares a state's digests, epoch by epoch, with the coefficients in memory and with what the ledger implies.
 
-    The ledger may change meanwhile. An update in an epoch that is compared already changes nothing, and one in a later
-    epoch will be found there. One in the epoch under way will be found, too, unless its place has been passed: then
-    :meth:`take` or :meth:`remove`, which are told of every change, make up for it.
+    The ledger may change during the recount. A change in an epoch that was compared already does not matter, and one
+    in a later epoch is found there. A change in the present epoch is found, too, unless the recount has passed its
+    slot. For that case :meth:`take` and :meth:`remove` must be called at every change.
     """
 
     def __init__(
         self, manifest: Manifest, ledger: Ledger, coefficients: Callable[[], Coefficients], *, is_whole: bool
     ) -> None:
-        """``coefficients``: the state with every update in. ``is_whole`` False: the ledger is left alone."""
+        """Prepare a recount, of the ledger too if ``is_whole``; ``coefficients`` returns the state with all updates."""
         self._manifest = manifest
         self._ledger = ledger
         self._coefficients = coefficients
@@ -40,28 +40,30 @@ class Recount:
         self._to_add: list[Envelope] = []
         self._to_remove: list[Envelope] = []
         self._cost = 0
-        self._epoch = self._span = -1  # under way
-        self._order: dict[Author, int] = {}  # in which the span's authors are read
-        self._passed = (0, 0)  # in the span: an author's number, and the first of its offsets that was not read
+        self._epoch = self._span = -1  # those being read
+        self._order: dict[Author, int] = {}  # the order in which the span's authors are read
+        self._passed = (0, 0)  # in the span: an author's number, and its first offset that was not read
         self._slices = self._run(is_whole=is_whole)
 
     def advance(self) -> bool | None:
-        """One slice, of some milliseconds; None until it is known whether the state is what it must be."""
+        """Run one slice of some milliseconds. Return whether the state is right, or None until that is known."""
         return next(self._slices)
 
     def take(self, outcome: Outcome) -> None:
-        """The ledger has taken an update in, or voided one."""
+        """Account for an update that the ledger has just accepted or voided."""
         if isinstance(outcome, Accepted):
             self._to_add += self._passed_over(outcome.envelope)
         else:
             self.remove([outcome.first])
 
     def remove(self, updates: Iterable[Envelope]) -> None:
-        """These updates no longer count."""
+        """Account for updates that no longer count."""
         for update in updates:
             self._to_remove += self._passed_over(update)
 
     def _passed_over(self, update: Envelope) -> list[Envelope]:
+        # Of the update's epoch, slots are read by span, then author, then offset. An author who is not in the order
+        # came after the span was begun, so its slots there are never read.
         span, offset = divmod(update.step, SPAN_STEPS)
         is_passed = span < self._span
         if span == self._span:
@@ -73,6 +75,7 @@ class Recount:
     def _run(self, *, is_whole: bool) -> Iterator[bool | None]:
         own = self._coefficients()
         epochs = sorted(own.revisions())
+        # First the digests against memory, which is cheap; then each epoch against its sum from the ledger.
         for epoch in epochs:
             if not own.is_as_told(epoch):
                 yield False
@@ -87,7 +90,7 @@ class Recount:
         yield True
 
     def _epochs_held(self) -> Iterator[int]:
-        """Those of every span that holds anything now, ascending, some of them twice."""
+        """Yield the epochs of every span that holds anything now, ascending, some of them twice."""
         epoch_steps = self._manifest.method.epoch_steps
         for span in self._ledger.spans():
             first = span * SPAN_STEPS
@@ -105,12 +108,12 @@ class Recount:
                 self._sum_some(at_once, at_once)
                 yield None
                 is_over = False
-        while len(self._to_add) + len(self._to_remove) > at_once:  # many at once, of an author who was excluded
+        while len(self._to_add) + len(self._to_remove) > at_once:  # excluding an author removes many at once
             self._sum_some(at_once, at_once)
             yield None
 
     def _read(self, epoch: int) -> Iterator[list[Envelope]]:
-        """What counts in the epoch, some slots of one author at a time."""
+        """Yield the envelopes that count in the epoch, some slots of one author at a time."""
         first = epoch * self._manifest.method.epoch_steps
         end = min(first + self._manifest.method.epoch_steps, self._manifest.steps)
         self._epoch = epoch
@@ -132,7 +135,7 @@ class Recount:
         del self._to_add[:added], self._to_remove[:removed]
 
     def _spend(self, cost: int) -> bool:
-        """Whether the slice is over with this."""
+        """Add a cost to the slice and return whether the slice is over."""
         self._cost += cost
         is_over = self._cost >= _SLICE_COST
         self._cost = 0 if is_over else self._cost

@@ -16,11 +16,11 @@ from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay
 from protocol.state.unsummed import WaitingUpdates
 
-_SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
+_SUMMED_AT_ONCE = 64  # summed one by one, each would cost several times as much
 
 
 class Replica:
-    """The model as a function of sets: each accepted envelope is summed once, each voided or excluded one taken out."""
+    """Keeps ledger and coefficients in step: sums each accepted envelope once, removes voided and excluded ones."""
 
     def __init__(
         self,
@@ -29,21 +29,21 @@ class Replica:
         *,
         in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
     ) -> None:
-        """``archive``, ``in_memory_max``: as for :class:`Ledger`."""
+        """Create an empty replica; ``archive`` and ``in_memory_max`` are those of :class:`Ledger`."""
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
-        self._overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
+        self._overlay: SnapshotOverlay | None = None  # of a joiner that has not yet replayed all
         self._recount: Recount | None = None
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
         self._waiting = WaitingUpdates(manifest)
         self._summed_at_once = min(_SUMMED_AT_ONCE, self._waiting.per_tick)
-        # Genuine records of authors who are not admitted any more; with an archive, only which authors.
+        # Genuine records of authors who are not admitted any more; with an archive, only the authors.
         self._suspended: dict[Author, list[bytes]] = {}
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
-        """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
+        """Accept one record. Raises Reject or Ignore like :meth:`Ledger.add`."""
         outcome = self.ledger.add(record, horizon_step=horizon_step)
         if isinstance(outcome, Accepted):
             self._waiting.add(outcome.envelope.record)
@@ -56,10 +56,10 @@ class Replica:
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
-        """Take a statement in, and take out of the sum what no longer counts; raises Reject or Ignore.
+        """Accept a statement and remove from the sum what no longer counts. Raises Reject or Ignore.
 
-        An exclusion is for good. Whoever is not admitted only because others have claimed their token may yet be
-        admitted: their records are kept for that case.
+        An exclusion is final. But an author who is not admitted because another one claimed the same token may still
+        be admitted later. The records of such an author are kept for that case.
         """
         roster = self.ledger.roster
         statement, slots = self.ledger.add_statement(data)
@@ -90,7 +90,7 @@ class Replica:
     def _bring_back(self, author: Author) -> None:
         held = self._suspended.pop(author)
         for record in self._archive.read_all(author) if self._archive else held:
-            with suppress(Ignore):  # excluded meanwhile, or the author table is full
+            with suppress(Ignore):  # the author has been excluded since, or the author table is full
                 self._add_again(record)
 
     def _add_again(self, record: bytes) -> None:
@@ -102,41 +102,41 @@ class Replica:
             raise self._archive.damage(f"a stored record: {reject}") from None
 
     def coefficients(self) -> Coefficients:
-        """The state with every update in. Sums all that waits."""
+        """Sum all waiting updates and return the state with every update in."""
         while self.unsummed:
             self.sum_some(self.unsummed)
         return self._coefficients
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot in use, while this replica has not replayed everything (SPEC 9.5)."""
+        """Return the snapshot in use until this replica has replayed everything (SPEC 9.5), else None."""
         return self._overlay.snapshot if self._overlay else None
 
     def use_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the worker this state, and what comes on top of it, until :meth:`drop_snapshot`."""
+        """Show the worker this state with later updates until :meth:`drop_snapshot`."""
         self._overlay = SnapshotOverlay(self.manifest, snapshot, self.ledger)
 
     def drop_snapshot(self) -> None:
-        """Show the worker what was replayed."""
+        """Show the worker the replayed state again."""
         self._overlay = None
 
     def begin_recount(self, *, is_whole: bool) -> Recount:
-        """Compute the state anew in slices, until :meth:`end_recount`; ``is_whole``: from the ledger, too."""
+        """Begin to check the state in slices, until :meth:`end_recount`; ``is_whole``: against the ledger, too."""
         self._recount = Recount(self.manifest, self.ledger, self.coefficients, is_whole=is_whole)
         return self._recount
 
     def end_recount(self) -> None:
-        """The recount is through, or given up."""
+        """End the recount, whether it is complete or not."""
         self._recount = None
 
     def _followers(self) -> list[SnapshotOverlay | Recount]:
-        """Those that must hear of every change of the ledger."""
+        """Return the objects that must know every change of the ledger."""
         return [each for each in (self._overlay, self._recount) if each]
 
     def shown(self) -> Coefficients:
-        """What the worker trains on: the state, or the snapshot in use with what follows. No digest is made of it.
+        """Return the coefficients for the worker: the state, or the snapshot in use with later updates.
 
-        While more waits to be summed than one tick sums, the rest is left out.
+        Make no digest of it: of the waiting updates, only as many as one tick sums are in it.
         """
         if self._overlay:
             return self._overlay.coefficients()
@@ -145,21 +145,21 @@ class Replica:
 
     @property
     def has_suspended(self) -> bool:
-        """Whether records are suspended because their authors are not admitted."""
+        """Return whether records are suspended because their authors are not admitted."""
         return bool(self._suspended)
 
     @property
     def unsummed(self) -> int:
-        """Updates taken in, or out, but not yet summed into the coefficients."""
+        """Return how many updates still wait to be added to or removed from the coefficients."""
         return len(self._waiting)
 
     @property
     def is_summed(self) -> bool:
-        """Whether so little waits to be summed that the state digest costs one tick at most."""
+        """Return whether so few updates wait that the state digest costs one tick at most."""
         return self._waiting.ticks <= 1
 
     def tick(self) -> None:
-        """Time has passed. A few updates wait for more: at once they cost little more than one."""
+        """Sum waiting updates unless they are few: a few wait for more, because many at once cost little more."""
         if self._waiting.ticks > 1 / 2:
             self.sum_some(self._waiting.per_tick)
 
@@ -171,23 +171,23 @@ class Replica:
         self._coefficients.hash_resting()
 
     def state_digest(self) -> Digest:
-        """Digest of the whole model state (SPEC 7.4)."""
+        """Return the digest of the whole model state (SPEC 7.4)."""
         return self.coefficients().digest()
 
     def replayed_digest(self) -> Digest:
-        """The state digest computed anew from the ledger alone: what :meth:`state_digest` must equal."""
+        """Compute the state digest anew from the ledger alone; :meth:`state_digest` must equal it."""
         fresh = Coefficients(self.manifest)
         fresh.add(self.ledger.envelopes())
         return fresh.digest()
 
     def renewals_needed(self) -> list[str]:
-        """SHA-256 of every renewed basis in whose epochs something is held, in the order of their first epochs."""
+        """Return the SHA-256 of every renewed basis up to the last epoch with updates, by first epoch."""
         method, last = self.manifest.method, self.last_epoch()
         named = [sha256 for epoch, sha256 in self.ledger.roster.renewals().items() if epoch <= last]
         return list(dict.fromkeys(sha256 for sha256 in named if sha256 != method.basis_sha256))
 
     def last_epoch(self) -> int:
-        """The last epoch in which something is held; 0 where nothing is."""
+        """Return the last epoch in which anything is held, 0 when nothing is."""
         return max(self.ledger.authors().values(), default=0) // self.manifest.method.epoch_steps
 
     def _decoded(self, records: Iterable[bytes]) -> Iterable[Envelope]:

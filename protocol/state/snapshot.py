@@ -1,7 +1,7 @@
 """A snapshot: the coefficients of all updates before a step as one file, and its authors' attestations (SPEC 9.5).
 
-It is not part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; what
-the replay gives is what counts.
+It is not part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; only
+the result of the replay counts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Snapshot:
     """The state of all updates of steps below ``step``, a multiple of SPAN_STEPS.
 
     Attributes:
-        digest: of the ledger up to there (:meth:`Ledger.digest_before`).
-        slots: held up to there, void ones included.
+        digest: of the ledger below ``step`` (:meth:`Ledger.digest_before`).
+        slots: number held below ``step``, void ones included.
         epochs: [layout.size] of each epoch whose coefficients are not all zero, in integers of the fewest bytes.
     """
 
@@ -47,7 +47,7 @@ class Snapshot:
 
 
 def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
-    """Its canonical bytes: each epoch's coefficients in the fewest bytes that hold them all."""
+    """Return a snapshot's canonical bytes: each epoch's coefficients in the fewest bytes that hold them all."""
     parts = [_HEAD.pack(_MAGIC, manifest.run_id, snapshot.step, snapshot.digest, snapshot.slots)]
     for epoch, flat in sorted(snapshot.epochs.items()):
         width = fewest_bytes(flat)
@@ -56,13 +56,13 @@ def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
 
 
 def may_fit(manifest: Manifest, step: int) -> bool:
-    """Whether the file of the steps before ``step`` can be within its bound at all, with one byte a coefficient."""
+    """Return whether the file of the steps before ``step`` can keep its bound, at one byte a coefficient."""
     epochs = -(-step // manifest.method.epoch_steps)
     return epochs * CoefficientLayout(manifest).size <= limits.SNAPSHOT_BYTES_MAX
 
 
 def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:
-    """The snapshot in the file ``data``. Raises Reject when it is not a snapshot of this run."""
+    """Decode the snapshot in the file ``data``. Raises Reject when it is not a snapshot of this run."""
     # [REJECT] SPEC 9.5.1: the bound and the beginning.
     if not _HEAD.size <= len(data) <= limits.SNAPSHOT_BYTES_MAX or not data.startswith(_MAGIC):
         raise Reject(RejectReason.SNAPSHOT_FORMAT, f"{len(data)} bytes that are not a snapshot")
@@ -105,7 +105,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestation:
-    """One author says: the snapshot of the steps below ``step`` is the file of ``file_bytes`` with this hash."""
+    """One author's statement that the snapshot of the steps below ``step`` is a file of this length and hash."""
 
     author: Author
     step: int
@@ -115,7 +115,7 @@ class Attestation:
 
     @property
     def claim(self) -> tuple[int, int, bytes]:
-        """What authors agree on: step, length and hash."""
+        """Return step, length and hash, which several authors can agree on."""
         return self.step, self.file_bytes, self.sha256
 
 
@@ -127,12 +127,12 @@ class AttestationCodec:
         self._prefix = _SIGNED_TAG + manifest.run_id
 
     def attest(self, signer: Signer, step: int, file_bytes: int, sha256: bytes) -> Attestation:
-        """An attestation by ``signer``."""
+        """Make an attestation by ``signer``."""
         body = _BODY.pack(signer.author, step, file_bytes, sha256)
         return self.decode_untrusted(body + signer.sign(self._prefix + body))
 
     def decode_untrusted(self, data: bytes) -> Attestation:
-        """Decode and check everything but key and signature. Raises Reject."""
+        """Decode an attestation and check everything but key and signature. Raises Reject."""
         # [REJECT] SPEC 9.5.5: the length, the step, and a file within the bound.
         if len(data) != limits.ATTESTATION_BYTES:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"an attestation of {len(data)} bytes")
@@ -143,7 +143,7 @@ class AttestationCodec:
         return Attestation(author=Author(author), step=step, file_bytes=file_bytes, sha256=sha256, data=data)
 
     def check_signed(self, attestation: Attestation) -> None:
-        """The costly rules: key and signature. Raises Reject."""
+        """Check the costly rules: key, work and signature. Raises Reject."""
         # [REJECT] SPEC 9.5.6: a valid key, with the work that the run asks for; and its signature.
         if not is_author_key(attestation.author):
             raise Reject(RejectReason.AUTHOR_KEY, "an attestation under a key that is not a valid Ed25519 key")

@@ -1,4 +1,4 @@
-"""What a joiner's worker is shown while the ledger is replayed: a snapshot, and the updates that follow it."""
+"""The coefficients for a joiner's worker during the replay: a snapshot and the updates that follow it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from protocol.state.snapshot import Snapshot
 
 
 class SnapshotOverlay:
-    """Lies over a replica's own coefficients, and touches neither them nor any digest."""
+    """Replaces a replica's coefficients for the worker, and changes neither them nor any digest."""
 
     def __init__(self, manifest: Manifest, snapshot: Snapshot, ledger: Ledger) -> None:
-        """``ledger``: what is held now; what comes later is told by :meth:`take`."""
+        """Start from ``snapshot`` and the later updates in ``ledger``; :meth:`take` must be called for new ones."""
         self.snapshot = snapshot
         self._coefficients = Coefficients(manifest)
         for epoch, flat in snapshot.epochs.items():
@@ -23,14 +23,14 @@ class SnapshotOverlay:
         self._to_remove: list[Envelope] = []
 
     def take(self, outcome: Outcome) -> None:
-        """The replica has taken an update in, or voided one. What the snapshot covers is passed over."""
+        """Account for an update that the replica accepted or voided, unless the snapshot covers its step."""
         if isinstance(outcome, Accepted):
             self._to_add += self._later(outcome.envelope)
         else:
             self.remove([outcome.first])
 
     def remove(self, updates: Iterable[Envelope]) -> None:
-        """These updates no longer count."""
+        """Account for updates that no longer count, unless the snapshot covers their steps."""
         for update in updates:
             self._to_remove += self._later(update)
 
@@ -38,7 +38,7 @@ class SnapshotOverlay:
         return [update] if update.step >= self.snapshot.step else []
 
     def coefficients(self) -> Coefficients:
-        """The snapshot with all that follows it."""
+        """Return the coefficients of the snapshot with all updates that follow it."""
         self._coefficients.add(self._to_add)
         self._coefficients.remove(self._to_remove)
         self._to_add, self._to_remove = [], []

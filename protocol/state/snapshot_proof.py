@@ -1,4 +1,4 @@
-"""Snapshots against a replica: what it implies itself, and what its replay says of one that others made (SPEC 9.5)."""
+"""Takes a snapshot of a replica, and checks a snapshot that others made against a replica's replay (SPEC 9.5)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from protocol.state.snapshot import Snapshot
 
 
 class ProofVerdict(StrEnum):
-    """What a complete replay says of a snapshot."""
+    """The result of comparing a snapshot with a complete replay."""
 
     EQUAL = "equal"
     UNEQUAL = "unequal"  # the same updates have other coefficients: a lie, or a broken machine
-    OTHER_SET = "other set"  # updates have come since, or were taken out: nothing can be said
-    MISSING = "missing"  # the snapshot counts more slots than are here, and none was taken out
+    OTHER_SET = "other set"  # updates have come or were removed since: no conclusion is possible
+    MISSING = "missing"  # the snapshot counts more slots than are here, and none was removed
 
 
 def take_snapshot(replica: Replica, step: int) -> Snapshot:
-    """The snapshot that a replica implies, of all that it holds below ``step``."""
+    """Take the snapshot of all that a replica holds below ``step``."""
     return Snapshot(
         step=step,
         digest=replica.ledger.digest_before(step),
@@ -32,10 +32,11 @@ def take_snapshot(replica: Replica, step: int) -> Snapshot:
 
 
 def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
-    """Compare a snapshot with what the replica holds."""
+    """Compare a snapshot with the replica's own state of the same steps."""
     ledger, step = replica.ledger, snapshot.step
     if ledger.digest_before(step) == snapshot.digest:
         return ProofVerdict.EQUAL if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL
+    # A suspended or excluded author may explain the slots that are missing here.
     is_cut = replica.has_suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
     return ProofVerdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
 
@@ -48,13 +49,15 @@ def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
 
 
 def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
-    """The replica's own sums; of the epoch that the step divides, without what follows the step. Only epochs that are
-    not all zero, in the fewest bytes each: all of them in int64 may be eight times the file."""
+    """Return the replica's own sums of the steps below ``step``, by epoch, without epochs that are all zero.
+
+    Each is in the fewest bytes: in int64 they may take eight times the size of the file.
+    """
     own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
     divided, found = step // epoch_steps, {}
     for epoch in sorted(epoch for epoch in own.revisions() if epoch * epoch_steps < step):
         flat = own.flat(epoch)
-        if epoch == divided:
+        if epoch == divided:  # subtract its updates from ``step`` on
             later = Coefficients(replica.manifest)
             updates = replica.ledger.envelopes(from_step=step)
             later.add(update for update in updates if update.step // epoch_steps == divided)

@@ -1,7 +1,7 @@
-"""Updates on their way into the coefficients, or out of them again.
+"""Updates that wait to be added to the coefficients, or removed from them.
 
-To change an epoch that has come to rest costs far more than an update, and anybody can sign old updates, or void their
-own, in every epoch at once. So what waits is summed epoch by epoch, and a tick changes few of them.
+A change in an epoch at rest costs far more than the update itself, and anybody can sign old updates, or void their own,
+in every epoch at once. So waiting updates are summed epoch by epoch, and a tick changes only a few epochs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from protocol.run import Manifest
 from protocol.state.coefficients import CoefficientLayout, updates_per_tick
 
 _COEFFICIENTS_PER_TICK = 100_000  # unpacked, changed, packed and hashed again in about 3 ms
-_EPOCHS_PER_TICK_MIN = 2  # the one under way, and the one before, of which the last updates come late
+_EPOCHS_PER_TICK_MIN = 2  # the present epoch, and the one before, whose last updates come late
 
 
 @dataclass(slots=True)
 class _Epoch:
-    """Records: bytes rather than envelopes, for of a joiner many are waiting."""
+    """The waiting records of one epoch, as bytes rather than envelopes because a joiner has many."""
 
     to_add: list[bytes] = field(default_factory=list)
     to_remove: list[bytes] = field(default_factory=list)
 
 
 class WaitingUpdates:
-    """What is not summed yet, by epoch; the epoch that has waited longest comes first."""
+    """Holds the updates that are not summed yet, by epoch; the epoch that has waited longest comes first."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.per_tick = updates_per_tick(manifest)
@@ -41,15 +41,15 @@ class WaitingUpdates:
 
     @property
     def ticks(self) -> float:
-        """How many ticks it takes to sum what waits."""
+        """Return how many ticks it takes to sum all waiting updates."""
         return max(self._updates / self.per_tick, len(self._epochs) / self._epochs_per_tick)
 
     def add(self, record: bytes) -> None:
-        """An update counts."""
+        """Queue an update that counts."""
         self._of(record).to_add.append(record)
 
     def remove(self, record: bytes) -> None:
-        """An update that was added counts no more."""
+        """Queue the removal of an update that was added but no longer counts."""
         self._of(record).to_remove.append(record)
 
     def _of(self, record: bytes) -> _Epoch:
@@ -60,12 +60,11 @@ class WaitingUpdates:
         return self._epochs[epoch]
 
     def take(self, count: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """At most ``count`` records, and of no more epochs than a tick may change: what to add and what to remove, one
-        epoch after the other."""
+        """Yield the records to add and to remove, epoch by epoch: at most ``count`` in all, of one tick's epochs."""
         for epoch in list(islice(self._epochs, self._epochs_per_tick)):
             waiting = self._epochs[epoch]
             added = _cut(waiting.to_add, count)
-            removed = _cut(waiting.to_remove, count - len(added))  # once all are added: nothing is taken out before
+            removed = _cut(waiting.to_remove, count - len(added))  # after all are added, so that none is removed before
             count -= len(added) + len(removed)
             self._updates -= len(added) + len(removed)
             if not waiting.to_add and not waiting.to_remove:
@@ -74,7 +73,7 @@ class WaitingUpdates:
 
 
 def _cut(records: list[bytes], count: int) -> list[bytes]:
-    """The first ``count`` of the list, which loses them."""
+    """Remove the first ``count`` records of the list and return them."""
     first = records[:count]
     del records[:count]
     return first

@@ -25,6 +25,7 @@ class Start:
     """What a file adds to the weights from its first epoch on: 2^(exp - 2 basis_unit_exp) U V^T to each matrix.
 
     Attributes:
+        exp: START_EXP_MIN ... 0.
         products: U and V of each tensor, int8 with as many columns as the start's rank; None for a vector.
     """
 
@@ -32,23 +33,23 @@ class Start:
     products: tuple[Basis | None, ...]
 
     def view_exp(self, method: Method) -> int:
-        """A matrix moves by 2^this U V^T, in the integers U and V."""
+        """Return e such that the file adds 2^e U V^T to a matrix, for the integers U and V."""
         return self.exp - 2 * method.basis_unit_exp
 
     def moves(self, index: int) -> bool:
-        """Whether the tensor of this number moves."""
+        """Return whether the start changes the tensor of this number."""
         product = self.products[index]
         return product is not None and bool(product.u.any())
 
     @property
     def moves_any(self) -> bool:
-        """Whether any tensor moves: a file that has nothing to add holds zeros."""
+        """Return whether the start changes any tensor: a file that has nothing to add holds zeros."""
         return any(self.moves(index) for index in range(len(self.products)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisContent:
-    """What a file holds: the basis of each tensor by its number, and the start if there is one."""
+    """The content of a file: the basis of each tensor by its number, and the start if there is one."""
 
     bases: tuple[Basis, ...]
     start: Start | None = None
@@ -56,7 +57,7 @@ class BasisContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisShape:
-    """What a manifest says of a file: ranks (the start's is 0 without one), and the largest |entry|."""
+    """The properties of a file that a manifest states: ranks (``start_rank`` 0: no start) and the largest |entry|."""
 
     rank: int
     start_rank: int
@@ -64,8 +65,10 @@ class BasisShape:
 
 
 def encode_basis(rank: int, content: BasisContent) -> bytes:
-    """The file: magic, rank, number of tensors, rank and exponent of the start, rows and cols of each tensor, then per
-    tensor U and V, row by row, int8; then per matrix those of the start."""
+    """Encode a file: magic, rank, number of tensors, rank and exponent of the start, rows and cols of each tensor.
+
+    Then follow U and V of each tensor, row by row, int8, and then those of the start for each matrix.
+    """
     start = content.start
     products = [] if start is None else [each for each in start.products if each is not None]
     start_rank = products[0].u.shape[1] if products else 0
@@ -85,7 +88,7 @@ def _entries(bases: Iterable[Basis]) -> list[bytes]:
 
 
 def shape_of_basis(data: bytes) -> BasisShape:
-    """What a manifest says of a basis file, whatever its tensors; Reject when ``data`` is not a basis file."""
+    """Return ranks and largest |entry| of a basis file with any tensors. Raises Reject when it is not a basis file."""
     if not data.startswith(MAGIC) or len(data) < _FIRST:
         raise Reject(RejectReason.BASIS, "not a basis file: it begins differently")
     rank, tensors, start_rank = np.frombuffer(data, dtype=_NUMBERS, count=3, offset=len(MAGIC)).tolist()
@@ -96,7 +99,7 @@ def shape_of_basis(data: bytes) -> BasisShape:
 
 
 def decode_basis_untrusted(manifest: Manifest, data: bytes, sha256: str | None = None) -> BasisContent:
-    """A published basis of ``manifest``. Reject when ``data`` is not the file that the owner names.
+    """Decode a published basis of ``manifest``. Raises Reject when ``data`` is not the file that the owner names.
 
     Args:
         sha256: the hash that a renewal names; None: that of the manifest.
@@ -137,7 +140,7 @@ class _Cut:
         self._rest = entries
 
     def basis(self, tensor: TensorSpec, rank: int) -> Basis:
-        """U, and V of a matrix."""
+        """Take the U of a tensor, and the V when it is a matrix."""
         u = self._matrix(tensor.rows, rank)
         return Basis(u=u, v=self._matrix(tensor.cols, rank) if tensor.cols else None)
 

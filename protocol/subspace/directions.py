@@ -37,17 +37,17 @@ class DirectionFactors:
     b: Int8Array
 
     def first(self, directions: int) -> DirectionFactors:
-        """Those of the first ``directions`` alone."""
+        """Return the cores of the first ``directions`` directions."""
         return DirectionFactors(a=self.a[:directions], b=self.b[:directions])
 
 
 def seed_of(run_id: RunId, author: Author, step: int) -> int:
-    """The one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
+    """Return the one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
     return key_of("sfnode/seed/1", run_id, author, u32(step))
 
 
 def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank: int) -> Basis:
-    """The random +-1 basis of ``tensor`` in ``epoch`` (SPEC 4.1). Cost: one Philox block per 128 entries."""
+    """Generate the random +-1 basis of ``tensor`` in ``epoch`` (SPEC 4.1). Cost: one Philox block per 128 entries."""
     key = key_of("sfnode/basis/1", run_id, u32(epoch), u32(tensor_index))
     u = signs(key, tensor.rows * rank, _STREAM_BASIS_U).reshape(tensor.rows, rank)
     if tensor.kind is TensorKind.VECTOR:
@@ -56,16 +56,16 @@ def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank
 
 
 def scale_exp(method: Method, tensor: TensorSpec) -> int:
-    """s with direction z = 2^s U a b^T V^T (a vector: 2^s U a) of about unit variance per entry (SPEC 4.4).
+    """Return s for which z = 2^s U a b^T V^T (a vector: 2^s U a) has about unit variance per entry (SPEC 4.4).
 
-    The exponent of the core, less the unit of a published basis once for each factor.
+    It is the exponent of the core less the unit of a published basis, once for each factor.
     """
     factors = 2 if tensor.kind is TensorKind.MATRIX else 1
     return core_exp(method, tensor) - factors * method.basis_unit_exp
 
 
 def core_exp(method: Method, tensor: TensorSpec) -> int:
-    """The same exponent for a basis with entries of unit variance.
+    """Return the exponent of :func:`scale_exp` for a basis whose entries have unit variance.
 
     Canonical cores give +-1 entries: s = 0. A Rademacher core sums r^2 signs of variance r^2: s = -log2 r, exactly
     unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is not a power of 4.
@@ -79,7 +79,7 @@ def core_exp(method: Method, tensor: TensorSpec) -> int:
 def canonical_coordinates(
     seeds: Sequence[int], directions: NDArray[np.uint32], tensors: int, rank: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Row i, column j and sign s of every canonical core (SPEC 4.3).
+    """Return row i, column j and sign s of every canonical core (SPEC 4.3).
 
     Args:
         seeds: n seeds.
@@ -93,6 +93,7 @@ def canonical_coordinates(
     words_ndbw = _blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
     lanes = np.ascontiguousarray(words_ndbw, dtype="<u4").view("<u2")
     lanes_ndp = lanes.reshape(*lanes.shape[:2], -1)[..., :tensors].astype(np.int64)
+    # A lane holds the row in its lowest log2 r bits, the column in the next log2 r, the sign in bit 15.
     row = lanes_ndp & (rank - 1)
     sign = lanes_ndp >> 15
     sign *= -2
@@ -106,7 +107,7 @@ def canonical_coordinates(
 def rademacher_signs(
     seeds: Sequence[int], directions: NDArray[np.uint32], tensors: int, rank: int
 ) -> tuple[Int8Array, Int8Array]:
-    """a and b of every Rademacher core (SPEC 4.3): int8[n, d, P, r] each.
+    """Return a and b of every Rademacher core (SPEC 4.3): int8[n, d, P, r] each.
 
     One tensor takes 2r bits of the direction's stream: first a, then b.
     """
@@ -118,7 +119,7 @@ def rademacher_signs(
 
 
 def direction_factors(manifest: Manifest, seed: int, local_step: int = 0) -> DirectionFactors:
-    """The cores of one local step's D directions, for the estimator (canonical ones as signed unit vectors)."""
+    """Return the cores of one local step's D directions for the estimator (canonical ones as signed unit vectors)."""
     method, tensors = manifest.method, len(manifest.tensors)
     numbers = direction_numbers(method, local_step)
     if method.core is CoreKind.RADEMACHER:
@@ -130,13 +131,13 @@ def direction_factors(manifest: Manifest, seed: int, local_step: int = 0) -> Dir
 
 
 def direction_numbers(method: Method, local_step: int) -> NDArray[np.uint32]:
-    """Numbers of the directions of ``local_step`` within its round: uint32[D], local_step * D + d."""
+    """Return the numbers of the directions of ``local_step`` within its round: uint32[D], local_step * D + d."""
     first = local_step * method.directions
     return np.arange(first, first + method.directions, dtype=np.uint32)
 
 
 def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:
-    """uint32[n, d, blocks, 4]: counter (block, direction, 0, stream) under each seed as the key."""
+    """Generate uint32[n, d, blocks, 4]: counter (block, direction, 0, stream) under each seed as the key."""
     low, high = split_key(np.array(seeds, dtype=np.uint64)[:, None, None])
     block = np.arange(blocks, dtype=np.uint32)[None, None, :]
     zero = np.zeros((1, 1, 1), dtype=np.uint32)

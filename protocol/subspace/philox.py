@@ -1,6 +1,6 @@
 """Philox4x32-10, the counter-based generator behind all shared randomness (Salmon et al., SC 2011; Random123).
 
-Integer arithmetic in NumPy on the CPU: the same words on every machine, whatever the device or release of torch.
+Integer arithmetic in NumPy on the CPU gives the same words on every machine, for any device or release of torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHIFT = np.uint64(32)
 
 
 def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Words]) -> Words:
-    """One block of four words per counter.
+    """Generate one block of four words for each counter.
 
     Args:
         counter: four uint32 arrays that broadcast together, ``counter[0]`` the least significant word.
@@ -37,6 +37,7 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Wor
     for round_index in range(ROUNDS):
         np.multiply(x0, _MULTIPLIER_0, out=product_0)
         np.multiply(x2, _MULTIPLIER_1, out=product_1)
+        # The high half of each product goes into the other pair, with the key; the low halves become words 1 and 3.
         np.right_shift(product_1, _SHIFT, out=x0)
         np.right_shift(product_0, _SHIFT, out=x2)
         x0 ^= x1
@@ -49,12 +50,12 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Wor
 
 
 def split_key(keys: NDArray[np.uint64]) -> tuple[Words, Words]:
-    """64-bit keys as (low word, high word)."""
+    """Split 64-bit keys into (low words, high words)."""
     return (keys & _LOW).astype(np.uint32), (keys >> _SHIFT).astype(np.uint32)
 
 
 def words(key: int, count: int, stream: int = 0) -> Words:
-    """The first ``count`` words of stream ``stream`` under a 64-bit ``key``: uint32[count] (SPEC 3.2).
+    """Return the first ``count`` words of stream ``stream`` under a 64-bit ``key``: uint32[count] (SPEC 3.2).
 
     Block ``i`` has the counter (i, 0, 0, stream).
     """
@@ -65,7 +66,7 @@ def words(key: int, count: int, stream: int = 0) -> Words:
 
 
 def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:
-    """The lowest bit first, bit 0 as +1 and bit 1 as -1, along the last axis.
+    """Convert the bits of words to signs along the last axis, lowest bit first: 0 to +1, 1 to -1.
 
     Args:
         source: uint32[..., n] with 32 n >= count.
@@ -79,5 +80,5 @@ def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:
 
 
 def signs(key: int, count: int, stream: int = 0) -> NDArray[np.int8]:
-    """``count`` independent signs +-1 under ``key``: int8[count] (SPEC 3.3)."""
+    """Return ``count`` independent signs +-1 under ``key``: int8[count] (SPEC 3.3)."""
     return signs_of_words(words(key, -(-count // 32), stream), count)

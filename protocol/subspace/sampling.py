@@ -12,7 +12,7 @@ _STREAM_EXAMPLES = 3
 
 
 def example_indices(manifest: Manifest, seed: int, local_step: int, dataset_rows: int) -> NDArray[np.int64]:
-    """Rows of the local step's batch, with replacement: int64[batch_rows] in 0 ... dataset_rows - 1.
+    """Draw the rows of a local step's batch, with replacement: int64[batch_rows] in 0 ... dataset_rows - 1.
 
     Each is (word * dataset_rows) >> 32 of the next generator word: no division, bias below dataset_rows / 2^32.
     """

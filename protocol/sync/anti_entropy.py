@@ -1,7 +1,7 @@
 """Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
 
-The asking side is a generator: it yields requests and is sent the answers, so that the whole dialogue reads from top to
-bottom. The answering side keeps no state.
+The asking side follows differing digests from spans to shards to authors. It is a generator that yields requests and
+receives the answers, so that the whole dialogue reads from top to bottom. The answering side keeps no state.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token cla
 
 
 class Claims:
-    """Buckets that some session is pulling now, so that sessions with several peers share the work."""
+    """Records which buckets a session is pulling now, so that sessions with several peers share the work."""
 
     def __init__(self) -> None:
         self._taken: set[BucketKey] = set()
-        self.compared: set[int] = set()  # spans of which some session has taken in all that its peer holds
+        self.compared: set[int] = set()  # spans of which some session has received all that its peer holds
 
     def take(self, bucket: BucketKey) -> bool:
-        """Whether the bucket was free; it is taken now."""
+        """Take the bucket and return whether it was free."""
         is_free = bucket not in self._taken
         self._taken.add(bucket)
         return is_free
@@ -68,10 +68,13 @@ class Claims:
 
 
 class SyncSession:
-    """One pass of asking one peer. Holds at most one request in flight."""
+    """Compares this ledger once with one peer's and pulls what is missing, with at most one request in flight."""
 
     def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
-        """``own``: ask for all of this author first, then for the newest spans: with a snapshot that is enough."""
+        """Prepare a session that takes records up to ``horizon_step`` (None: all).
+
+        ``own``: ask for this author's records first, then for spans from the newest on: with a snapshot, these suffice.
+        """
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
@@ -79,41 +82,41 @@ class SyncSession:
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
         self._records_received = 0  # in answer to the pull in flight
-        self.has_progressed = False  # the peer sent at least one record that was asked for
+        self.has_progressed = False  # the peer sent at least one requested record
         self.is_complete = False
-        self.is_short = False  # the peer promised slots that it did not send; nothing more is asked of it now
+        self.is_short = False  # the peer did not send all promised slots, so the session asks it for nothing more
         self._own = own
-        self.has_own = False  # whatever the peer holds of ``own`` is here
-        self.spans: tuple[int, ...] = ()  # those that the peer holds
+        self.has_own = False  # all that the peer holds of ``own`` is here
+        self.spans: tuple[int, ...] = ()  # the spans that the peer holds
         self._skipped = 0  # buckets left to a session with another peer, which may yet fail
 
     @property
     def has_skipped(self) -> bool:
-        """Whether a bucket was left to a session with another peer."""
+        """Return whether a bucket was left to a session with another peer."""
         return self._skipped > 0
 
     def start(self, request: int) -> Request | None:
-        """The first request, to be sent under the number ``request``."""
+        """Return the first request, numbered ``request``."""
         return self._advance(None, request)
 
     def receive(self, reply: Reply, request: int) -> Request | None:
-        """Take the answer to the request in flight and return the next one, numbered ``request``; None at the end.
+        """Process the answer to the request in flight; return the next one, numbered ``request``, or None at the end.
 
-        Raises Reject when the answer is of a kind that was not asked for or contradicts itself.
+        Raises Reject when the answer is of the wrong kind or contradicts itself.
         """
         return self._advance(reply, request)
 
     def is_answer(self, request: int) -> bool:
-        """Whether ``request`` is the number of the request in flight; late answers to given-up ones have another."""
+        """Return whether ``request`` is the number of the request in flight; late answers carry an older number."""
         return self.in_flight is not None and self.in_flight.request == request
 
     def count_records(self, count: int) -> None:
-        """So many records came in answer to the pull in flight."""
+        """Count records that came in answer to the pull in flight."""
         self._records_received += count
         self.has_progressed = self.has_progressed or count > 0
 
     def close(self) -> None:
-        """Give the session up: whatever it claimed is free again."""
+        """Give up the session and release all buckets that it claimed."""
         self._dialogue.close()
         self._release()
         self.in_flight = None
@@ -139,7 +142,7 @@ class SyncSession:
     def _compare(self) -> Dialogue:
         theirs = _expect(Spans, (yield SpansRequest(request=0)))
         _check_ascending([entry.span for entry in theirs.spans])
-        # First who may contribute: records of others cannot be used, and what is excluded here is not asked for.
+        # Statements first: they decide which records are usable, and excluded ones are not requested.
         if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
             yield from self._fetch_statements()
         self.spans = tuple(entry.span for entry in theirs.spans)
@@ -153,7 +156,8 @@ class SyncSession:
                 yield from self._compare_span(entry.span)
 
     def _ask_for(self, author: Author) -> Dialogue:
-        """All that the peer holds of one author, span by span."""
+        """Pull all that the peer holds of one author, span by span."""
+        # A page starts after a key, so ask from the key just below the author's.
         before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
         for span in reversed(self.spans):
             request = AuthorsRequest(request=0, span=span, shards=(shard_of(author),), after=before)
@@ -164,7 +168,7 @@ class SyncSession:
         self.has_own = not (self.is_short or self.has_skipped)
 
     def _fetch_statements(self) -> Dialogue:
-        """All statements of the peer. The caller takes each page in before it passes it on to this session."""
+        """Request all statements of the peer. The caller adds each page to the ledger before it passes it on here."""
         after, is_last, listed = _FIRST_STATEMENT, False, 0
         while not is_last:
             page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
@@ -216,15 +220,16 @@ class SyncSession:
         self._release()
 
     def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
-        """Steps (within the span) that the peer holds and this ledger lacks, or holds as valid where they are void."""
+        """Return the steps (within the span) that the peer holds and this ledger lacks or does not know to be void."""
         own = self._ledger.holdings_of(span, Author(theirs.author))
         if own.digest == theirs.digest:
             return []
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
+        # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
         missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
-        # Bitmaps do not show different payloads in a slot: compare hashes, unless what is held of their slots explains
-        # their digest, because this ledger only holds more (SPEC 8.4.4).
+        # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
+        # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
         if not missing and their_valid & own_valid and not self._explains(span, theirs):
             request = PayloadsRequest(request=0, span=span, author=theirs.author)
             answer = _expect(Payloads, (yield request))
@@ -241,7 +246,7 @@ class SyncSession:
         steps = _steps_of(_as_int(theirs.valid))
         hashes = answer.hashes
         if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
-            self.is_short = True  # the peer's ledger has moved on since its bitmap, or it lies: try again later
+            self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
             return 0
         own = self._ledger.payload_hashes(span, Author(theirs.author))
         result = 0
@@ -255,7 +260,7 @@ class SyncSession:
         return step < until and (self.horizon_step is None or step <= self.horizon_step)
 
     def _slots_per_pull(self) -> int:
-        """As many slots as fit into an answer even when all of them are void, with two records each."""
+        """Return how many slots fit into an answer when all of them are void, with two records each."""
         return max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
 
     def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
@@ -265,7 +270,7 @@ class SyncSession:
 
 
 def answer(ledger: Ledger, request: Request) -> list[Message]:
-    """The messages that answer one request, from this ledger (SPEC 8.4)."""
+    """Return the messages that answer one request from this ledger (SPEC 8.4)."""
     match request:
         case SpansRequest():
             spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.span_digests())
@@ -301,9 +306,9 @@ def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
 
 
 def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
-    """Frames of records, at most PULL_BYTES_MAX in all, then their count."""
+    """Return frames of records, at most PULL_BYTES_MAX in all, then their count."""
     record_bytes = ledger.codec.record_bytes
-    allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: the proof of a void slot is never torn apart
+    allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: a void slot's pair must fit into one answer
     wanted = (
         record for slots in request.wanted for record in ledger.records(slots.span, Author(slots.author), slots.steps)
     )
@@ -313,14 +318,14 @@ def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
 
 
 def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
-    """Records joined into the payloads of as few ``Records`` messages as the bounds allow."""
+    """Join records into the payloads of as few ``Records`` messages as the bounds allow."""
     per_frame = min(limits.RECORDS_PER_FRAME_MAX, (limits.FRAME_BYTES_MAX - 64) // record_bytes)
     for start in range(0, len(records), per_frame):
         yield b"".join(records[start : start + per_frame])
 
 
 def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]:
-    """Pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
+    """Group slots into pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
     group: list[WantedSlots] = []
     count = 0
     for slots in wanted:
@@ -335,7 +340,7 @@ def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]
 
 
 def _check_page(request: AuthorsRequest, page: Authors) -> None:
-    """Without these rules a liar could keep the session going for ever."""
+    """Check a page of authors. Without these rules a lying peer could keep the session going for ever."""
     _check_echo(request.span, page.span)
     _check_ascending([request.after, *(entry.author for entry in page.authors)])
     # [REJECT] SPEC 8.4.3: a page that is not the last one makes progress; listed authors hold something, no slot twice.

@@ -1,4 +1,4 @@
-"""The flood's queues: which neighbour still has to be told of which record (SPEC 8.3)."""
+"""The flood's queues: which records still have to go to which neighbour (SPEC 8.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol.wire import PeerId, Records
 
 
 class PushQueue:
-    """Records to push to one neighbour, oldest first. When full the newest is left to anti-entropy."""
+    """Holds the records to push to one neighbour, oldest first. A full queue leaves new ones to anti-entropy."""
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, bytes] = {}  # by payload
@@ -26,19 +26,19 @@ class PushQueue:
         self._waiting[record[:-SIGNATURE_BYTES]] = record
 
     def mark_known(self, record: bytes) -> None:
-        """The neighbour has just shown that it holds the record."""
+        """Drop a record that the neighbour has just shown to hold."""
         self._waiting.pop(record[:-SIGNATURE_BYTES], None)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
-        """Drop the records that nobody can use any more."""
+        """Keep only the records that are still useful."""
         self._waiting = {payload: record for payload, record in self._waiting.items() if is_useful(record)}
 
     def rest_ms(self, now_ms: int, interval_ms: int) -> int | None:
-        """How much longer what is queued has to wait, at least 0; None when nothing waits."""
+        """Return how much longer the queued records have to wait, at least 0; None when nothing waits."""
         return max(0, self._flushed_ms + interval_ms - now_ms) if self._waiting else None
 
     def flush(self, now_ms: int, record_bytes: int, interval_ms: int = timings.FLUSH_INTERVAL_MS) -> list[Records]:
-        """What to send now: everything, but at most one burst in each interval, so that frames are full."""
+        """Return all queued records in messages, but at most once in each interval, so that frames are full."""
         if self.rest_ms(now_ms, interval_ms) != 0:
             return []
         self._flushed_ms = now_ms
@@ -48,10 +48,10 @@ class PushQueue:
 
 
 class Flood:
-    """Queues of all neighbours, and how long records are gathered for one frame.
+    """Holds the queues of all neighbours and decides how long to gather records for one frame.
 
-    An update that comes alone goes at once. On a busy machine frames are what costs: while ticks come late the interval
-    doubles up to FLUSH_INTERVAL_MS_MAX; with each that comes in time it falls again.
+    An update that comes alone goes at once. On a busy machine the frames are the main cost. So the interval doubles
+    with each late tick, up to FLUSH_INTERVAL_MS_MAX, and falls again with each tick in time.
     """
 
     def __init__(self, record_bytes: int) -> None:
@@ -60,23 +60,23 @@ class Flood:
         self._queues: dict[PeerId, PushQueue] = {}
 
     def adapt(self, late_ms: int) -> None:
-        """A tick has come this late: gather for longer, or for a shorter time."""
+        """Lengthen the interval after a tick that came late, shorten it after a tick in time."""
         if late_ms > timings.LATE_MS_MAX:
             self.interval_ms = min(2 * self.interval_ms, timings.FLUSH_INTERVAL_MS_MAX)
         else:
             self.interval_ms = max(self.interval_ms - timings.FLUSH_INTERVAL_MS // 2, timings.FLUSH_INTERVAL_MS)
 
     def rest_ms(self, now_ms: int) -> int:
-        """How long until the next record has waited long enough; REST_MS_MAX when none waits."""
+        """Return how long until the next flush is due, REST_MS_MAX when nothing waits."""
         rests = (queue.rest_ms(now_ms, self.interval_ms) for queue in self._queues.values())
         return min((rest for rest in rests if rest is not None), default=timings.REST_MS_MAX)
 
     def open(self, peer: PeerId) -> None:
-        """A neighbour came."""
+        """Open the queue of a new neighbour."""
         self._queues[peer] = PushQueue()
 
     def close(self, peer: PeerId) -> None:
-        """A neighbour went."""
+        """Drop the queue of a neighbour that left."""
         self._queues.pop(peer, None)
 
     def push(self, record: bytes, *, source: PeerId | None) -> None:
@@ -86,17 +86,17 @@ class Flood:
                 queue.push(record)
 
     def mark_known(self, peer: PeerId, record: bytes) -> None:
-        """``peer`` sent the record itself: it need not be told."""
+        """Drop the record from the queue of ``peer``, which sent it itself."""
         if peer in self._queues:
             self._queues[peer].mark_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
-        """Drop from the queues what no longer counts."""
+        """Keep only the records that are still useful in all queues."""
         for queue in self._queues.values():
             queue.keep(is_useful)
 
     def flush(self, now_ms: int) -> list[tuple[PeerId, Records]]:
-        """Messages to send now."""
+        """Return the messages to send now, with their receivers."""
         return [
             (peer, message)
             for peer, queue in self._queues.items()

@@ -1,4 +1,4 @@
-"""Which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
+"""Decides which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only
 class _Neighbour:
     session: SyncSession | None = None
     asked_ms: int = 0  # when the request in flight was sent
-    heard_ms: int = 0  # when it was, or when a part of its answer came
+    heard_ms: int = 0  # when it was sent, or when the last part of its answer came
     is_asked_again: bool = False
     rest_until_ms: int = 0
     head_sent_ms: int | None = None
@@ -47,12 +47,12 @@ class _Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How this ledger compares with the neighbours' as they told it last.
+    """How this ledger compares with the last heads of the neighbours.
 
     Attributes:
-        equal: neighbours with the same root; those that had it when they left count.
-        differing: neighbours with another root, or that have told none.
-        nearest: least work distance that a neighbour told; None when none has told one.
+        equal: neighbours with the same root, including those that had it when they left.
+        differing: neighbours with another root, or without a head yet.
+        nearest: least work distance in a neighbour's head; None without any head.
     """
 
     equal: int
@@ -64,8 +64,8 @@ class Synchroniser:
     """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
 
     def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
-        """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
-        self.has_own = False  # some session got all that its peer holds of the author it asked for first
+        """Number requests after ``first_request``, which differs in each life of a node so that no old answer fits."""
+        self.has_own = False  # some session got all that its peer holds of the author requested first
         self._ledger = ledger
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
@@ -80,22 +80,22 @@ class Synchroniser:
 
     @property
     def peers(self) -> int:
-        """Number of neighbours."""
+        """Return the number of neighbours."""
         return len(self._neighbours)
 
     @property
     def target_updates(self) -> int:
-        """Largest number of updates that a neighbour says it holds: what catching up aims at."""
+        """Return the largest number of updates in a neighbour's head, the goal of catching up; 0 without any head."""
         return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
 
     @property
     def head_step(self) -> int:
-        """Where the neighbours say that the run is: the lower median of their heads' frontiers; -1 without any."""
+        """Return the lower median of the frontiers in the neighbours' heads, -1 without any head."""
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
     def agreement(self) -> Agreement:
-        """How the neighbours' last heads compare with this ledger."""
+        """Compare the neighbours' last heads with this ledger."""
         heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
         return Agreement(
@@ -105,38 +105,38 @@ class Synchroniser:
         )
 
     def head_of(self, peer: PeerId) -> Head | None:
-        """What the neighbour told last of its ledger; None when it has told nothing yet."""
+        """Return the neighbour's last head, None when it has sent none yet."""
         neighbour = self._neighbours.get(peer)
         return neighbour.head if neighbour else None
 
     def _left_with_root(self) -> set[PeerId]:
-        """Neighbours that have left with the present root."""
+        """Return the neighbours that have left with the present root."""
         if self._left_root != self._ledger.root():
             self._left, self._left_root = set(), self._ledger.root()
         return self._left
 
     def has_compared_from(self, step: int) -> bool:
-        """Whether all that some neighbour holds from ``step`` (a multiple of SPAN_STEPS) on has been asked for."""
+        """Return whether all spans of some neighbour from ``step`` (a multiple of SPAN_STEPS) on are compared."""
         sessions = [entry.session for entry in self._neighbours.values() if entry.session]
         wanted = [{span for span in session.spans if span * limits.SPAN_STEPS >= step} for session in sessions]
         return any(spans and spans <= self._claims.compared for spans in wanted)
 
     def is_open(self, peer: PeerId) -> bool:
-        """Whether ``peer`` is a neighbour."""
+        """Return whether ``peer`` is a neighbour."""
         return peer in self._neighbours
 
     def open_peers(self) -> list[PeerId]:
-        """All neighbours."""
+        """Return all neighbours."""
         return list(self._neighbours)
 
     def open(self, peer: PeerId) -> None:
-        """A neighbour came, perhaps once more before its old session was reported as over."""
+        """Add a neighbour, which may come again before the end of its old session is reported."""
         self.close(peer)
         self._neighbours[peer] = _Neighbour()
         self.has_met = True
 
     def close(self, peer: PeerId) -> None:
-        """A neighbour went; others may be asked for what it was asked for."""
+        """Remove a neighbour that left, so that its session's buckets can be requested from others."""
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()
@@ -144,7 +144,7 @@ class Synchroniser:
             self._left_with_root().add(peer)
 
     def peers_due_for_head(self, now_ms: int) -> list[PeerId]:
-        """Neighbours that have not been told the head for HEAD_INTERVAL_MS."""
+        """Return the neighbours to which no head was sent for HEAD_INTERVAL_MS."""
         return [
             peer
             for peer, entry in self._neighbours.items()
@@ -152,15 +152,15 @@ class Synchroniser:
         ]
 
     def head_sent(self, peer: PeerId, now_ms: int) -> None:
-        """The neighbour was told the head."""
+        """Record that the head was sent to the neighbour."""
         self._neighbours[peer].head_sent_ms = now_ms
 
     def receive_head(
         self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None, first: Author | None = None
     ) -> list[SendMessage]:
-        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``.
+        """Compare roots and start a session when the ledgers have differed for long enough.
 
-        ``first``: an author of whom the session asks for everything before anything else.
+        ``horizon_step``: the last step to request; ``first``: an author whose records the session requests first.
         """
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
@@ -178,7 +178,7 @@ class Synchroniser:
         return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
 
     def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
-        """Answer a request, or go on with the session that asked. Raises Reject for a message with no place here."""
+        """Answer a request, or continue the session that an answer belongs to. Raises Reject for other messages."""
         match message:
             case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest():
                 return self._answer(peer, message)
@@ -193,21 +193,21 @@ class Synchroniser:
         return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, request)]
 
     def count_records(self, peer: PeerId, request: int, count: int, now_ms: int) -> None:
-        """Records came from ``peer``; those that answer its session's pull are counted towards it."""
+        """Count records from ``peer`` towards its session if they answer the session's pull."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(count)
             neighbour.heard_ms = now_ms
 
     def horizon_of(self, peer: PeerId, request: int, otherwise: int | None) -> int | None:
-        """Last step acceptable of records that ``peer`` sends: its session's where they answer it."""
+        """Return the last step acceptable from ``peer``: its session's if records answer it, else ``otherwise``."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             return neighbour.session.horizon_step
         return otherwise
 
     def tick(self, now_ms: int) -> list[SendMessage]:
-        """Ask once more where no answer came; give up sessions whose peer does not answer (SPEC 8.4.7)."""
+        """Repeat requests without answer once, and give up sessions whose peer does not answer (SPEC 8.4.7)."""
         again: list[SendMessage] = []
         for peer, neighbour in self._neighbours.items():
             if neighbour.session is None or neighbour.session.in_flight is None:
@@ -245,13 +245,13 @@ class Synchroniser:
         session.close()
         neighbour.session = None
         neighbour.mismatches = 0
-        # A lossy link breaks most long sessions, and each of them brings something: that is no reason to rest longer.
+        # A lossy link breaks most long sessions, but each brings some records. That is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
         rest_ms = timings.SYNC_REST_MS << min(neighbour.failures, 16)
         neighbour.rest_until_ms = now_ms + min(rest_ms, timings.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed
-        # Live: one neighbour's whole ledger was compared, and no part of it left to a session with another.
+        # Live: one neighbour's whole ledger was compared, and no part of it was left to a session with another.
         self.is_live = self.is_live or (not is_failed and not session.has_skipped)
 
     def _next_request(self) -> int:
