@@ -30,6 +30,7 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
+from tests.attacks.cheap_keys import slowness
 from tests.attacks.doors import ATTACKER, NEVER_S, Spent, in_words, link_from, manifest_s
 from tests.attacks.outcome import Outcome
 from tests.attacks.relay import Relay, running_relay
@@ -65,7 +66,7 @@ def cheap_frames(is_short: bool) -> Outcome:
 
 async def _attack(victim: Relay, is_short: bool) -> Outcome:
     kinds, lasts_s = (_SHORT, 1.0) if is_short else (tuple(KINDS), 10.0)
-    cpu_max = _CPU_MAX[is_short]
+    cpu_max = _CPU_MAX[is_short] * slowness()
     before = await _measured(victim, lasts_s)
     found = []
     for kind in kinds:

@@ -31,6 +31,7 @@ from tests.support.manifests import small_manifest
 
 _PAGE: Final = REPOSITORY / "docs" / "decisions" / "0019-the-price-of-a-key.md"
 _FACTOR: Final = 3.0  # how far another machine may be from ours
+_SPEED_S: Final = 0.5
 _NEVER: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=200)
 _ONE: Final = (1).to_bytes(32, "little")
 
@@ -55,6 +56,15 @@ def cheap_keys(is_short: bool) -> Outcome:
         bound="the documents say what a key costs an attacker, within a factor of 3",
         is_held=is_true and is_author,
     )
+
+
+def slowness() -> float:
+    """Return how many times as long as on the machine of the documents computing takes here; 1 on one that is faster.
+
+    What an attack may cost in seconds of a core was measured there. The unit is a try for a key, in Python.
+    """
+    here_us = _cost_us(lambda: _add_points(_NEVER, bytes(32), TRIES_AT_ONCE), TRIES_AT_ONCE, _SPEED_S)
+    return max(1.0, here_us / _told_us("one addition for each key, in Python"))
 
 
 def _told_us(way: str) -> float:
