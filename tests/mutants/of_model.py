@@ -201,7 +201,7 @@ MEMORY = (
                 "sfnode.training.model.quantised",
                 "load_in",
                 "dtype, as_read)\n    for layer in _chosen_layers(precision, model):\n        _adopt(layer)",
-                "dtype)\n    quantise(model, precision, device)",
+                "dtype)\n    quantise_weights(model, precision, device)",
             ),
         ),
         detector=Tests((_READING_TESTS + "test_int8__first_weight_is_quantised__no_other_one_is_in_memory",)),

@@ -184,6 +184,15 @@ def test_machine__part_of_its_rounds_does_not_depend_on_directions__finds_what_f
     assert found == expected
 
 
+def test_machine__others_measure_half_of_their_rounds__is_compared_with_whole_ones() -> None:
+    made = AffordableDirections(METHOD)
+    made.hear(A, update(ALL // 2))
+    for _ in range(4):
+        made.measured(1_000)
+        made.choose({A: 500}, [A])
+        assert made.chosen == ALL
+
+
 def test_machine__late_now_and_then__measures_everything() -> None:
     """A demo beside other work lost a seventh of its rows: a node that was late once measured less."""
     made = AffordableDirections(METHOD)
