@@ -102,8 +102,8 @@ attacks: $(STAMP) ## attacks that once worked, each against live nodes: what the
 people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 16 faults that status must name
 	@$(BIN)/python -m tests.people
 
-faults: $(STAMP) ## let PLANS (1,000) seeded faults strike real daemons, one at a time; goes on where the last call ended
-	@mkdir -p build && $(BIN)/python -m tests.faults --plans $(PLANS) --state build/faults.json
+faults: $(STAMP) ## let PLANS (1,000) seeded faults strike real daemons, three at a time; goes on where the last call ended
+	@mkdir -p build && $(BIN)/python -m tests.faults --plans $(PLANS) --at-once 3 --state build/faults.json
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

@@ -1,4 +1,4 @@
-"""make faults: python -m tests.faults [--plans N] [--first SEED] [--state FILE] [--repeat LINE] [--at PART]
+"""make faults: python -m tests.faults [--plans N] [--first SEED] [--state FILE] [--repeat LINE] [--at PART] [--at-once N]
 
 With --put-back NAME a fault that was mended is there again, and the search ends when it has found it.
 
@@ -34,9 +34,12 @@ from tests.mutants.patch import switched_on  # noqa: E402
 @click.option("--state", type=click.Path(path_type=Path), help="Go on where this file says, and keep it up to date.")
 @click.option("--repeat", "lines", multiple=True, help="Carry out this fault, as a finding names it; may be repeated.")
 @click.option("--at", "part", default="", help="Strike only at points with this in their names.")
+@click.option("--at-once", default=1, show_default=True, help="Let this many faults strike together.")
 @click.option("--put-back", type=click.Choice(sorted(PUT_BACK)), help="Search with this mended fault put back.")
-def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], part: str, put_back: str | None) -> None:
-    """Let faults strike real daemons, one at a time, and look whether they go on."""
+def main(
+    plans: int, first: int, state: Path | None, lines: tuple[str, ...], part: str, put_back: str | None, at_once: int
+) -> None:
+    """Let faults strike real daemons, and look whether they go on."""
     held = json.loads(state.read_text()) if state is not None and state.exists() else {"next": first, "struck": 0}
     tally, started_s, done = Tally(), time.monotonic(), held["next"]
 
@@ -49,14 +52,14 @@ def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], par
                 return
             yield partial(drawn, seed, POINTS, part)
 
-    def on_plan(fault: Fault, has_struck: bool) -> None:
+    def on_plans(count: int) -> None:
         nonlocal done
-        done += 1
+        done += count
         if state is not None:
             state.write_text(json.dumps({"next": done, "struck": held["struck"] + tally.struck}))
 
     with switched_on(PUT_BACK[put_back] if put_back else ()):
-        search(POINTS, faults(), tally, on_plan)
+        search(POINTS, faults(), tally, on_plans, at_once=at_once)
     seconds = time.monotonic() - started_s
     modes = ", ".join(f"{count} {mode}" for mode, count in sorted(tally.modes.items()))
     click.echo(

@@ -1,4 +1,4 @@
-"""What happens at a point: nothing, or the fault of the plan that is armed, once."""
+"""What happens at a point: nothing, or the fault that is armed there, once."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Fault:
 
 
 class Points:
-    """The armed fault, and which points were ever reached."""
+    """The armed faults by their sites, and which points were ever reached."""
 
     def __init__(self) -> None:
-        self.armed: Fault | None = None
+        self.armed: dict[int, Fault] = {}
         self.slow: Fault | None = None
         self.reached: set[int] = set()
         self.lately: set[int] = set()  # since the last plan began
@@ -63,22 +63,23 @@ class Points:
 
     def _take(self, site: int) -> Fault | None:
         """The fault, where it is due here and now: then it is armed no longer."""
-        fault, node = self.armed, NODE.get()
+        fault, node = self.armed.get(site), NODE.get()
         if node is None:
             return None
         self.lately.add(site)
-        if fault is None or fault.site != site:
+        if fault is None:
             return None
         fault.comers += 1
         if fault.comers < fault.nth:
             return None
-        self.armed, fault.victim = None, node
+        del self.armed[site]
+        fault.victim = node
         fault.task = trio.lowlevel.current_task().name if _is_trio_thread() else "a thread"
         return fault
 
     def at_entry(self, site: int) -> None:
         """At the beginning of a function."""
-        if self.armed is None and site in self.lately:
+        if site in self.lately and site not in self.armed:
             return
         fault = self._take(site)
         if fault is None:
@@ -105,7 +106,7 @@ class Points:
 
     async def at_call(self, site: int, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """At an await of a call."""
-        fault = None if self.armed is None and site in self.lately else self._take(site)
+        fault = None if site in self.lately and site not in self.armed else self._take(site)
         if self.slow is not None and self.slow.site == site and self.slow.victim == NODE.get():
             await trio.sleep(SLOW_S)
         if fault is None:

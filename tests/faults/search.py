@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,8 +21,8 @@ from tests.faults.kinds import kinds
 from tests.faults.points import Fault, Mode, Points
 from tests.faults.world import RATE, FoundError, World, open_world
 
-PLANS_PER_WORLD: Final = 40
-RENEWED_EVERY: Final = 5  # plans
+STRIKES_PER_WORLD: Final = 40
+RENEWED_EVERY: Final = 5  # strikes
 # Of plans at points that were reached since the last plan, at any time, and at any point: it may lie behind a fault.
 _SHARES: Final = (0.65, 0.25, 0.1)
 _MODES: Final = ((Mode.BEFORE, 6), (Mode.AFTER, 3), (Mode.GARBLE, 3), (Mode.STALL, 1), (Mode.CANCEL, 2))
@@ -41,11 +42,12 @@ class Tally:
     sites: set[str] = field(default_factory=set)
     findings: int = 0
 
-    def found(self, line: str, text: str) -> None:
-        """Say at once what was found, and the line that repeats it."""
+    def found(self, lines: Sequence[str], text: str) -> None:
+        """Say at once what was found, and the command that repeats it."""
         self.findings += 1
-        again = f"\n  repeat: python -m tests.faults --repeat {json.dumps(line)}" if line else ""
-        click.echo(f"FOUND {text}{again}")
+        together = f" --at-once {len(lines)}" if len(lines) > 1 else ""
+        again = "".join(f" --repeat {json.dumps(line)}" for line in lines)
+        click.echo(f"FOUND {text}" + (f"\n  repeat: python -m tests.faults{together}{again}" if lines else ""))
 
 
 def drawn(seed: int, points: Points, part: str = "") -> Fault:
@@ -81,46 +83,63 @@ def repeated(line: str) -> Fault:
 
 
 def search(
-    points: Points, faults: Iterator[Callable[[], Fault]], tally: Tally, on_plan: Callable[[Fault, bool], None]
+    points: Points,
+    faults: Iterator[Callable[[], Fault]],
+    tally: Tally,
+    on_plans: Callable[[int], None],
+    *,
+    at_once: int = 1,
 ) -> None:
-    """Carry out the plans, in one world after the other. Each fault is made when its turn comes."""
+    """Carry out the plans, ``at_once`` of them together, in one world after the other.
+
+    Each fault is made when its turn comes. ``on_plans`` hears how many plans have been carried out.
+    """
     is_over = False
 
     async def in_one_world(folder: Path) -> None:
         nonlocal is_over
         async with open_world(folder, points) as world:
-            for number in range(PLANS_PER_WORLD):
-                made = next(faults, None)
-                if made is None:
+            for number in range(STRIKES_PER_WORLD):
+                made = [each() for each in islice(faults, at_once)]
+                if not made:
                     is_over = True
                     break
                 if number % RENEWED_EVERY == 0:
                     world.renew()
-                if not await _carry_out(world, made(), tally, on_plan):
+                if not await _carry_out(world, made, tally, on_plans):
                     return  # what was found may have left its traces: a new world
                 if world.is_worn_out:
                     break
             try:
                 await world.check_agreement()
             except FoundError as error:
-                tally.found("", f"after all plans of one world: {error}")
+                tally.found([], f"after all plans of one world: {error}")
 
     while not is_over:
         with TemporaryDirectory(prefix="faults-") as folder:
             trio.run(in_one_world, Path(folder), clock=trio.testing.MockClock(rate=RATE))
 
 
-async def _carry_out(world: World, fault: Fault, tally: Tally, on_plan: Callable[[Fault, bool], None]) -> bool:
-    """Carry out one plan; False when something was found."""
+async def _carry_out(world: World, faults: Sequence[Fault], tally: Tally, on_plans: Callable[[int], None]) -> bool:
+    """Carry out some plans together; False when something was found."""
+    together = _compatible(faults)
     try:
-        has_struck = await world.strike(fault)
+        await world.strike(together)
     except FoundError as error:
-        tally.found(described(fault), f"{error} (node {fault.victim}, {fault.task})")
+        victims = ", ".join(f"node {fault.victim}, {fault.task}" for fault in together if fault.victim is not None)
+        tally.found([described(fault) for fault in together], f"{error} ({victims})")
         return False
-    tally.struck += has_struck
-    tally.missed += not has_struck
-    if has_struck:
-        tally.modes[fault.mode] += 1
-        tally.sites.add(SITES[fault.site].name)
-    on_plan(fault, has_struck)
+    struck = [fault for fault in together if fault.victim is not None]
+    tally.struck += len(struck)
+    tally.missed += len(faults) - len(struck)
+    tally.modes.update(fault.mode for fault in struck)
+    tally.sites |= {SITES[fault.site].name for fault in struck}
+    on_plans(len(faults))
     return True
+
+
+def _compatible(faults: Sequence[Fault]) -> list[Fault]:
+    """Leave out a second fault at one point, and a second slow peer: somebody must be left who has to go on."""
+    by_site = {fault.site: fault for fault in faults}
+    slow = [fault for fault in by_site.values() if fault.mode is Mode.SLOW]
+    return [fault for fault in by_site.values() if fault not in slow[1:]]

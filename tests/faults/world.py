@@ -1,4 +1,4 @@
-"""Three real daemons in this process, which train and renew their basis while one fault after another strikes them.
+"""Three real daemons in this process, which train and renew their basis while faults strike them.
 
 Sockets, disks and the wire are real; the worker answers without torch, and time runs RATE times as fast.
 """
@@ -9,7 +9,7 @@ import hashlib
 import io
 import random
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,45 +170,47 @@ class World:
 
     # --- one plan
 
-    async def strike(self, fault: Fault) -> bool:
-        """Arm the fault and wait until it has struck, and until all is well again. False: nobody came to its point.
+    async def strike(self, faults: Sequence[Fault]) -> None:
+        """Arm the faults, wait until they have struck, and until all is well again.
 
-        FoundError when a node ends that should not, or does not go on.
+        Nobody may come to the point of one: then it has no victim afterwards. FoundError when a node ends that should
+        not, or does not go on.
         """
         self._forgive()
         before = len(self.second_slips)
         self.points.begin_plan()
-        if fault.mode is Mode.SLOW:
+        is_slow = any(fault.mode is Mode.SLOW for fault in faults)
+        if is_slow:
             self.renew()  # so that there is something to be slow with
-        self._faults.append(fault)
-        self.points.armed = fault
-        await self._wait_for(fault)
-        self.points.armed = None
-        if fault.victim is None:
-            return False
+        self._faults += faults
+        self.points.armed = {fault.site: fault for fault in faults}
+        await self._wait_for(faults, RENEWAL_S if is_slow else REACH_S)
+        self.points.armed = {}
+        struck = [fault for fault in faults if fault.victim is not None]
+        if not struck:
+            return
         # A slow peer shows where its neighbours need what it gives: in the epoch of the new basis.
-        first = self._renewed_from if fault.mode is Mode.SLOW else 0
+        first = self._renewed_from if is_slow else 0
         steps = [max(seat.own_step, first) for seat in self.seats]
-        limit_s = RECOVERY_S + (2 * STALL_S if fault.mode is Mode.STALL else 0.0)
+        limit_s = RECOVERY_S + 2 * STALL_S * sum(fault.mode is Mode.STALL for fault in struck)
         with trio.move_on_after(limit_s) as scope:
-            while not self._is_recovered(steps, fault):
+            while not self._is_recovered(steps, struck):
                 await trio.sleep(0.1)
         if scope.cancelled_caught:
             raise FoundError(f"a node does not go on: {self._describe(steps)}")
         if len(self.second_slips) > before:
             raise FoundError(f"another slip follows: {self.second_slips[-1]}")
-        return True
 
-    async def _wait_for(self, fault: Fault) -> None:
-        """Wait until the fault has struck; on the way, cut the connections of a node, then stop another."""
+    async def _wait_for(self, faults: Sequence[Fault], reach_s: float) -> None:
+        """Wait until all have struck; on the way, cut the connections of a node, then stop another."""
         for disturb in (None, self._cut, self._stop):
             if disturb is not None:
-                disturb(fault.chance.randrange(NODES))
-            with trio.move_on_after(RENEWAL_S if fault.mode is Mode.SLOW else REACH_S):
-                while fault.victim is None:
+                disturb(faults[0].chance.randrange(NODES))
+            with trio.move_on_after(reach_s):
+                while self.points.armed:
                     await trio.sleep(0.05)
-                    self._begin_again(None)
-            if fault.victim is not None:
+                    self._begin_again(faults)
+            if not self.points.armed:
                 return
 
     def _cut(self, number: int) -> None:
@@ -216,31 +218,31 @@ class World:
         for session in () if life is None else life.network._open_sessions.all():
             session.channel.link.abort()
 
-    def _begin_again(self, fault: Fault | None) -> None:
+    def _begin_again(self, faults: Sequence[Fault] = ()) -> None:
         """Start the nodes anew that have ended, if they may have. FoundError."""
         for seat in self.seats:
             for end in seat.ended:
-                self._judge(seat, end, fault)
+                self._judge(seat, end, faults)
                 self._begin(seat)
             seat.ended.clear()
 
-    def _is_recovered(self, steps: list[int], fault: Fault) -> bool:
-        self._begin_again(fault)
+    def _is_recovered(self, steps: list[int], faults: Sequence[Fault]) -> bool:
+        self._begin_again(faults)
         voids = [seat.number for seat in self.seats if seat.life and seat.life.node.replica.ledger.void_slots]
         if voids:
             raise FoundError(f"nodes {voids} hold void slots: an honest node has signed twice")
-        slow = fault.victim if fault.mode is Mode.SLOW else None
-        others = [seat for seat in self.seats if seat.number != slow]
+        slow = {fault.victim for fault in faults if fault.mode is Mode.SLOW}
+        others = [seat for seat in self.seats if seat.number not in slow]
         return all(seat.own_step >= steps[seat.number] + STEPS_AFTER for seat in others)
 
-    def _judge(self, seat: Seat, end: BaseException | None, fault: Fault | None) -> None:
+    def _judge(self, seat: Seat, end: BaseException | None, faults: Sequence[Fault]) -> None:
         """Whether a node may have ended so."""
         if seat.is_to_stop:
             if end is not None:
                 raise FoundError(f"node {seat.number} was stopped and ended with {end!r}")
             return
         is_ending = end is not None and split(end, ENDINGS)[0] is None
-        is_disk = fault is not None and fault.kind.is_disk and seat.number == fault.victim
+        is_disk = any(fault.kind.is_disk and seat.number == fault.victim for fault in faults)
         is_port = "cannot listen on" in str(_leaf(end))  # what the library makes of a failed bind, in words
         if not (is_ending and (is_disk or is_port)):
             raise FoundError(f"node {seat.number} ended: {end!r}")
@@ -303,7 +305,7 @@ class World:
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         with trio.move_on_after(RECOVERY_S) as scope:
             while not condition():
-                self._begin_again(None)
+                self._begin_again()
                 await trio.sleep(0.1)
         if scope.cancelled_caught:
             raise FoundError(f"not within {RECOVERY_S:.0f} s: {what}: {self._describe([])}")

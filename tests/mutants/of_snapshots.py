@@ -120,6 +120,6 @@ SNAPSHOTS = (
         name="digest-of-what-is-shown",
         breaks="the snapshot in use gets into the state digest",
         edits=(Edit(_REPLICA, "Replica.state_digest", "self.coefficients()", "self.shown()"),),
-        detector=Simulation("with a snapshot in use the state is not"),
+        detector=Simulation("with a snapshot in use the state is not", first=112, seeds=8),
     ),
 )
