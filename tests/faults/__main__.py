@@ -1,4 +1,4 @@
-"""make faults: python -m tests.faults [--plans N] [--first SEED] [--state FILE] [--repeat LINE] [--at PART] [--at-once N]
+"""make faults: python -m tests.faults [--plans N] [--at PART] [--at-once N] [--state FILE] [--repeat LINE]
 
 With --put-back NAME a fault that was mended is there again, and the search ends when it has found it.
 

@@ -313,7 +313,7 @@ def test_basis_offer__another_nodes_file__its_owner_tries_it_and_publishes_the_s
     outcome = renew_on_disk(tmp_path, run, DATA, "--basis", str(tmp_path / "better.basis"), "--json")
     assert outcome.code == 0 and json.loads(outcome.stdout)["trial"]["examples"] == 256, outcome
     assert _renewed_in(tmp_path / "node").read_bytes() == (tmp_path / "better.basis").read_bytes()
-    assert_teaches(call("basis", "offer", *given), "better.basis exists", "another --out")
+    assert_teaches(call("basis", "offer", *given), "better.basis' exists", "choose another name")
 
 
 @pytest.mark.parametrize("untried", [(), ("--untried",)])
