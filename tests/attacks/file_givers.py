@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -14,6 +13,7 @@ import trio
 from protocol.errors import Reject
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import FilePart, FileRequest
+from sfnode.model_files.pieces import PieceList
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.sessions.channel import Channel, Traffic
@@ -29,25 +29,9 @@ from tests.support.network_nodes import LOOPBACK, address_of, network_of, read_t
 PART_S: Final = 9.0  # one second less than a node waits for a part
 
 
-@dataclass(frozen=True)
-class HeldBytes:
-    """A file in memory."""
-
-    data: bytes
-
-    @property
-    def total(self) -> int:
-        """As of `FileSource`."""
-        return len(self.data)
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        """As of `FileSource`."""
-        return self.data[offset : offset + bytes_max]
-
-
 def finder(files: dict[str, bytes]) -> FindFile:
     """Files in memory by their hashes."""
-    return lambda sha256: HeldBytes(files[sha256]) if sha256 in files else None
+    return lambda sha256: PieceList(data=files[sha256]) if sha256 in files else None
 
 
 def has_event(node: JoinProcess, name: str) -> Callable[[], bool]:

@@ -20,7 +20,7 @@ from sfnode.network.sessions.pace import Pace
 from sfnode.node.piece_fetcher import PieceFetcher
 from tests.attacks.cheap_frames import CUT
 from tests.attacks.file_givers import finder
-from tests.attacks.outcome import Outcome
+from tests.attacks.outcome import A_NEW_NODE, Outcome
 from tests.support.network_nodes import LOOPBACK, MANIFEST, RUN_ID, Node, network_of, start, until
 from tests.support.patience import within
 
@@ -40,7 +40,7 @@ def held_pieces(_is_short: bool) -> Outcome:
     return Outcome(
         before=_in_words(before_s),
         during=_in_words(during_s),
-        after="the same",
+        after=A_NEW_NODE,
         attacker=f"{asked * 100 / 1e3:.1f} kB",
         bound=f"a newcomer has {_PIECES} MiB in {_BOUND_S:.0f} s",
         is_held=during_s is not None and during_s <= _BOUND_S,

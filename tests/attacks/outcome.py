@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+A_NEW_NODE: Final = "not measured: each measurement has a new node"  # of what an attack leaves behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

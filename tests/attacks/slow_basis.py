@@ -16,7 +16,7 @@ from protocol.schema import to_plain
 from sfnode.storage.statement_files import submit
 from tests.attacks.doors import Spent
 from tests.attacks.file_givers import givers, has_event, until
-from tests.attacks.outcome import Outcome
+from tests.attacks.outcome import A_NEW_NODE, Outcome
 from tests.attacks.visitor import pid_of
 from tests.support.daemons import write_run
 from tests.support.manifests import OWNER
@@ -38,7 +38,7 @@ def slow_basis(_is_short: bool) -> Outcome:
     return Outcome(
         before=_in_words(before_s),
         during=_in_words(during_s),
-        after="the same",
+        after=A_NEW_NODE,
         attacker=f"{spent.bytes / 1e3:.0f} kB",
         bound=f"the basis is there in {_BOUND_S:.0f} s",
         is_held=during_s is not None and during_s <= _BOUND_S,

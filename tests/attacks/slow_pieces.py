@@ -18,7 +18,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from protocol.run.model import Sharing, file_of, no_model
 from tests.attacks.doors import Spent
 from tests.attacks.file_givers import givers, has_event, until
-from tests.attacks.outcome import Outcome
+from tests.attacks.outcome import A_NEW_NODE, Outcome
 from tests.attacks.visitor import pid_of
 from tests.support.daemons import JoinProcess
 from tests.support.patience import Stopwatch, waits_of, within
@@ -38,7 +38,7 @@ def slow_pieces(_is_short: bool) -> Outcome:
     return Outcome(
         before=_in_words(before_s),
         during=_in_words(during_s),
-        after="the same",
+        after=A_NEW_NODE,
         attacker=f"{spent.bytes / 1e3:.0f} kB",
         bound=f"the model is there in {_BOUND_S:.0f} s",
         is_held=during_s is not None and during_s <= _BOUND_S,
