@@ -57,6 +57,12 @@ PROCESS = (
         _OF_HOST + "test_listen__second_host_slips_past_the_probe__still_refused",
     ),
     _mutant(
+        "failed-start-keeps-port",
+        "an error while a node begins to listen keeps its port, and its next life cannot begin",
+        Edit(_HOST, "Host.running", "await self.stop_listening()", "pass"),
+        _OF_HOST + "test_listen__start_fails_after_the_bind__the_port_is_free_again",
+    ),
+    _mutant(
         "failed-listen-is-silent",
         "a node that could not listen runs as if it did",
         Edit(_HOST, "Host._bound", "if not found:", "if False:"),

@@ -30,6 +30,7 @@ from sfnode.network.transport import libp2p_patches
 from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
 from sfnode.network.transport.host import DialError, Host
 from tests import REPOSITORY
+from tests.support.daemons import free_ports
 from tests.support.network_nodes import address_of, check_echo, connections, echo, running_host, seed
 
 # --- listening
@@ -59,6 +60,21 @@ async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypat
 
 
 # --- dialling
+
+
+async def test_listen__start_fails_after_the_bind__the_port_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_swarm: Swarm, _address: Multiaddr) -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("as make faults made it")
+
+    (port,) = free_ports(1)
+    listen = (parse_listen(f"/ip4/127.0.0.1/tcp/{port}"),)
+    with monkeypatch.context() as patches, pytest.RaisesGroup(RuntimeError, flatten_subgroups=True):
+        patches.setattr(Swarm, "notify_listen", fail)
+        async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
+            pytest.fail("must not start")
+    async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
+        pass  # the next life of the node, in the same process
 
 
 async def test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once() -> None:

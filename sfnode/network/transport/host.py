@@ -103,14 +103,19 @@ class Host:
         """Listen and serve until the block ends, then drop all connections. OperatorError for a port in use."""
         await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
-        async with self._host.run(listen_addrs=wanted):
-            try:
-                self.addresses = tuple(bound for address in listen for bound in self._bound(address))
-                yield
-            finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
-                    await drop_all_connections(self._swarm)
-                    await self._host.close()
+        try:
+            async with self._host.run(listen_addrs=wanted):
+                try:
+                    self.addresses = tuple(bound for address in listen for bound in self._bound(address))
+                    yield
+                finally:
+                    with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
+                        await drop_all_connections(self._swarm)
+                        await self._host.close()
+        finally:
+            # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
+                await self.stop_listening()
 
     def _bound(self, address: Address) -> list[Address]:
         """Return the addresses that the library listens on; OperatorError if none, because it hides failures."""
