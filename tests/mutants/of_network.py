@@ -59,7 +59,7 @@ PROCESS = (
     _mutant(
         "failed-start-keeps-port",
         "an error while a node begins to listen keeps its port, and its next life cannot begin",
-        Edit(_HOST, "Host.running", "await self.stop_listening()", "pass"),
+        Edit(_HOST, "Host.running", "at_end.push_async_callback(self._in_stop_time, self.stop_listening)", "pass"),
         _OF_HOST + "test_listen__start_fails_after_the_bind__the_port_is_free_again",
     ),
     _mutant(

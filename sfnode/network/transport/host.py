@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -103,19 +103,23 @@ class Host:
         """Listen and serve until the block ends, then drop all connections. OperatorError for a port in use."""
         await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
-        try:
-            async with self._host.run(listen_addrs=wanted):
-                try:
-                    self.addresses = tuple(bound for address in listen for bound in self._bound(address))
-                    yield
-                finally:
-                    with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
-                        await drop_all_connections(self._swarm)
-                        await self._host.close()
-        finally:
+        async with AsyncExitStack() as at_end:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
-                await self.stop_listening()
+            at_end.push_async_callback(self._in_stop_time, self.stop_listening)
+            await at_end.enter_async_context(self._host.run(listen_addrs=wanted))
+            at_end.push_async_callback(self._in_stop_time, self._close)
+            self.addresses = tuple(bound for address in listen for bound in self._bound(address))
+            yield
+
+    async def _close(self) -> None:
+        await drop_all_connections(self._swarm)
+        await self._host.close()
+
+    @staticmethod
+    async def _in_stop_time(end: Callable[[], Awaitable[None]]) -> None:
+        """Let something end even if the node is being cancelled, within STOP_S."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
+            await end()
 
     def _bound(self, address: Address) -> list[Address]:
         """Return the addresses that the library listens on; OperatorError if none, because it hides failures."""
