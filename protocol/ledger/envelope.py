@@ -48,7 +48,6 @@ class EnvelopeCodec:
     def __init__(self, manifest: Manifest) -> None:
         check_verifier()
         self._manifest = manifest
-        self._clip = manifest.method.clip
         self._scalars = struct.Struct(f">{manifest.method.scalars}h")
         self._prefix = _SIGNED_TAG + manifest.run_id
         self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
@@ -76,10 +75,19 @@ class EnvelopeCodec:
             raise Reject(RejectReason.SIZE, f"record of {len(record)} bytes, this run's have {self.record_bytes}")
         author, step, seed = _HEAD.unpack_from(record)
         scalars = self._scalars.unpack_from(record, _HEAD.size)
-        envelope = Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
-        self._check_step(envelope)
-        self._check_scalars(envelope)
-        return envelope
+        method = self._manifest.method
+        # [REJECT] SPEC 6.2.2: 0 <= step < steps, and a multiple of local_steps.
+        if step >= self._manifest.steps:
+            raise Reject(RejectReason.STEP_RANGE, f"step {step} of a run of {self._manifest.steps} steps")
+        if step % method.local_steps != 0:
+            raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
+        # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
+        if max(scalars) > method.clip or min(scalars) < -method.clip:
+            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
+        if method.scalar is ScalarKind.NORMALISED:
+            for start in range(0, method.scalars, method.directions):
+                _check_energy(scalars[start : start + method.directions])
+        return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
 
     def check_signed(self, envelope: Envelope) -> None:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
@@ -99,25 +107,6 @@ class EnvelopeCodec:
         signature = envelope.record[-SIGNATURE_BYTES:]
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):
             raise Reject(RejectReason.SIGNATURE, f"step {envelope.step} of {envelope.author.hex()[:16]}: bad signature")
-
-    def _check_step(self, envelope: Envelope) -> None:
-        # [REJECT] SPEC 6.2.2: 0 <= step < steps, and a multiple of local_steps.
-        if envelope.step >= self._manifest.steps:
-            raise Reject(RejectReason.STEP_RANGE, f"step {envelope.step} of a run of {self._manifest.steps} steps")
-        if envelope.step % self._manifest.method.local_steps != 0:
-            raise Reject(
-                RejectReason.STEP_ALIGNMENT,
-                f"step {envelope.step} does not start a round of {self._manifest.method.local_steps}",
-            )
-
-    def _check_scalars(self, envelope: Envelope) -> None:
-        # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
-        if max(envelope.scalars) > self._clip or min(envelope.scalars) < -self._clip:
-            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {self._clip}")
-        method = self._manifest.method
-        if method.scalar is ScalarKind.NORMALISED:
-            for start in range(0, method.scalars, method.directions):
-                _check_energy(envelope.scalars[start : start + method.directions])
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:

@@ -122,7 +122,11 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
         raise Reject(
             RejectReason.MANIFEST_FORMAT, "not a run file: one line of JSON and one line of signature expected"
         )
-    manifest = checked(_parse_json_untrusted(lines[0]))
+    try:
+        document = json.loads(lines[0].decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
+    manifest = checked(document)
     if manifest.canonical != lines[0]:
         raise Reject(RejectReason.MANIFEST_FORMAT, "the JSON is not in canonical form")
     try:
@@ -135,13 +139,6 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
     if not is_signed(manifest.owner_key, b"sfnode/manifest/1" + manifest.run_id, signature):
         raise Reject(RejectReason.MANIFEST_SIGNATURE, "the owner's signature does not fit: the document was changed")
     return signed
-
-
-def _parse_json_untrusted(line: bytes) -> object:
-    try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
 
 
 def _refuse_constant(name: str) -> object:

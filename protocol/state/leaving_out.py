@@ -11,16 +11,15 @@ can improve its own result. The results are floats for people to read; nodes do 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocol.crypto import Author
 from protocol.ledger import Envelope, Ledger
 from protocol.run import CoreKind, Manifest, ScalarKind
-from protocol.state.coefficients import CoefficientLayout, Coefficients
+from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
 from protocol.subspace import NORMALISED_UNIT
 
@@ -56,7 +55,7 @@ class _EpochSums:
 class _Part:
     """An author's sums, and by epoch the products of its coefficients with those of all others and with themselves.
 
-    The products weight each coordinate by its rarity (:func:`_rarity`).
+    The products weight each coordinate by its rarity (:func:`_part`).
     """
 
     own: Mapping[int, _EpochSums]
@@ -77,7 +76,12 @@ def effects_of_leaving_out(
     for number, author in enumerate(authors, start=1):
         parts[author] = _part(replica, author)
         tell(number, len(authors))
-    in_all = _added([part.own for part in parts.values()])
+    in_all: dict[int, _EpochSums] = {}
+    for epoch, sums in (item for part in parts.values() for item in part.own.items()):
+        total = in_all.setdefault(epoch, _EpochSums())
+        total.updates += sums.updates
+        total.weights += sums.weights
+        total.squares += sums.squares
     return {author: _told(replica.manifest, part, in_all) for author, part in parts.items()}
 
 
@@ -90,7 +94,11 @@ def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
 def _part(replica: Replica, author: Author) -> _Part:
     """Compute one author's part. Read its updates twice rather than keep them, since there may be a million."""
     manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
-    rarity = _rarity(manifest, own.layout)
+    # The mean of scalar times direction is too small by a factor, float64[layout.size]. A Rademacher direction has all
+    # coordinates of each tensor: 1. A canonical one has a single coordinate of each: the tensor's size.
+    sizes = np.diff(own.layout.offsets, append=own.layout.size)
+    is_canonical = manifest.method.core is CoreKind.CANONICAL
+    rarity = np.repeat(sizes if is_canonical else np.ones_like(sizes), sizes).astype(np.float64)
     own.add(_counted(replica.ledger, author))
     sums, with_others, with_own = _sums(manifest, _counted(replica.ledger, author)), {}, {}
     for epoch in sums:
@@ -98,17 +106,6 @@ def _part(replica: Replica, author: Author) -> _Part:
         with_others[epoch] = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
         with_own[epoch] = float(np.sum(rarity * mine * mine))
     return _Part(own=sums, with_others=with_others, with_own=with_own)
-
-
-def _rarity(manifest: Manifest, layout: CoefficientLayout) -> NDArray[np.float64]:
-    """Return the factor by which the mean of scalar times direction is too small: float64[layout.size].
-
-    A canonical direction has one coordinate of each tensor, a Rademacher one has all of them.
-    """
-    if manifest.method.core is CoreKind.RADEMACHER:
-        return np.ones(layout.size)
-    sizes = np.diff(layout.offsets, append=layout.size)
-    return np.repeat(sizes, sizes).astype(np.float64)
 
 
 def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:
@@ -125,31 +122,16 @@ def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSu
     return found
 
 
-def _added(parts: Sequence[Mapping[int, _EpochSums]]) -> dict[int, _EpochSums]:
-    found: dict[int, _EpochSums] = {}
-    for epoch, sums in (item for part in parts for item in part.items()):
-        total = found.setdefault(epoch, _EpochSums())
-        total.updates += sums.updates
-        total.weights += sums.weights
-        total.squares += sums.squares
-    return found
-
-
 def _told(manifest: Manifest, part: _Part, in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
     """Sum the epochs. The product of a random direction with fixed coefficients has the variance ``with_own``."""
-    change, variance, updates = 0.0, 0.0, 0
+    method, change, variance, updates = manifest.method, 0.0, 0.0, 0
     for epoch, own in part.own.items():
         weights = in_all[epoch].weights - own.weights
         if weights:
             change += part.with_others[epoch] / weights
             variance += part.with_own[epoch] * (in_all[epoch].squares - own.squares) / weights**2
             updates += own.updates
-    unit = _unit(manifest)
-    return LeavingOut(change=unit * change, error=unit * math.sqrt(variance), updates=updates) if updates else None
-
-
-def _unit(manifest: Manifest) -> float:
-    """Return the unit of a scalar times a coordinate."""
-    method = manifest.method
+    # Of a scalar times a coordinate.
     slope = 2.0**method.quantum_exp if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    return math.ldexp(slope, method.alpha_exp)
+    unit = math.ldexp(slope, method.alpha_exp)
+    return LeavingOut(change=unit * change, error=unit * math.sqrt(variance), updates=updates) if updates else None
