@@ -88,7 +88,7 @@ class Host:
         self.slips = slips or Slips()
         self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
+        self._listeners = patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
         identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
@@ -132,7 +132,7 @@ class Host:
     async def stop_listening(self) -> None:
         """Accept no further connections; keep the present ones."""
         async with trio.open_nursery() as nursery:
-            for listener in list(self._swarm.listeners.values()):
+            for listener in self._listeners:
                 nursery.start_soon(listener.close)
 
     async def dial(self, address: Address, *, local_port: int = 0) -> Link:
