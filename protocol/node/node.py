@@ -37,8 +37,8 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.ledger import Statement, Voided
-from protocol.node.basis_files import BasisFiles
 from protocol.node.end_of_run import EndOfRun
+from protocol.node.fetches import BasisFiles
 from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots

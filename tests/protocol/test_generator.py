@@ -15,13 +15,13 @@ from protocol.subspace.directions import (
     basis,
     canonical_coordinates,
     direction_factors,
+    example_indices,
     rademacher_signs,
     scale_exp,
     seed_of,
 )
 from protocol.subspace.philox import Words, philox4x32, signs, signs_of_words, split_key, words
 from protocol.subspace.quantisation import quantise
-from protocol.subspace.sampling import example_indices
 from tests.support.ledgers import signer
 from tests.support.manifests import small_manifest
 

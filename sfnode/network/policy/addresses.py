@@ -110,7 +110,10 @@ def parse_address(text: str) -> Address:
     kind, host = parts[1], _check_host(parts[1], parts[2])
     if kind == "ip6" and (mapped := ipaddress.IPv6Address(host).ipv4_mapped):
         kind, host = "ip4", str(mapped)
-    return Address(kind=kind, host=host, port=_check_port(parts[4]), peer=peer)
+    port = parts[4]
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65_535:
+        raise ValueError(f"not a TCP port: {port!r}")
+    return Address(kind=kind, host=host, port=int(port), peer=peer)
 
 
 def _check_host(kind: str, host: str) -> str:
@@ -126,12 +129,6 @@ def _check_host(kind: str, host: str) -> str:
     if len(host) > 253 or _HOST_NAME.fullmatch(host) is None:
         raise ValueError(f"not a host name: {host!r}")
     return host
-
-
-def _check_port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65_535:
-        raise ValueError(f"not a TCP port: {text!r}")
-    return int(text)
 
 
 def parse_bootstrap(text: str) -> Address:

@@ -74,7 +74,7 @@ def patch_library() -> None:
     yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES
     yamux.YamuxStream = WindowedStream
     # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and split its dials.
-    tcp._set_reuse_flags = _set_reuse_address
+    tcp._set_reuse_flags = lambda sock: sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
     # multiselect_communicator.py:49 accepts any announced length of a line, in every negotiation.
     multiselect_communicator.read_delim = _read_line
 
@@ -93,7 +93,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[
     swarm.notifees.clear()
     # The auto-connector ignores its settings, dials up to (low + high) / 2, and never forgets a peer.
     swarm.auto_connector = _NoAutoConnector()
-    swarm._schedule_prune = _nothing
+    swarm._schedule_prune = lambda: None
     listeners: list[Any] = []
     make = swarm.transport_manager.add_listen_addr
 
@@ -129,10 +129,6 @@ def _silence() -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def _nothing() -> None:
-    """Do nothing, in place of a method of the library."""
-
-
 class _NoAutoConnector:
     """Replaces the auto-connector: never dials, remembers nothing."""
 
@@ -146,10 +142,6 @@ class _NoAutoConnector:
 
     def record_disconnect(self, _peer: object) -> None:
         """Ignore the peer."""
-
-
-def _set_reuse_address(sock: Any) -> None:
-    sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
 
 
 # --- inbound connections ------------------------------------------------------------------------------------------

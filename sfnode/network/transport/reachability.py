@@ -61,7 +61,9 @@ class Reachability:
             if len(request) < _REQUEST.size:
                 return
             outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
-            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), _packed(host), port)
+            address = ipaddress.ip_address(host.partition("%")[0])
+            seen = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
+            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, port)
             await link.send_all(answer)
 
     async def _dial_back(self, host: str, port: int) -> DialBack:
@@ -110,9 +112,3 @@ def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
     address = ipaddress.IPv6Address(packed)
     host = str(address.ipv4_mapped or address)
     return ReachAnswer(outcome=DialBack(outcome), unix_ms=unix_ms, host=host, port=port)
-
-
-def _packed(host: str) -> bytes:
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
-    return mapped.packed
