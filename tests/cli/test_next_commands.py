@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import stat
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
