@@ -109,16 +109,11 @@ class Host:
         """Listen and serve until the block ends, then drop all connections. OperatorError for a port in use."""
         await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
-
-        async def close() -> None:
-            await drop_all_connections(self._swarm)
-            await self._host.close()
-
         async with AsyncExitStack() as at_end:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
             at_end.push_async_callback(self._in_stop_time, self.stop_listening)
             await at_end.enter_async_context(self._host.run(listen_addrs=wanted))
-            at_end.push_async_callback(self._in_stop_time, close)
+            at_end.push_async_callback(self._in_stop_time, partial(drop_all_connections, self._swarm))
             self.addresses = tuple(bound for address in listen for bound in self._bound(address))
             yield
 
