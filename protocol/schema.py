@@ -127,8 +127,7 @@ def _named(data: object, expected: Mapping[str, _Converter], where: str) -> Mapp
 def _convert_scalar(kind: type, data: object, where: str) -> Any:
     if type(data) is not kind:
         raise Malformed(f"{where}: {_show(data)} is not of type {kind.__name__}")
-    # JSON escapes can carry lone surrogates, which cannot be written as UTF-8.
-    if isinstance(data, str) and not data.isascii() and any("\ud800" <= character <= "\udfff" for character in data):
+    if isinstance(data, str) and not _is_unicode(data):
         raise Malformed(f"{where}: half of a surrogate pair is not a character")
     return data
 
@@ -154,6 +153,11 @@ def _check_bound(value: Any, bound: Bound, where: str) -> None:
     if not bound.low <= measured <= bound.high:
         what = "value" if isinstance(value, int) else "length"
         raise Malformed(f"{where}: {what} {measured} is outside {bound.low} ... {bound.high}")
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether the text can be written as UTF-8: JSON escapes can carry lone surrogates, which cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _show(data: object) -> str:

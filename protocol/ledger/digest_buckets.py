@@ -301,7 +301,7 @@ def holdings_in(author: Author, bucket: Bucket) -> AuthorHoldings:
 
 
 def payload_hash(record: bytes) -> bytes:
-    """Return the bytes that tell two payloads of one slot apart (SPEC 8.4.4)."""
+    """Return the bytes by which two payloads of one slot are compared (SPEC 8.4.4)."""
     return hash_fields("sfnode/payload/1", record[:-SIGNATURE_BYTES])[:PAYLOAD_HASH_BYTES]
 
 

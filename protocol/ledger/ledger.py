@@ -125,7 +125,7 @@ class Ledger:
         slot = bucket.get(offset) if bucket else None
         assert not isinstance(slot, tuple)
         if slot is not None and slot[:-SIGNATURE_BYTES] == envelope.payload:
-            # [IGNORE] SPEC 7.1: equal payloads are the same update, whatever their signature bytes.
+            # [IGNORE] SPEC 7.1: equal payloads are the same update, with any signature bytes.
             raise Ignore(IgnoreReason.ALREADY_HELD, f"step {envelope.step} of {envelope.author.hex()[:16]} is held")
         return slot
 

@@ -64,18 +64,18 @@ class _Part:
 
 
 def effects_of_leaving_out(
-    replica: Replica, tell: Callable[[int, int], None] = lambda done, total: None
+    replica: Replica, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[Author, LeavingOut | None]:
     """Estimate the effect of every author in the ledger; None for an author in whose epochs nobody else has measured.
 
-    ``tell`` receives progress as (authors done, authors in all).
+    ``on_progress`` receives progress as (authors done, authors in all).
     Cost: about the time to sum the ledger once more, and memory for one author's state.
     """
     authors = sorted(replica.ledger.authors())
     parts: dict[Author, _Part] = {}
     for number, author in enumerate(authors, start=1):
         parts[author] = _part(replica, author)
-        tell(number, len(authors))
+        on_progress(number, len(authors))
     in_all: dict[int, _EpochSums] = {}
     for epoch, sums in (item for part in parts.values() for item in part.own.items()):
         total = in_all.setdefault(epoch, _EpochSums())

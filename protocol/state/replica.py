@@ -11,8 +11,7 @@ from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statem
 from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.recount import Recount
-from protocol.state.snapshot import Snapshot
-from protocol.state.snapshot_overlay import SnapshotOverlay
+from protocol.state.snapshot import Snapshot, SnapshotOverlay
 from protocol.state.unsummed import WaitingUpdates
 
 _SUMMED_AT_ONCE = 64  # summed one by one, each would cost several times as much

@@ -1,7 +1,18 @@
 """Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
 
-The asking side follows differing digests from spans to shards to authors. It is a generator that yields requests and
-receives the answers, so that the whole dialogue reads from top to bottom. The answering side keeps no state.
+Both ledgers are summarised by the same tree of digests, so equal digests end the comparison of a branch. The cost grows
+with the difference and not with the ledger. The asking side goes down, from what differs to what is missing:
+
+    spans       a digest of each 1,024 steps, and one of all statements
+    shards      a digest of each of 256 groups of authors, in a span that differs
+    authors     of the shards that differ, page by page: a digest, a bitmap of the slots that count, one of void slots
+    payloads    where the bitmaps show nothing missing and the digests still differ: 8 bytes of each payload's hash
+    pull        the records of the missing slots
+
+Only the asking side learns; the other one starts a session of its own. A peer may lie in any answer. So each answer is
+checked against the request, lists ascend and are bounded, and a peer that sends less than it promised ends the session.
+The asking side is a generator that yields requests and receives the answers, so that the whole dialogue reads from top
+to bottom. The answering side keeps no state.
 """
 
 from __future__ import annotations

@@ -13,11 +13,9 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.inbound import INBOUND_MAX, InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import (
-    OUTBOUND_MAX,
-    OUTBOUND_TARGET,
     Dialled,
     choose_to_leave,
     elsewhere,
@@ -50,10 +48,7 @@ __all__ = [
     "FairPlaces",
     "Fault",
     "Group",
-    "INBOUND_MAX",
     "InboundPlace",
-    "OUTBOUND_MAX",
-    "OUTBOUND_TARGET",
     "Origins",
     "PeerRow",
     "PeerVerdict",

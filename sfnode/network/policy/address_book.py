@@ -230,9 +230,9 @@ class AddressBook:
 
 def _remember(entry: _Entry, address: Address) -> None:
     """Append an address; if there are too many, drop the second one (the first is the last good one)."""
-    told = replace(address, peer=None)
-    if told in entry.addresses:
+    bare = replace(address, peer=None)
+    if bare in entry.addresses:
         return
     if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
         del entry.addresses[1]
-    entry.addresses.append(told)
+    entry.addresses.append(bare)

@@ -16,7 +16,6 @@ from typing import Final
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-INBOUND_MAX: Final = 28  # together they take 40 MB, and 230 us for each flooded frame
 PROTECTED_OLD: Final = 8  # the oldest inbound neighbours are never evicted
 PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most new records
 

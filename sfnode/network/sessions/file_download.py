@@ -53,7 +53,7 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """The number of bytes to download; 0 if unknown."""
+        """Return the number of bytes to download; 0 if unknown."""
         end = self.total if self.end is None else self.end
         return 0 if end is None else end - self.start
 

@@ -142,7 +142,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
 
     @property
     def send_window(self) -> int:
-        """The number of bytes that we may still send."""
+        """Return the number of bytes that we may still send."""
         return self._send_window
 
     @send_window.setter

@@ -51,7 +51,7 @@ from sfnode.network.transport.libp2p_patches import (
     patch_library,
     patch_swarm,
 )
-from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.link import Link
 from sfnode.network.transport.stream_guard import StreamGuard
 from sfnode.slips import Boundary, Slips
 
@@ -98,9 +98,8 @@ class Host:
         identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
-        self.serve_beside(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability().answer_link)
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
-        self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # listening addresses with the real ports; set by ``running``
 
@@ -221,11 +220,6 @@ class Host:
             await stream.close()
 
         self._host.set_stream_handler(protocol, answer)
-
-    async def _answer_reach(self, link: Link) -> None:
-        """Answer a peer that asks how we see it. Ignore a broken stream."""
-        with suppress(LinkBrokenError):
-            await self._reachability.answer(link, link.remote_host, link.remote_port)
 
     async def _accept(self, stream: Any) -> None:
         """Accept a session stream: one for each connection, and only from a peer with an Ed25519 key."""

@@ -202,7 +202,7 @@ async def _read_line(reader: Any) -> bytes:
 
 def identify_once(host: Any) -> None:
     """Answer identify only once on each connection: the library answers every question, 1 ms each."""
-    tell = identify_handler_for(host, use_varint_format=True)
+    identify = identify_handler_for(host, use_varint_format=True)
 
     async def handle(stream: Any) -> None:
         muxed = stream.muxed_conn
@@ -210,7 +210,7 @@ def identify_once(host: Any) -> None:
             await stream.reset()
             return
         muxed.is_identified = True
-        await tell(stream)
+        await identify(stream)
 
     host.set_stream_handler(IDENTIFY, handle)
 

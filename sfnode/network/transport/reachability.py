@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -53,6 +54,11 @@ class Reachability:
     def __init__(self) -> None:
         self._dialling = 0
         self._dialled_s: dict[str, float] = {}
+
+    async def answer_link(self, link: Link) -> None:
+        """Answer a peer that asks how we see it; ignore a broken stream."""
+        with suppress(LinkBrokenError):
+            await self.answer(link, link.remote_host, link.remote_port)
 
     async def answer(self, link: Link, host: str, port: int) -> None:
         """Answer one question of a peer that we see at ``host`` and ``port``; ignore an incomplete question."""
