@@ -19,6 +19,7 @@ from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.policy import (
     Address,
     AddressBook,
+    Candidate,
     Dialled,
     Fault,
     Group,
@@ -68,12 +69,12 @@ class Dialler:
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
-        """Return the last failure of each address that does not work now, for the operator."""
+        """The last failure of each address that does not work now, for the operator."""
         return tuple(self._reports.values())
 
     @property
     def dialling(self) -> frozenset[PeerId]:
-        """Return the peers that are being dialled."""
+        """The peers that are being dialled."""
         return frozenset(self._dialling)
 
     def wake(self) -> None:
@@ -118,25 +119,14 @@ class Dialler:
         if wanted > 0:
             # Too few outbound sessions: dial the missing ones, spread over networks.
             return spread(self._candidates(now_s, exclude), self._taken(), wanted)
-        # Enough: one session ends if there are more than wanted and too many are of one network.
-        dialled = self._dialled()
-        leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
-        session = self._open_sessions.get(leaving) if leaving is not None else None
-        if session is not None:
-            session.say_bye("making room for another network")
-        # And one extra dial at most, to a bootstrap or else to a less crowded network.
-        if free <= 0:
-            return ()
-        if found := self._to_check(now_s, exclude):
-            return found
-        taken = self._taken()
-        other = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
-        return (other,) if other is not None and len(taken) < self._config.outbound_max else ()
+        # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
+        self._leave_if_crowded()
+        return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
 
-    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[tuple[PeerId, Group | None]]:
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
         """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
-            yield peer, _group_of(self._book.dialable(peer, now_s)[0].host)
+            yield Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
 
     def _dialled(self) -> tuple[Dialled, ...]:
         """Return the outbound sessions that are not ending, the oldest first."""
@@ -155,6 +145,20 @@ class Dialler:
     def _taken(self) -> list[Group | None]:
         """Return the networks of the outbound neighbours and of the peers that are being dialled."""
         return [each.group for each in self._dialled()] + [group for _, group in sorted(self._dialling.items())]
+
+    def _leave_if_crowded(self) -> None:
+        """End one session if we have more outbound neighbours than wanted and too many are of one network."""
+        dialled = self._dialled()
+        leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        session = self._open_sessions.get(leaving) if leaving is not None else None
+        if session is not None:
+            session.say_bye("making room for another network")
+
+    def _to_spread(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """Return one more peer to dial, from another network, while too many neighbours are of one network."""
+        taken = self._taken()
+        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
+        return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
         """Return a bootstrap to dial if the interval is over: only bootstraps connect the halves of a split network.
@@ -216,17 +220,21 @@ class Dialler:
         try:
             await self._run_session(link, on_handshake)
         except RefusedError as error:
-            self._exchange.learn(error.peers, source=peer, observed_host=link.remote_host)
-            if self._book.is_bootstrap(peer):
-                self._recommended = frozenset(PeerId(named.peer) for named in error.peers)
-            if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
-                self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
+            self._refused(address, error, link.remote_host)
         except LinkBrokenError as error:
             self._failed(address, str(error))
         except Reject as error:
             self._open_sessions.penalise(peer, Fault.GARBAGE, str(error))
             self._failed(address, f"it sent what no honest node sends ({error})")
         return True
+
+    def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:
+        assert address.peer is not None
+        self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
+        if self._book.is_bootstrap(address.peer):
+            self._recommended = frozenset(PeerId(told.peer) for told in error.peers)
+        if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
+            self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
 
     def _failed(self, address: Address, reason: str, at_least_s: float = 0.0) -> None:
         assert address.peer is not None

@@ -16,6 +16,7 @@ from sfnode.network.policy.addresses import (
 from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import (
+    Candidate,
     Dialled,
     choose_to_leave,
     elsewhere,
@@ -41,6 +42,7 @@ __all__ = [
     "Address",
     "AddressBook",
     "Asked",
+    "Candidate",
     "DEFAULT_ORIGINS",
     "Dialled",
     "DiscouragedRow",
