@@ -44,6 +44,11 @@ def key_of(domain: str, *fields: bytes) -> int:
     return int.from_bytes(hash_fields(domain, *fields)[:8], "big")
 
 
+def seed_of(run_id: RunId, author: Author, step: int) -> int:
+    """Return the one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
+    return key_of("sfnode/seed/1", run_id, author, u32(step))
+
+
 def u32(value: int) -> bytes:
     """Return ``value`` as 4 bytes big-endian. Raises OverflowError outside 0 ... 2^32 - 1."""
     return value.to_bytes(4, "big")

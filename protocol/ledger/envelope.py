@@ -8,11 +8,19 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, check_verifier, is_author_key, is_signed
+from protocol.crypto import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    Author,
+    Signer,
+    check_verifier,
+    is_author_key,
+    is_signed,
+    seed_of,
+)
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
 from protocol.run import Manifest, ScalarKind, has_work
-from protocol.subspace import seed_of
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
 _SIGNED_TAG = b"sfnode/envelope1"

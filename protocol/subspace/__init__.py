@@ -19,7 +19,6 @@ from protocol.subspace.directions import (
     example_indices,
     rademacher_signs,
     scale_exp,
-    seed_of,
 )
 from protocol.subspace.philox import signs, words
 from protocol.subspace.quantisation import NORMALISED_UNIT, quantise
@@ -43,7 +42,6 @@ __all__ = [
     "quantise",
     "rademacher_signs",
     "scale_exp",
-    "seed_of",
     "shape_of_basis",
     "signs",
     "words",

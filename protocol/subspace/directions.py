@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import Author, RunId, key_of, u32
+from protocol.crypto import RunId, key_of, u32
 from protocol.run import CoreKind, Manifest, Method, TensorKind, TensorSpec
 from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key, words
 
@@ -40,11 +40,6 @@ class DirectionFactors:
     def first(self, directions: int) -> DirectionFactors:
         """Return the cores of the first ``directions`` directions."""
         return DirectionFactors(a=self.a[:directions], b=self.b[:directions])
-
-
-def seed_of(run_id: RunId, author: Author, step: int) -> int:
-    """Return the one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
-    return key_of("sfnode/seed/1", run_id, author, u32(step))
 
 
 def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank: int) -> Basis:

@@ -20,7 +20,7 @@ ENVELOPES = (
         breaks="neither signature nor seed covers the run: a record of another run counts in this one",
         edits=(
             Edit(_ENVELOPE, "EnvelopeCodec.__init__", "_SIGNED_TAG + manifest.run_id", "_SIGNED_TAG"),
-            Edit("protocol.subspace.directions", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
+            Edit("protocol.crypto.hashing", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
         ),
         detector=Simulation("nobody has signed so"),
     ),
