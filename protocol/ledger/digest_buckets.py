@@ -1,6 +1,15 @@
 """The slots that are held of one author, or of all authors, in one span, and their digests (SPEC 7.5).
 
-These are the inner levels of the ledger's digests. The ledger decides what may come in.
+These are the inner levels of a tree of digests, from which two ledgers find their differences. From the top:
+
+    root        of all spans, and of the statements             Ledger.root
+    span        of its shards that hold anything                Span.digest
+    shard       of the authors whose hash has one first byte    Span.shard_digests
+    bucket      of one author's groups of slots in the span     Bucket.digest
+    group       of 16 slots, linked in the order of steps       Bucket._linked
+
+A digest is computed when it is asked for, and kept until something below it changes. So a new update costs one link and
+one hash for each level, in a ledger of any size. The ledger decides what may come in.
 """
 
 from __future__ import annotations

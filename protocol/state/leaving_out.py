@@ -44,23 +44,19 @@ class LeavingOut:
 
 @dataclass(slots=True)
 class _EpochSums:
-    """Sums over some updates of an epoch: their number and, over the scalars q measured, the sums of w and (w q)^2."""
+    """Sums over the updates of an author, or of all, in one epoch.
+
+    Attributes:
+        updates: how many.
+        weights, squares: the sums of w and (w q)^2 over the scalars q that were measured.
+        with_others, with_own: products of the author's coefficients with those of all others, and with themselves.
+    """
 
     updates: int = 0
     weights: int = 0
     squares: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """An author's sums, and by epoch the products of its coefficients with those of all others and with themselves.
-
-    The products weight each coordinate by its rarity (:func:`_part`).
-    """
-
-    own: Mapping[int, _EpochSums]
-    with_others: Mapping[int, float]
-    with_own: Mapping[int, float]
+    with_others: float = 0.0
+    with_own: float = 0.0
 
 
 def effects_of_leaving_out(
@@ -72,27 +68,20 @@ def effects_of_leaving_out(
     Cost: about the time to sum the ledger once more, and memory for one author's state.
     """
     authors = sorted(replica.ledger.authors())
-    parts: dict[Author, _Part] = {}
+    parts: dict[Author, dict[int, _EpochSums]] = {}
+    in_all: dict[int, _EpochSums] = {}
     for number, author in enumerate(authors, start=1):
         parts[author] = _part(replica, author)
+        for epoch, sums in parts[author].items():
+            total = in_all.setdefault(epoch, _EpochSums())
+            total.weights += sums.weights
+            total.squares += sums.squares
         on_progress(number, len(authors))
-    in_all: dict[int, _EpochSums] = {}
-    for epoch, sums in (item for part in parts.values() for item in part.own.items()):
-        total = in_all.setdefault(epoch, _EpochSums())
-        total.updates += sums.updates
-        total.weights += sums.weights
-        total.squares += sums.squares
-    return {author: _told(replica.manifest, part, in_all) for author, part in parts.items()}
+    return {author: _effect(replica.manifest, part, in_all) for author, part in parts.items()}
 
 
-def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
-    for span in ledger.spans():
-        valid = ledger.holdings_of(span, author).valid
-        yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
-
-
-def _part(replica: Replica, author: Author) -> _Part:
-    """Compute one author's part. Read its updates twice rather than keep them, since there may be a million."""
+def _part(replica: Replica, author: Author) -> dict[int, _EpochSums]:
+    """Compute one author's sums. Read its updates twice rather than keep them, since there may be a million."""
     manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
     # The mean of scalar times direction is too small by a factor, float64[layout.size]. A Rademacher direction has all
     # coordinates of each tensor: 1. A canonical one has a single coordinate of each: the tensor's size.
@@ -100,12 +89,18 @@ def _part(replica: Replica, author: Author) -> _Part:
     is_canonical = manifest.method.core is CoreKind.CANONICAL
     rarity = np.repeat(sizes if is_canonical else np.ones_like(sizes), sizes).astype(np.float64)
     own.add(_counted(replica.ledger, author))
-    sums, with_others, with_own = _sums(manifest, _counted(replica.ledger, author)), {}, {}
-    for epoch in sums:
+    found = _sums(manifest, _counted(replica.ledger, author))
+    for epoch, sums in found.items():
         mine = own.flat(epoch).astype(np.float64)
-        with_others[epoch] = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
-        with_own[epoch] = float(np.sum(rarity * mine * mine))
-    return _Part(own=sums, with_others=with_others, with_own=with_own)
+        sums.with_others = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
+        sums.with_own = float(np.sum(rarity * mine * mine))
+    return found
+
+
+def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
+    for span in ledger.spans():
+        valid = ledger.holdings_of(span, author).valid
+        yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
 
 
 def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:
@@ -122,16 +117,15 @@ def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSu
     return found
 
 
-def _told(manifest: Manifest, part: _Part, in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
+def _effect(manifest: Manifest, part: Mapping[int, _EpochSums], in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
     """Sum the epochs. The product of a random direction with fixed coefficients has the variance ``with_own``."""
     method, change, variance, updates = manifest.method, 0.0, 0.0, 0
-    for epoch, own in part.own.items():
+    for epoch, own in part.items():
         weights = in_all[epoch].weights - own.weights
         if weights:
-            change += part.with_others[epoch] / weights
-            variance += part.with_own[epoch] * (in_all[epoch].squares - own.squares) / weights**2
+            change += own.with_others / weights
+            variance += own.with_own * (in_all[epoch].squares - own.squares) / weights**2
             updates += own.updates
-    # Of a scalar times a coordinate.
     slope = 2.0**method.quantum_exp if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    unit = math.ldexp(slope, method.alpha_exp)
+    unit = math.ldexp(slope, method.alpha_exp)  # of a scalar times a coordinate
     return LeavingOut(change=unit * change, error=unit * math.sqrt(variance), updates=updates) if updates else None

@@ -176,7 +176,7 @@ PLACES = (
     _mutant(
         "useful-not-protected",
         "the neighbour that brought most gives way like any other",
-        Edit("sfnode.network.policy.inbound", "_protected", "*useful[:PROTECTED_USEFUL]", ""),
+        Edit("sfnode.network.policy.inbound", "_first_to_go", "useful[:PROTECTED_USEFUL]", "()"),
         _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
     ),
     _mutant(
