@@ -19,24 +19,19 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
     The lengths make the encoding injective: no two different field lists give the same input.
     """
     hasher = hashlib.sha256()
-    _feed(hasher, (domain.encode("ascii"), *fields))
+    for field in (domain.encode("ascii"), *fields):
+        hasher.update(len(field).to_bytes(4, "big"))
+        hasher.update(field)
     return Digest(hasher.digest())
 
 
 def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Digest:
     """Return :func:`hash_fields` of one field of ``length`` bytes in pieces, which need not be in memory at once."""
-    hasher = hashlib.sha256()
-    _feed(hasher, (domain.encode("ascii"),))
-    hasher.update(u32(length))
+    tag = domain.encode("ascii")
+    hasher = hashlib.sha256(u32(len(tag)) + tag + u32(length))
     for piece in pieces:
         hasher.update(piece)
     return Digest(hasher.digest())
-
-
-def _feed(hasher: hashlib._Hash, fields: Iterable[bytes]) -> None:
-    for field in fields:
-        hasher.update(len(field).to_bytes(4, "big"))
-        hasher.update(field)
 
 
 def key_of(domain: str, *fields: bytes) -> int:
