@@ -277,9 +277,6 @@ class SyncSession:
                 result |= 1 << step
         return result
 
-    def _is_usable(self, step: int, until: int) -> bool:
-        return step < until and (self.horizon_step is None or step <= self.horizon_step)
-
 
 def answer(ledger: Ledger, request: Request) -> list[Message]:
     """Return the messages that answer one request from this ledger (SPEC 8.4)."""
