@@ -255,14 +255,6 @@ def _build_host(identity_seed: bytes, connections_max: int) -> Any:
     )
 
 
-def _is_author(peer: str) -> bool:
-    try:
-        author_of_peer(peer)
-    except ValueError:
-        return False
-    return True
-
-
 async def check_can_listen(listen: tuple[Address, ...]) -> None:
     """Raise OperatorError with the system's reason if an address cannot be listened on; the library hides it."""
     for address in listen:
