@@ -270,9 +270,8 @@ class _Loader:
             with _at(start + index * codec.record_bytes):
                 # [REJECT] SPEC 9.4.5: records ascend
                 if (place := (record[_STEP], record)) <= self._last_place:
-                    raise Reject(
-                        RejectReason.LOG_FORMAT, "this record is not in its place: they ascend by step and author"
-                    )
+                    text = "this record is not in its place: they ascend by step and author"
+                    raise Reject(RejectReason.LOG_FORMAT, text)
                 self._last_place = place
                 with _kept("record"):
                     replica.add(record)

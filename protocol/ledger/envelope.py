@@ -71,9 +71,8 @@ class EnvelopeCodec:
         """Split concatenated records. Raises Reject(SIZE) when the length is not a multiple of a record's."""
         # [REJECT] SPEC 6.1: a run of records is a whole number of records.
         if len(data) % self.record_bytes != 0:
-            raise Reject(
-                RejectReason.SIZE, f"{len(data)} bytes are not a whole number of {self.record_bytes}-byte records"
-            )
+            text = f"{len(data)} bytes are not a whole number of {self.record_bytes}-byte records"
+            raise Reject(RejectReason.SIZE, text)
         return [data[start : start + self.record_bytes] for start in range(0, len(data), self.record_bytes)]
 
     def decode_untrusted(self, record: bytes) -> Envelope:
@@ -101,9 +100,8 @@ class EnvelopeCodec:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
         # [REJECT] SPEC 6.2.4: nobody chooses a direction: the seed follows from run, author and step.
         if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):
-            raise Reject(
-                RejectReason.SEED, f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
-            )
+            text = f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
+            raise Reject(RejectReason.SEED, text)
         # [REJECT] SPEC 6.2.5: the author's key is canonical and of prime order.
         if not is_author_key(envelope.author):
             raise Reject(RejectReason.AUTHOR_KEY, f"author {envelope.author.hex()[:16]} is not a valid Ed25519 key")
@@ -125,10 +123,8 @@ def _check_energy(scalars: tuple[int, ...]) -> None:
     energy, count = 4 * sum(q * q for q in scalars), len(scalars) - scalars.count(0)
     is_clipped = max(map(abs, scalars)) == NORMALISED_CLIP
     if not count or energy > 4_225 * len(scalars) or (energy < 3_969 * count and not is_clipped):
-        raise Reject(
-            RejectReason.SCALAR_ENERGY,
-            f"normalised scalars with energy {energy / 4:g} for {count} of {len(scalars)} directions",
-        )
+        text = f"normalised scalars with energy {energy / 4:g} for {count} of {len(scalars)} directions"
+        raise Reject(RejectReason.SCALAR_ENERGY, text)
 
 
 # The signature's and key's lengths are part of the layout.
