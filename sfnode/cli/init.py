@@ -13,7 +13,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
+from sfnode.cli.new_run import NewRun, describe_expectation, describe_start, make_run
 from sfnode.cli.options import (
     choice_option,
     group,
@@ -25,7 +25,7 @@ from sfnode.cli.options import (
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import KEY_ENDING, check_owner, new_invitation
-from sfnode.run import STALENESS, DataOptions, find_data_directory
+from sfnode.run import STALENESS, DataOptions, RunOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
-from sfnode.cli.new_run import RunOptions, make_run
+from sfnode.cli.new_run import make_run
 from sfnode.cli.options import (
     device_options,
     group,
@@ -28,7 +28,7 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.run import DataOptions
+from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
