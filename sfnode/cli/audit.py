@@ -44,13 +44,12 @@ from sfnode.worker import (
     AuditVerdict,
     PastStates,
     Remeasurement,
-    TrainingConfig,
     audit_messages,
     check_auditable,
     choose_messages,
     report_name,
 )
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
 FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
@@ -96,9 +95,7 @@ def audit(
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
-            device=devices.device,
-            dtype=devices.dtype,
-            device_memory=devices.device_memory,
+            devices=devices,
             basis=basis_in(directory, signed.manifest),
             renewals=renewals_for(directory, replica),
         )

@@ -31,8 +31,7 @@ from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
-from sfnode.worker import TrainingConfig
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
@@ -117,13 +116,12 @@ def testnet(
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{BASIS_ENDING}")
     signed = run.signed
+    data = training_file(signed.manifest.task, options.data.named(options.task))
     training = TrainingConfig(
         model=options.model,
-        data=training_file(signed.manifest.task, options.data.named(options.task)),
+        data=data,
         eval_data=evaluation_file(signed.manifest.task, eval_data),
-        device=devices.device,
-        dtype=devices.dtype,
-        device_memory=devices.device_memory,
+        devices=devices,
         basis=run.basis,
     )
     config = LocalNetworkConfig(
@@ -134,7 +132,7 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
+        shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
     if is_json:

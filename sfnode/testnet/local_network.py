@@ -19,7 +19,8 @@ from sfnode.storage import replayed, write_durably
 from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker import TrainingConfig, worker_process
+from sfnode.worker import worker_process
+from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -168,16 +169,16 @@ class LocalNetwork:
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         data = self._config.shards[len(self.nodes)] if self._config.shards else training.data
         arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(self._next_socket())]
-        arguments += ["--device", training.device, "--dtype", training.dtype]
-        if training.device_memory is not None:
-            arguments += ["--device-memory", str(training.device_memory)]
+        arguments += ["--device", training.devices.device, "--dtype", training.devices.dtype]
+        if training.devices.device_memory is not None:
+            arguments += ["--device-memory", str(training.devices.device_memory)]
         if is_first:
             arguments += ["--run", str(self._config.folder / RUN_FILE)]
             arguments += [] if training.basis is None else ["--basis", str(training.basis)]
             steps = self._signed.manifest.steps
             if training.eval_data is not None:
                 every = max(_EVAL_EVERY_MIN, steps // _CURVE_POINTS)
-                arguments += ["--eval-data", training.eval_data, "--eval-every", str(every)]
+                arguments += ["--eval-data", str(training.eval_data), "--eval-every", str(every)]
         else:
             arguments += ["--bootstrap", self.nodes[0].address]
         if not is_late:

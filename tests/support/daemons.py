@@ -29,7 +29,8 @@ from sfnode.storage.data_files import data_spec
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
 from sfnode.testnet.node_process import NodeProcess
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fork_server import start
 from tests.support.manifests import OWNER
 from tests.support.patience import Patience, wait_for_end
@@ -78,7 +79,11 @@ def demo_run(
 def training(worker: Path | None) -> TrainingConfig:
     """Training of the embedded model on a shared worker (None: one of the node's own)."""
     return TrainingConfig(
-        model=MODEL, data=str(demo.data_file("reviews")), device="cpu", worker_socket=worker, threads=1
+        model=MODEL,
+        data=demo.data_file("reviews"),
+        devices=DeviceOptions(device="cpu"),
+        worker_socket=worker,
+        threads=1,
     )
 
 

@@ -152,13 +152,14 @@ def _tell_memory(daemon: Daemon) -> None:
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
-    how = training.dtype, training.device_memory
+    devices = training.devices
+    how = devices.dtype, devices.device_memory
     plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
         peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
         daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
-        _check_memory(plan, training.device, daemon.config.limits.memory_bytes_max)
+        _check_memory(plan, devices.device, daemon.config.limits.memory_bytes_max)
 
 
 def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:
