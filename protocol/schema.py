@@ -41,7 +41,10 @@ OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
-    """Convert a dataclass to a mapping by field name or a row in field order; tuples become lists, enums and paths text."""
+    """Convert a dataclass to a mapping by field name or a row in field order, tuples to lists, enums to their value.
+
+    Paths become text.
+    """
     kind: Any = type(value)
     names = _field_names(kind)
     if names is None:

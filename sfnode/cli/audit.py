@@ -18,13 +18,7 @@ from protocol.run import SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import (
-    data_dir_option,
-    device_options,
-    json_option,
-    local_model_option,
-    number_option,
-)
+from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
 from sfnode.storage import (

@@ -11,7 +11,6 @@ import click
 import trio
 
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.joining import given_settings, recall
 from sfnode.cli.options import (
     REPEAT,
     device_options,
@@ -20,6 +19,7 @@ from sfnode.cli.options import (
     run_address_options,
     run_file_option,
 )
+from sfnode.cli.settings import given_settings, recall
 from sfnode.cli.value_types import FolderPath
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable

@@ -14,14 +14,7 @@ from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, describe_expectation, describe_start, make_run
-from sfnode.cli.options import (
-    choice_option,
-    group,
-    json_option,
-    learning_options,
-    model_option,
-    number_option,
-)
+from sfnode.cli.options import choice_option, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import KEY_ENDING, check_owner, new_invitation

@@ -17,13 +17,7 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.cli.options import (
-    DEFAULT_DATA_DIR,
-    at_step_option,
-    data_dir_option,
-    json_option,
-    number_option,
-)
+from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath, NewFilePath
 from sfnode.reporter import Reporter
 from sfnode.run import find_data_directory

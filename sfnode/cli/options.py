@@ -11,16 +11,7 @@ import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, FilePath, FolderPath, Whole
-from sfnode.run import (
-    BEST,
-    BUILTIN_TASKS,
-    HOME,
-    RANK,
-    MethodOptions,
-    TaskOptions,
-    parse_run_addresses,
-    private_words,
-)
+from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses, private_words
 from sfnode.storage import BEST_STEP, AtStep
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 

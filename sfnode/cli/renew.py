@@ -19,12 +19,7 @@ from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.basis import calibration_options, describe_bytes, file_fields
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.inviting import check_epoch_is_free, held_roster
-from sfnode.cli.options import (
-    data_dir_option,
-    json_option,
-    local_model_option,
-    owner_key_option,
-)
+from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
 from sfnode.reporter import counting

@@ -13,9 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
-from sfnode.cli.options import (
-    json_option,
-)
+from sfnode.cli.options import json_option
 from sfnode.cli.value_types import FolderPath, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable

@@ -10,11 +10,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import (
-    REPEAT,
-    group,
-    number_option,
-)
+from sfnode.cli.options import REPEAT, group, number_option
 from sfnode.cli.value_types import NewFilePath
 from sfnode.network import parse_bootstrap
 from sfnode.run import RunAddress, join_string, parse_run_addresses

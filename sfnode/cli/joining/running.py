@@ -16,7 +16,7 @@ from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.life import Life
 from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
-from sfnode.cli.joining.settings import Origin, Told, recall
+from sfnode.cli.settings import Origin, Told, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from protocol.errors import OperatorError
-from sfnode.cli.joining.join_options import join_options
+from sfnode.cli.join_options import join_options
 from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
 from sfnode.run import (
     NODE_FILE,
