@@ -120,7 +120,8 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
         basis_out = out.with_suffix(BASIS_ENDING)
-        run = make_run(options, key_path, default_name=_plain(out.stem), basis_out=basis_out, is_tried=True)
+        name = out.stem.encode("utf-8", "replace").decode("utf-8")  # which a file's name need not be
+        run = make_run(options, key_path, default_name=name, basis_out=basis_out, is_tried=True)
     except OperatorError:
         _say_unasked(context)
         raise
@@ -133,11 +134,6 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         _say(run, out, key_path)
         _say_next(run.signed.manifest, first, key_path, out)
         _say_unasked(context)
-
-
-def _plain(name: str) -> str:
-    """Return a file's name as valid UTF-8; invalid characters become question marks."""
-    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _say_unasked(context: click.Context) -> None:

@@ -22,7 +22,7 @@ from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, label_war
 from sfnode.storage import data_spec, load_or_create_seed, write_new
 
 if TYPE_CHECKING:  # both import torch
-    from sfnode.training.calibration import FoundBasis, Judged, RateTrial
+    from sfnode.training.calibration import FoundBasis, RateTrial
 
 _BATCH_ROWS = 16  # for commands that do not train and so have no --batch-rows
 
@@ -141,7 +141,9 @@ def describe_expectation(found: FoundBasis, tried: Sequence[RateTrial]) -> list[
     if not tried:
         return []
     chosen = tried[-1]
-    before, after, steps = _first(chosen.before), _second(chosen.after), f"{chosen.step_rows:,}"
+    first, last, steps = chosen.before, chosen.after, f"{chosen.step_rows:,}"
+    before = f"loss {first.loss:.2f}" if first.accuracy is None else f"{first.accuracy:.0%} right"
+    after = f"{last.loss:.2f}" if last.accuracy is None else f"{last.accuracy:.0%}"
     if found.start is None:
         text = f"{before} at the model as it is, {after} after {steps} forward rows"
     else:
@@ -149,14 +151,6 @@ def describe_expectation(found: FoundBasis, tried: Sequence[RateTrial]) -> list[
     error = f"{chosen.error:.2g}" if chosen.after.accuracy is None else f"{100 * chosen.error:.1f} points"
     text += f"; measured on {chosen.change.examples} held-back examples (standard error {error})"
     return [f"expects  {text}", *_said_of_rate(tried)]
-
-
-def _first(judged: Judged) -> str:
-    return f"loss {judged.loss:.2f}" if judged.accuracy is None else f"{judged.accuracy:.0%} right"
-
-
-def _second(judged: Judged) -> str:
-    return f"{judged.loss:.2f}" if judged.accuracy is None else f"{judged.accuracy:.0%}"
 
 
 def _said_of_rate(tried: Sequence[RateTrial]) -> list[str]:

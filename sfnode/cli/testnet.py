@@ -252,13 +252,9 @@ def _print_learnt(learnt: Learnt) -> None:
     click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
     for answer in learnt.answers:
         verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
-        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
-
-
-def _shortened(text: str) -> str:
-    """Return the end of the text as one line of at most `_PROMPT_MAX` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _PROMPT_MAX else "..." + line[3 - _PROMPT_MAX :]
+        prompt = " ".join(answer.prompt.split())
+        prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
+        click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
 
 
 def _updates(result: LocalNetworkResult) -> int:

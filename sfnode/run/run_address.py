@@ -76,9 +76,10 @@ class _Content:
 def join_string(address: RunAddress) -> str:
     """Return the join string with at most `NODES_MAX` nodes. The run, a node and both names must be known."""
     invitation = read_invitation(address.invitation) if address.invitation else None
+    nodes = map(parse_address, address.nodes[:NODES_MAX])
     content = _Content(
         run_id=address.run_id or b"",
-        nodes=tuple(map(_node_of, address.nodes[:NODES_MAX])),
+        nodes=tuple(_Node(transport=node.transport, author=author_of_peer(node.peer or "")) for node in nodes),
         invitation=b"" if invitation is None else invitation.secret + invitation.signature,
         run_model=address.run_model,
         run_data=address.run_data,
@@ -86,16 +87,6 @@ def join_string(address: RunAddress) -> str:
     )
     packed: bytes = msgpack.packb(to_plain(content, as_rows=True), use_bin_type=True)
     return wrapped(packed)
-
-
-def _node_of(text: str) -> _Node:
-    address = parse_address(text)
-    return _Node(transport=address.transport, author=author_of_peer(address.peer or ""))
-
-
-def _address_of(node: _Node) -> str:
-    """Return the node's multiaddr. ValueError."""
-    return str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}"))
 
 
 def _content_of(text: str) -> RunAddress:

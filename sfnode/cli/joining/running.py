@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -67,18 +67,14 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
         config = await prepare(signed, told.options, reporter)
         daemon = Daemon(config, reporter)
-        with _key_in_use(config.data_dir):
+        # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
+        with nullcontext() if is_locked(config.data_dir) else in_use(config.data_dir / IDENTITY_FILE):
             async with (
                 page_served(daemon, told.options.web),
                 metrics_served(daemon, told.options.metrics),
             ):
                 await _run(daemon, told, life)
         nursery.cancel_scope.cancel()
-
-
-def _key_in_use(directory: Path) -> AbstractContextManager[None]:
-    """Claim the key against nodes of other directories. The daemon itself refuses a second node on this directory."""
-    return nullcontext() if is_locked(directory) else in_use(directory / IDENTITY_FILE)
 
 
 def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
