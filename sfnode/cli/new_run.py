@@ -78,13 +78,13 @@ def make_run(
     if basis_out is not None and options.wants_basis:
         if os.path.lexists(basis_out):
             raise OperatorError(f"{basis_out} exists: give it with --basis, choose another --out, or remove it")
-        with counting("making a start and a basis from some of the data", "forward passes") as tell:
-            found = calibrate_described(described, tell)
+        with counting("making a start and a basis from some of the data", "forward passes") as report:
+            found = calibrate_described(described, report)
         write_new(basis_out, [encode_basis(found.rank, found.content)])
         draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
     if found is not None and is_tried:
-        with counting("trying some steps of the run", "forward passes") as tell:
-            tried = try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), tell)
+        with counting("trying some steps of the run", "forward passes") as report:
+            tried = try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
         if tried:
             draft.take_rate(tried[-1].rate)
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=draft.basis, found=found, tried=tried)

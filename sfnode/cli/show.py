@@ -103,8 +103,8 @@ def _parts(replica: Replica) -> list[AuthorsPart]:
     """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
-    with counting("summing each author's updates", "authors") as tell:
-        effects = effects_of_leaving_out(replica, tell)
+    with counting("summing each author's updates", "authors") as report:
+        effects = effects_of_leaving_out(replica, report)
     return [AuthorsPart(counts=each, share=each.updates / in_all, effect=effects[each.author]) for each in found]
 
 
@@ -134,8 +134,8 @@ def _effect(part: AuthorsPart) -> str:
     effect, counts = part.effect, part.counts
     if effect is None:
         return "nobody else has measured" if counts.updates else "-"
-    told = f"{effect.change:+.3g} ± {effect.error:.2g}"
-    return told if effect.updates == counts.updates else f"{told}, of {counted(effect.updates, 'update')}"
+    text = f"{effect.change:+.3g} ± {effect.error:.2g}"
+    return text if effect.updates == counts.updates else f"{text}, of {counted(effect.updates, 'update')}"
 
 
 def _fields(part: AuthorsPart, unit: str) -> dict[str, object]:

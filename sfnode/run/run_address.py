@@ -99,10 +99,10 @@ def _content_of(text: str) -> RunAddress:
         )
     except (ValueError, Malformed, msgpack.UnpackException) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
-    told = content.invitation
-    if len(told) not in (0, _INVITATION_BYTES):
+    packed = content.invitation
+    if len(packed) not in (0, _INVITATION_BYTES):
         raise OperatorError("the string to join holds half an invitation. Ask for another")
-    invitation = Invitation(secret=told[:_SECRET_BYTES], signature=told[_SECRET_BYTES:]).text if told else ""
+    invitation = Invitation(secret=packed[:_SECRET_BYTES], signature=packed[_SECRET_BYTES:]).text if packed else ""
     return RunAddress(
         run_id=content.run_id,
         nodes=nodes,
@@ -126,9 +126,9 @@ def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
             f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one of "
             "them. Leave the other out"
         )
-    told = next((each for each in found if each.run_model), RunAddress())
+    longest = next((each for each in found if each.run_model), RunAddress())
     nodes = tuple(node for each in found for node in each.nodes)
-    return replace(told, run_id=next(iter(run_ids), None), nodes=nodes)
+    return replace(longest, run_id=next(iter(run_ids), None), nodes=nodes)
 
 
 def _put_together(texts: Sequence[str]) -> list[str]:
@@ -146,8 +146,8 @@ def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: 
     ``data_bytes`` is the length of the public data that the node gives; 0: it gives none.
     """
     address = address_for_others(manifest.run_id, addresses)
-    told = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
-    return join_string(told) if address.nodes else ""
+    whole = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
+    return join_string(whole) if address.nodes else ""
 
 
 def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:

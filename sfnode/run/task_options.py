@@ -100,5 +100,5 @@ def label_warning(texts: TaskTexts) -> str:
     if not bare or not _ENDS_IN_WORD.search(texts.template):
         return ""
     wanted = ",".join(f" {word}" if word in bare else word for word in texts.label_words)
-    told = f'no text has the label word {bare[0]!r} right after {texts.template[-20:]!r}. Write --labels "{wanted}"'
-    return f"{told}, and no space at the end of the template" if texts.template.endswith(" ") else told
+    warning = f'no text has the label word {bare[0]!r} right after {texts.template[-20:]!r}. Write --labels "{wanted}"'
+    return f"{warning}, and no space at the end of the template" if texts.template.endswith(" ") else warning
