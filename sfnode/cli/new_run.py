@@ -18,7 +18,7 @@ from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
-from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, label_warning, task_texts
+from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
 from sfnode.storage import data_spec, load_or_create_seed, write_new
 
 if TYPE_CHECKING:  # both import torch
@@ -103,7 +103,7 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
     from sfnode.training.describe import default_max_tokens  # imports torch
 
     texts = task_texts(task)
-    if warning := label_warning(texts):
+    if warning := texts.label_warning:
         click.echo(f"Warning: {printable(warning)}", err=True)
     name, sha256 = data_spec(data.named(task), is_private=data.is_private)
     return TaskSpec(

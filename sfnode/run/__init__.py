@@ -33,7 +33,7 @@ from sfnode.run.public_data import described_source, find_public_data, is_of_pee
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_draft import RunDraft, RunOptions
 from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, label_warning, task_texts
+from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, task_texts
 from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
@@ -73,7 +73,6 @@ __all__ = [
     "is_of_peers",
     "join_string",
     "joiner_model",
-    "label_warning",
     "method_of",
     "parse_hours",
     "parse_rate",

@@ -148,9 +148,8 @@ class LocalNetwork:
                 seconds = time.monotonic() - started
                 is_stopped = await self._stop_all()
             finally:
-                for node in self.nodes:
-                    if node.process.is_alive:
-                        node.process.kill()
+                for process in [node.process for node in self.nodes if node.process.is_alive]:
+                    process.kill()
             return await self._check(is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
 
     # --- start --------------------------------------------------------------------------------------------

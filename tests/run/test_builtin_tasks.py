@@ -19,7 +19,7 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
-from sfnode.run.task_options import TaskOptions, label_warning, task_texts
+from sfnode.run.task_options import TaskOptions, task_texts
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
@@ -193,7 +193,7 @@ def test_init__label_words_that_run_into_the_prompt__are_warned_of(
 
 def test_builtin_task__none_of_them__is_warned_of() -> None:
     texts = [task_texts(TaskOptions(task=name)) for name in BUILTIN_TASKS]
-    assert [each for each in texts if label_warning(each)] == []
+    assert [each for each in texts if each.label_warning] == []
 
 
 @pytest.mark.parametrize(
