@@ -12,9 +12,9 @@ from pathlib import Path
 from protocol.crypto import Author, Signer
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
-from protocol.run import Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
+from protocol.run import FORMAT, Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
 from protocol.state import Replica
-from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run import OPEN, STALENESS, MethodOptions, build_manifest, method_of
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m
@@ -64,9 +64,10 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     authors_max = 1_024
     while authors_max < shape.authors:
         authors_max, method = 2 * authors_max, replace(method, clip=method.clip // 2)
-    draft = RunDraft(
+    manifest = Manifest(
+        format=FORMAT,
         name="benchmark",
-        owner=OWNER.author,
+        owner=OWNER.author.hex(),
         model=no_model(),
         tensors=tuple(tensors or opt_125m_tensors()),
         task=TaskSpec(
@@ -84,8 +85,10 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
         schedule=schedule,
         steps=shape.steps,
         authors_max=authors_max,
+        staleness=STALENESS,
+        admission=OPEN,
     )
-    return build_manifest(draft)
+    return build_manifest(manifest)
 
 
 def seed_of_author(number: int) -> bytes:

@@ -77,6 +77,8 @@ def _show(current: Status) -> None:
 
 
 def _rows(current: Status) -> dict[str, str]:
+    lag, workers = (0, None) if current.detail is None else (current.detail.lag_steps, current.detail.processes_bytes)
+    free = current.disk_free_bytes
     return {
         "run": f"{current.run} ({current.run_id[:16]})",
         "stage": ", ".join(
@@ -89,19 +91,19 @@ def _rows(current: Status) -> dict[str, str]:
             )
             if part
         ),
-        "lag": _describe_lag(current),
+        "lag": f"{counted(lag, 'step')} behind the median of the others" if lag else "",
         "updates": f"{counted(current.updates, 'update')} of {counted(current.authors, 'author')}, "
         f"{counted(current.void_slots, 'void slot')}",
         "own": describe_own(current),
         "paused": current.paused,
         "admitted": f"{own_admission(current)} ({current.admission}; "
         f"{counted(current.authors_excluded, 'author')} excluded)",
-        "loss": _describe_loss(current),
+        "loss": "none yet" if current.loss is None else f"{current.loss:.4f} on the last training batch",
         "held-out": describe_evaluations(current),
         "": _curve(current),
         "speed": _describe_speed(current),
-        "memory": _describe_memory(current),
-        "disk": _describe_disk(current),
+        "memory": describe_memory(current.memory) + (f", its worker {workers >> 20} MiB" if workers else ""),
+        "disk": "" if free is None else f"{free / 1e9:,.1f} GB free",
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
@@ -110,15 +112,6 @@ def _rows(current: Status) -> dict[str, str]:
         "join": f"sfnode join {current.join}" if current.join else "",
         "peers": describe_peers(current),
     }
-
-
-def _describe_lag(current: Status) -> str:
-    lag = current.detail.lag_steps if current.detail is not None else 0
-    return f"{counted(lag, 'step')} behind the median of the others" if lag else ""
-
-
-def _describe_loss(current: Status) -> str:
-    return "none yet" if current.loss is None else f"{current.loss:.4f} on the last training batch"
 
 
 def _curve(current: Status) -> str:
@@ -139,16 +132,6 @@ def _describe_speed(current: Status) -> str:
         f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
         f"{format_rate(detail.bytes_out_per_s)} out"
     )
-
-
-def _describe_memory(current: Status) -> str:
-    workers = current.detail.processes_bytes if current.detail is not None else None
-    return describe_memory(current.memory) + (f", its worker {workers >> 20} MiB" if workers else "")
-
-
-def _describe_disk(current: Status) -> str:
-    free = current.disk_free_bytes
-    return "" if free is None else f"{free / 1e9:,.1f} GB free"
 
 
 def _describe_peer(peer: PeerState) -> str:

@@ -18,21 +18,13 @@ from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
-from sfnode.cli.new_run import RunOptions, make_run
-from sfnode.cli.options import (
-    device_options,
-    group,
-    json_option,
-    learning_options,
-    model_option,
-    number_option,
-)
+from sfnode.cli.new_run import make_run
+from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.run import DataOptions
+from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
-from sfnode.worker import TrainingConfig
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
@@ -117,13 +109,12 @@ def testnet(
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{BASIS_ENDING}")
     signed = run.signed
+    data = training_file(signed.manifest.task, options.data.named(options.task))
     training = TrainingConfig(
         model=options.model,
-        data=training_file(signed.manifest.task, options.data.named(options.task)),
+        data=data,
         eval_data=evaluation_file(signed.manifest.task, eval_data),
-        device=devices.device,
-        dtype=devices.dtype,
-        device_memory=devices.device_memory,
+        devices=devices,
         basis=run.basis,
     )
     config = LocalNetworkConfig(
@@ -134,7 +125,7 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
+        shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
     if is_json:
@@ -261,13 +252,9 @@ def _print_learnt(learnt: Learnt) -> None:
     click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
     for answer in learnt.answers:
         verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
-        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
-
-
-def _shortened(text: str) -> str:
-    """Return the end of the text as one line of at most `_PROMPT_MAX` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _PROMPT_MAX else "..." + line[3 - _PROMPT_MAX :]
+        prompt = " ".join(answer.prompt.split())
+        prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
+        click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
 
 
 def _updates(result: LocalNetworkResult) -> int:

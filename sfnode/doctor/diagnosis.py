@@ -64,9 +64,9 @@ class Question:
 class Examination:
     """Runs all checks once and passes on each finding as it comes."""
 
-    def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
+    def __init__(self, question: Question, report: Callable[[Finding], None]) -> None:
         self._question = question
-        self._tell = tell
+        self._tell = report
         self._signed = question.signed
         self._devices: DeviceReport | str = "not asked"
 

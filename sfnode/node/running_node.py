@@ -61,7 +61,8 @@ from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import RenewedBasis, Store, renewals_in
-from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker import Evaluate, Job, Trainer
+from sfnode.worker_protocol import TrainingConfig
 
 _EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
 

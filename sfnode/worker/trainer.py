@@ -18,14 +18,15 @@ from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep, RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
-from sfnode.worker.training_config import TrainingConfig
 from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
+    OpenSession,
     SessionOpened,
+    TrainingConfig,
 )
 
 
@@ -131,7 +132,8 @@ class Trainer:
 
     async def _open(self, session: WorkerSession) -> None:
         renewals = self._renewals()
-        request = replace(self._config, renewals=renewals).open_session(self._signed, self._author)
+        training = replace(self._config, renewals=renewals)
+        request = OpenSession(manifest=self._signed.encode(), training=training, author=self._author)
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:

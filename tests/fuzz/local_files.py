@@ -26,6 +26,8 @@ from sfnode.status import ModelProgress, ModelStage, Status, describe_learning, 
 from sfnode.status import node_status as status_module
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker_protocol import messages as worker_messages
+from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text
@@ -165,24 +167,18 @@ def worker_seeds() -> Iterator[bytes]:
     """A message of each kind."""
     messages: tuple[worker_messages.Message, ...] = (
         worker_messages.OpenSession(
-            basis=None,
-            renewals=(),
             manifest=b"m",
-            model="a",
-            data=None,
-            eval_data="b",
-            author=bytes(32),
-            device="cpu",
-            dtype="fp32",
-            device_memory=300,
+            training=TrainingConfig(
+                model="a", data=None, eval_data=Path("b"), devices=DeviceOptions(device="cpu", device_memory=300)
+            ),
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63, directions=8),
         worker_messages.EvaluateRequest(rows_max=0),
         worker_messages.SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=5),
         worker_messages.CoefficientsSet(),
-        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2, seconds=0.1),
-        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, seconds=0.1, predictions=(1,)),
+        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2),
+        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, predictions=(1,)),
         worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
     )
     for message in messages:

@@ -27,7 +27,7 @@ from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
 from tests.support.patience import Patience
@@ -117,7 +117,7 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         signed=signed,
         nodes=len(network.paces_ms),
         late_nodes=0,
-        training=TrainingConfig(model="local:none", data=str(data)),
+        training=TrainingConfig(model="local:none", data=data),
         timeout_s=_LIMIT_S,
     )
     testnet = _UnequalTestnet(config, _sockets(network, folder))

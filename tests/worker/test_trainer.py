@@ -24,7 +24,6 @@ from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
 from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer
-from sfnode.worker.training_config import TrainingConfig
 from sfnode.worker_protocol.messages import (
     EstimateRequest,
     EvaluateRequest,
@@ -35,6 +34,7 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients,
     WorkerFailure,
 )
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
 from tests.support.manifests import OWNER, small_manifest
 
@@ -81,7 +81,7 @@ async def running(folder: Path, script: Script = healthy, inbox_events: int = 8)
     jobs_in, jobs_out = trio.open_memory_channel[Job](8)
     inbox_in, inbox_out = trio.open_memory_channel[Event](inbox_events)
     async with fake_worker(folder, script) as worker:
-        config = TrainingConfig(model=None, data="train.jsonl", worker_socket=worker.path)
+        config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
         trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter, lambda: bench.renewals)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
@@ -108,11 +108,8 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             bench.estimate(step)
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
-        assert opened == OpenSession(
-            basis=None, renewals=(),
-            manifest=SIGNED.encode(), model="model", data="train.jsonl", eval_data=None,
-            author=AUTHOR.author, device="auto", dtype="fp32", device_memory=None,
-        )  # fmt: skip
+        training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [
             EstimateRequest(step=0, seed=100, directions=4),
