@@ -180,7 +180,7 @@ class RunningNode:
 
     def model_progress(self) -> ModelProgress | None:
         """Return the progress of finding and loading the model; None if neither is going on."""
-        since_s = None if self.trainer is None else self.trainer.statistics.loading_since_s
+        since_s = None if self.trainer is None else self.trainer.loading_since_s
         if since_s is None:
             return self._model_finder.look()
         text = f"loading the model, {trio.current_time() - since_s:.0f} s"

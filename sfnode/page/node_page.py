@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +11,11 @@ from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
-from sfnode.network import author_of_peer
+from sfnode.network import PeerState, author_of_peer
 from sfnode.page.contributions import Contribution, contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
-from sfnode.status import (
-    PeerState,
-    Status,
-    describe_learning,
-    describe_pace,
-    describe_stage,
-    describe_time_left,
-    judge_status,
-    last_status,
-)
+from sfnode.status import Status, StatusWords, last_status
 from sfnode.storage import best_of, has_become_worse, read_evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
@@ -65,7 +55,7 @@ class Page:
             "run": self._run(),
             "status": None if status is None else _status(status),
             "evaluations": self._evaluations(),
-            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.losses],
+            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
             "log": self._source.tail.lines,
@@ -74,7 +64,7 @@ class Page:
     def _status(self) -> Status | None:
         """Return the last status that was written, if it is readable and of the right process."""
         status = last_status(self._directory)
-        return status if status is not None and self._source.pid in (None, status.pid) else None
+        return status if status is not None and self._source.pid in (None, status.life.pid) else None
 
     def _run(self) -> Sections:
         manifest = self._manifest
@@ -102,7 +92,7 @@ class Page:
     def _authors(self, status: Status | None) -> Sections:
         ledger = self._source.ledger()
         found = [] if ledger is None else contributions_to(ledger, self._manifest)
-        own = "" if status is None else status.author
+        own = "" if status is None else status.node.author
         return {"authors": [_author(each, own) for each in _shown(found, own)], "authors_in_all": len(found)}
 
 
@@ -113,14 +103,15 @@ def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
 
 
 def _status(status: Status) -> Sections:
-    shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
-    words = {
-        "trouble": judge_status(status)[1] or describe_learning(status),
-        "stage": describe_stage(status),
-        "pace": describe_pace(status),
-        "left": describe_time_left(status),
+    shown = {name: value for name, value in status.to_json().items() if name not in _NOT_SHOWN}
+    words = StatusWords(status)
+    texts = {
+        "trouble": words.health[1] or words.learning,
+        "stage": words.stage,
+        "pace": words.pace,
+        "left": words.time_left,
     }
-    return {**shown, "words": words}
+    return {**shown, "words": texts}
 
 
 def _neighbour(each: PeerState) -> Sections:

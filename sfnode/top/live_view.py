@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from sfnode.reporter import Reporter
-from sfnode.status import progress_line
+from sfnode.status import StatusWords
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
@@ -92,7 +92,7 @@ def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
 def _line(view: NodeView) -> str:
     if view.trouble or view.status is None:
         return view.trouble
-    return "; ".join([progress_line(view.status), *view.warnings()])
+    return "; ".join([StatusWords(view.status).progress_line, *view.warnings()])
 
 
 # --- screen

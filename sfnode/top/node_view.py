@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from sfnode.status import Status, describe_learning, judge_status, read_status
+from sfnode.status import Status, StatusWords, read_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,8 @@ class NodeView:
         """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
-        return [text for text in (judge_status(self.status)[1], describe_learning(self.status)) if text]
+        words = StatusWords(self.status)
+        return [text for text in (words.health[1], words.learning) if text]
 
 
 def look(view: NodeView) -> NodeView:
@@ -41,7 +42,7 @@ def look(view: NodeView) -> NodeView:
 
 def _without_news(view: NodeView, error: str) -> NodeView:
     """Return the view with ``error`` as its trouble; a node that was over when last seen has left, not failed."""
-    if view.status is None or not view.status.is_over or not error.startswith("no node runs"):
+    if view.status is None or not view.status.end.is_over or not error.startswith("no node runs"):
         return replace(view, trouble=error)
     text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
     return replace(view, trouble=text, is_done=True)

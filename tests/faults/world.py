@@ -318,7 +318,7 @@ class World:
                 told.append(f"node {seat.number} has no life")
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
-            trouble = life.trainer.statistics.trouble if life.trainer else ""
+            trouble = life.trainer.statistics().trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
                 f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "

@@ -97,7 +97,7 @@ def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_sil
     tell(leaving, X, pushed(seal(long, 0, 0)), 10)
     leaving.clock.resume_after(1)
     same(leaving, X, WORK_DISTANCE_MAX, 20)
-    assert len(ending(leaving).awaited) == 1 and distance(leaving) == 0
+    assert ending(leaving).awaited_authors == 1 and distance(leaving) == 0
     patience_ms = timings.END_INTERVALS * timings.STEP_WAIT_MS_MAX
     leaving.handle(Ticked(), 10 + patience_ms)
     assert not ending(leaving).is_over

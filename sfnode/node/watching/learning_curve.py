@@ -1,4 +1,4 @@
-"""Keeps the worker's results on held-out data, finds the best step, and warns if the run gets worse."""
+"""Keeps the losses of a node, on held-out data and of its batches, and warns if the run gets worse."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import logging
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.reporter import Reporter
+from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
+
+_EVALUATIONS_MAX: Final = 64  # in a status
 
 
 class LearningCurve:
-    """Holds the evaluations of one node, including those of its earlier lives.
+    """Holds the evaluations of one node, including those of its earlier lives, and the losses of this life.
 
     Args:
         directory: the node's data directory.
@@ -24,7 +29,16 @@ class LearningCurve:
         self._directory, self._reporter = directory, reporter
         self._warned_of: EvaluatedStep | None = None
         self.evaluations: list[EvaluatedStep] = []
+        self.losses = LossSeries()
         self._try(self._read)
+
+    def statistics(self) -> CurveStatistics:
+        """Return the curves, short enough for a status."""
+        return CurveStatistics(
+            evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
+            best=best_of(self.evaluations),
+            losses=self.losses.points,
+        )
 
     def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""
