@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from protocol.wire import PeerId
 from sfnode.network.memory_guard import MemoryState
@@ -18,27 +18,27 @@ Record = TypeVar("Record", Status, StatusDetail)
 
 def blank(kind: type[T]) -> T:
     """A record in which nothing has happened: zeros, empty texts and lists, None where that is allowed."""
-    hints = typing.get_type_hints(kind)
-    assert is_dataclass(kind)
-    return kind(**{each.name: _blank_value(hints[each.name]) for each in fields(kind)})
+    return kind(**{name: _blank_value(declared) for name, declared in typing.get_type_hints(kind).items()})
 
 
-def _blank_value(declared: typing.Any) -> object:
+def _blank_value(declared: Any) -> Any:
     if type(None) in typing.get_args(declared):
         return None
-    return blank(declared) if is_dataclass(declared) else (typing.get_origin(declared) or declared)()
+    kind: type[Any] = typing.get_origin(declared) or declared
+    return blank(kind) if hasattr(kind, "__dataclass_fields__") else kind()
 
 
 def changed(record: Record, **figures: object) -> Record:
     """The status, or its detail, with other figures, whichever of its sections holds them."""
     names = {each.name for each in fields(record)}
+    changes: dict[str, Any] = {}
     for name, value in figures.items():
         if name in names:
-            record = replace(record, **{name: value})
-            continue
-        (owner,) = [each for each in names - {"detail"} if hasattr(getattr(record, each), name)]
-        record = replace(record, **{owner: replace(getattr(record, owner), **{name: value})})
-    return record
+            changes[name] = value
+        else:
+            (owner,) = (each for each in names - {"detail"} if hasattr(getattr(record, each), name))
+            changes[owner] = replace(changes.get(owner, getattr(record, owner)), **{name: value})
+    return replace(record, **changes)
 
 
 PEERS = (
