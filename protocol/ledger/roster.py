@@ -39,6 +39,11 @@ class RosterStatistics:
     excluded_from: int | None
     authors_excluded: int
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether anybody may contribute whose key has the work that the run asks for."""
+        return self.admission.startswith(AdmissionKind.OPEN)
+
 
 class Roster:
     """Holds the statements of one run by key: one each, or two for a token that two authors have claimed."""

@@ -1,4 +1,4 @@
-"""A node's status as Prometheus text. The names are stable: docs/metrics.md lists them, and a test compares the two."""
+"""Put a node's status into Prometheus' text. The names are stable: docs/metrics.md lists them, and a test compares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sfnode.status import Status
 
 
 class MetricKind(StrEnum):
-    """The Prometheus type of a figure."""
+    """Names the Prometheus type of a figure."""
 
     GAUGE = "gauge"
     COUNTER = "counter"  # since the node's start
@@ -24,7 +24,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One exported figure: its name, type and help text.
+    """Describes one exported figure: its name, type and help text.
 
     Attributes:
         value: reads the figure from a status; None means that this node lacks the figure, and omits the line.

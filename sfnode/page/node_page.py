@@ -1,9 +1,8 @@
-"""The sections of one node's page, as plain values: of a running node, or of the data directory that it has left."""
+"""Build the sections of one node's page, as plain values, from a running node or the data directory it has left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,26 +25,26 @@ _NOT_SHOWN: Final = frozenset({"join", "join_string", "pid", "detail"})
 Sections = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageSource:
-    """The inputs that the page cannot read from the data directory.
+class Page:
+    """Builds the page of the node with one data directory.
 
-    Attributes:
+    Args:
         ledger: returns the node's ledger; None while it is being read.
         pid: process id of the node; statuses of other processes are ignored. None: no node runs, any status is shown.
-        tail: the node's last log lines.
+        tail: the node's last log lines; None: there are none.
     """
 
-    ledger: Callable[[], Ledger | None]
-    pid: int | None = None
-    tail: LogTail = field(default_factory=LogTail)
-
-
-class Page:
-    """Builds the page of the node with one data directory."""
-
-    def __init__(self, directory: Path, manifest: Manifest, source: PageSource) -> None:
-        self._directory, self._manifest, self._source = directory, manifest, source
+    def __init__(
+        self,
+        directory: Path,
+        manifest: Manifest,
+        ledger: Callable[[], Ledger | None],
+        *,
+        pid: int | None = None,
+        tail: LogTail | None = None,
+    ) -> None:
+        self._directory, self._manifest = directory, manifest
+        self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
         """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
@@ -58,13 +57,13 @@ class Page:
             "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
-            "log": self._source.tail.lines,
+            "log": self._tail.lines,
         }
 
     def _status(self) -> Status | None:
         """Return the last status that was written, if it is readable and of the right process."""
         status = last_status(self._directory)
-        return status if status is not None and self._source.pid in (None, status.life.pid) else None
+        return status if status is not None and self._pid in (None, status.life.pid) else None
 
     def _run(self) -> Sections:
         manifest = self._manifest
@@ -72,7 +71,7 @@ class Page:
             "name": manifest.name,
             "id": manifest.run_id.hex(),
             "steps": manifest.steps,
-            "is_live": self._source.pid is not None,
+            "is_live": self._pid is not None,
             "version": __version__,
             "facts": facts_of(manifest),
         }
@@ -90,16 +89,12 @@ class Page:
         }
 
     def _authors(self, status: Status | None) -> Sections:
-        ledger = self._source.ledger()
+        ledger = self._ledger()
         found = [] if ledger is None else contributions_to(ledger, self._manifest)
         own = "" if status is None else status.node.author
-        return {"authors": [_author(each, own) for each in _shown(found, own)], "authors_in_all": len(found)}
-
-
-def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
-    """Return the first AUTHORS_MAX contributions; this node's is always among them."""
-    later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]
-    return [*found[: AUTHORS_MAX - len(later)], *later]
+        later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]  # this node is always shown
+        shown = [*found[: AUTHORS_MAX - len(later)], *later]
+        return {"authors": [_author(each, own) for each in shown], "authors_in_all": len(found)}
 
 
 def _status(status: Status) -> Sections:

@@ -1,4 +1,4 @@
-"""The manifest in words, for the page."""
+"""Put the manifest into words, for the page."""
 
 from __future__ import annotations
 

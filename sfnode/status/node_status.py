@@ -13,11 +13,10 @@ from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
-from sfnode.run import NODE_FILE
 from sfnode.slips import SlipState
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
-from sfnode.storage import STATUS_FILE, describe_last_end, is_locked, read_bytes, read_manifest
+from sfnode.storage import NODE_FILE, STATUS_FILE, describe_last_end, is_locked, read_bytes, read_manifest
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs

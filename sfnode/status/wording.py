@@ -7,7 +7,6 @@ import time
 from enum import IntEnum
 from typing import Final
 
-from protocol.run import AdmissionKind
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
@@ -73,7 +72,7 @@ class StatusWords:
             return self.ADMITTED
         if not self._status.training.is_training:
             return "not needed: a relay contributes nothing"
-        if roster.admission.startswith(AdmissionKind.OPEN):
+        if roster.is_open:
             return "following only: this node's key does not have the work that the run asks for"
         if roster.is_invitation_used:
             return (

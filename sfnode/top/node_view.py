@@ -1,4 +1,4 @@
-"""The view of one data directory: its last status, and why there is no newer one."""
+"""Look at one data directory: its last status, and why there is no newer one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,9 @@ def look(view: NodeView) -> NodeView:
     try:
         return NodeView(directory=view.directory, status=read_status(view.directory))
     except OperatorError as error:
-        return _without_news(view, str(error))
-
-
-def _without_news(view: NodeView, error: str) -> NodeView:
-    """Return the view with ``error`` as its trouble; a node that was over when last seen has left, not failed."""
-    if view.status is None or not view.status.end.is_over or not error.startswith("no node runs"):
-        return replace(view, trouble=error)
+        trouble = str(error)
+    # A node whose run was over when it was last seen has left, and not failed.
+    if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
+        return replace(view, trouble=trouble)
     text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
     return replace(view, trouble=text, is_done=True)

@@ -11,7 +11,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, format_seconds, printable
 from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, short_peer, sparkline
 from sfnode.top.node_view import NodeView
@@ -24,6 +23,15 @@ _NEWS_MAX: Final = 3
 _NAME_COLUMNS: Final = 20
 _LINES: Final = 24
 _PARTS: Final = 1_000  # of a progress bar
+_PEER_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
+    ("peer", "left"),
+    ("", "left"),
+    ("address", "left"),
+    ("delay", "right"),
+    ("updates", "right"),
+    ("equal", "left"),
+    ("score", "right"),
+)
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:
@@ -156,34 +164,20 @@ def _peers(detail: StatusDetail, count_max: int, style: str) -> Iterator[Rendera
     for name, justify in _PEER_COLUMNS:
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
     for peer in detail.peers[:count_max]:
-        table.add_row(*(printable(cell) for cell in _peer_row(peer)))
+        row = (
+            short_peer(peer.peer),
+            "out" if peer.is_outbound else "in",
+            peer.address.split("/p2p/")[0],
+            "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms",
+            "" if peer.updates is None else f"{peer.updates:,}",
+            "yes" if peer.is_equal else "no",
+            f"{peer.score:.0f}",
+        )
+        table.add_row(*(printable(cell) for cell in row))
     yield Text()
     yield table
     if len(detail.peers) > count_max:
         yield Text(f"and {len(detail.peers) - count_max} more", style="dim")
-
-
-_PEER_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
-    ("peer", "left"),
-    ("", "left"),
-    ("address", "left"),
-    ("delay", "right"),
-    ("updates", "right"),
-    ("equal", "left"),
-    ("score", "right"),
-)
-
-
-def _peer_row(peer: PeerState) -> tuple[str, ...]:
-    return (
-        short_peer(peer.peer),
-        "out" if peer.is_outbound else "in",
-        peer.address.split("/p2p/")[0],
-        "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms",
-        "" if peer.updates is None else f"{peer.updates:,}",
-        "yes" if peer.is_equal else "no",
-        f"{peer.score:.0f}",
-    )
 
 
 def _news(news: Sequence[News]) -> Iterator[RenderableType]:

@@ -12,7 +12,7 @@ from protocol.wire import PeerId
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.reports import PeerState
 from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import Page, PageSource
+from sfnode.page.node_page import Page
 from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.evaluations import EvaluatedStep, write_evaluations
 from sfnode.storage.files import write_json
@@ -71,10 +71,9 @@ class MadeNode:
         store.add(self.ledger.ordered_records(), is_durable=False)
         store.close()
 
-    def page(self) -> Page:
+    def page(self, kind: type[Page] = Page) -> Page:
         """The page of the node while it runs."""
-        source = PageSource(ledger=lambda: self.ledger, pid=PID, tail=self.tail)
-        return Page(self.directory, self.manifest, source)
+        return kind(self.directory, self.manifest, lambda: self.ledger, pid=PID, tail=self.tail)
 
 
 def _tens(step: int) -> range:

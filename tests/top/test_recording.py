@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from sfnode.top import NodeView
+from sfnode.top.node_view import NodeView
 from tests.support.statuses import STATUS, changed
 from tests.top.recording import film_of, picture_of
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from sfnode.status import News, Status
-from sfnode.top import NodeView
+from sfnode.top.node_view import NodeView
 from sfnode.top.screen import draw
 from tests.support.statuses import DETAIL, STATUS, changed, peer_state
 

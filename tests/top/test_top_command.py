@@ -12,7 +12,7 @@ import pytest
 
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.store import STATUS_FILE, Store
-from sfnode.top import NodeView, look
+from sfnode.top.node_view import NodeView, look
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import STATUS, changed

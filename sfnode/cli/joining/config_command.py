@@ -21,8 +21,8 @@ from sfnode.cli.joining.settings import (
 )
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.reporter import printable
-from sfnode.run import NODE_FILE, FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
-from sfnode.storage import evaluation_file, is_locked, read_manifest, training_file
+from sfnode.run import FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
+from sfnode.storage import NODE_FILE, evaluation_file, is_locked, read_manifest, training_file
 
 
 @click.group()

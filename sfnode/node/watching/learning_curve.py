@@ -1,10 +1,11 @@
-"""Keeps the losses of a node, on held-out data and of its batches, and warns if the run gets worse."""
+"""Keep the losses of a node, on held-out data and of its batches, and warns if the run gets worse."""
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,8 @@ class LearningCurve:
         self._warned_of: EvaluatedStep | None = None
         self.evaluations: list[EvaluatedStep] = []
         self.losses = LossSeries()
-        self._try(self._read)
+        with self._reported():
+            self.evaluations = read_evaluations(directory)
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
@@ -48,7 +50,8 @@ class LearningCurve:
     def _add(self, evaluation: EvaluatedStep) -> None:
         others = [each for each in self.evaluations if each.step != evaluation.step]
         self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
-        self._try(self._write)
+        with self._reported():
+            write_evaluations(self._directory, self.evaluations)
         self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
@@ -64,15 +67,10 @@ class LearningCurve:
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)
 
-    def _read(self) -> None:
-        self.evaluations = read_evaluations(self._directory)
-
-    def _write(self) -> None:
-        write_evaluations(self._directory, self.evaluations)
-
-    def _try(self, action: Callable[[], None]) -> None:
-        """Run a file operation; report its failure, and go on."""
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Report the failure of a file operation, and go on."""
         try:
-            action()
+            yield
         except OperatorError as error:
             self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))

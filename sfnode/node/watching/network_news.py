@@ -1,4 +1,4 @@
-"""News for the operator: peers that come and go, unreachable addresses, the port mapping, memory, and admission."""
+"""Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission."""
 
 from __future__ import annotations
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from protocol.errors import UnsettledError
+from protocol.events import Event
 from protocol.ledger import Statement
 from protocol.node import node_statistics
 from sfnode.node.watching.catch_up import CatchUpMonitor
+from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
+from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.run import address_for_others, string_for_others
 from sfnode.status import LifeStatistics, Status, StatusWords
@@ -30,13 +33,18 @@ _PEERS_SAVED_S: Final = 5.0  # a node killed earlier has forgotten the first pee
 class NodeWatch:
     """Watches one life of a node. A look that raises is skipped, and the next one comes a second later."""
 
-    def __init__(self, life: RunningNode, news: NetworkNews) -> None:
+    def __init__(self, life: RunningNode) -> None:
         self._life = life
-        self._news = news
+        self._news = NetworkNews(life.reporter)
+        self._details = StatusDetails(LearningCurve(life.config.data_dir, life.reporter), self._news)
         self._file = StatusFile(life.config.data_dir / STATUS_FILE, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()
         self._peers_saved_s = 0.0
+
+    def hear(self, event: Event) -> None:
+        """Take an event before the node handles it."""
+        self._details.hear(event, self._life.node)
 
     async def run(self, scope: trio.CancelScope) -> None:
         """Look until cancelled. Cancel ``scope`` at the end of the run if the config says so.
@@ -53,7 +61,7 @@ class NodeWatch:
 
     def _look(self, status: Status, scope: trio.CancelScope) -> None:
         life = self._life
-        whole = replace(status, detail=life.details.look(status, life.node, life.network, life.trainer))
+        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
         outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)

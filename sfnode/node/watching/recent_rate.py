@@ -1,4 +1,4 @@
-"""The recent rate of a growing number, and a series of losses that stays short in a long run."""
+"""Measure the recent rate of a growing number, and keep a series of losses that stays short in a long run."""
 
 from __future__ import annotations
 
