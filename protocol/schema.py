@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
 from protocol import limits
 
@@ -77,6 +77,8 @@ def _converter(declared: Any) -> _Converter:
     if get_origin(declared) is Annotated:
         kind, bound = get_args(declared)[:2]
         return _bounded(kind, bound)
+    if isinstance(declared, NewType):
+        return _converter(declared.__supertype__)
     if isinstance(declared, types.UnionType):  # the only union in use is "X | None"
         convert = _converter(get_args(declared)[0])
         return lambda data, where: None if data is None else convert(data, where)

@@ -18,7 +18,6 @@ from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
 from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
 from sfnode.run import (
-    NODE_FILE,
     FieldValue,
     JoinOptions,
     RunSource,
@@ -28,7 +27,7 @@ from sfnode.run import (
     values_of,
     with_values,
 )
-from sfnode.storage import EMBEDDED, from_home
+from sfnode.storage import EMBEDDED, NODE_FILE, from_home
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})

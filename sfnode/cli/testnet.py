@@ -200,8 +200,9 @@ class _View:
             self._live.update(_table([NodeOutcome(name=node.name, status=node.status) for node in nodes]))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
-            parts = [f"{node.name} {node.status.step if node.status else '-'}" for node in nodes]
-            losses = [node.status.loss for node in nodes if node.status and node.status.loss is not None]
+            parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
+            found = [node.status.training.loss for node in nodes if node.status is not None]
+            losses = [loss for loss in found if loss is not None]
             loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
 
@@ -220,14 +221,14 @@ def _table(nodes: Sequence[NodeOutcome]) -> Table:
             continue
         table.add_row(
             node.name,
-            f"{status.step}/{status.steps}",
-            str(status.own_updates),
-            str(status.updates),
-            str(status.peers),
-            "" if status.loss is None else f"{status.loss:.3f}",
-            f"{status.bytes_out:,}",
-            f"{status.bytes_in:,}",
-            status.state_digest[:16],
+            f"{status.node.step}/{status.node.steps}",
+            str(status.node.own_updates),
+            str(status.ledger.updates),
+            str(status.node.peers),
+            "" if status.training.loss is None else f"{status.training.loss:.3f}",
+            f"{status.network.bytes_out:,}",
+            f"{status.network.bytes_in:,}",
+            status.node.state_digest[:16],
         )
     return table
 
@@ -260,15 +261,15 @@ def _print_learnt(learnt: Learnt) -> None:
 def _updates(result: LocalNetworkResult) -> int:
     """Return the number of updates that the first node has applied."""
     first = result.nodes[0].status
-    return 0 if first is None else first.updates
+    return 0 if first is None else first.ledger.updates
 
 
 def _forward_rows(result: LocalNetworkResult) -> int:
-    return sum(status.forward_rows for status in result.statuses)
+    return sum(status.training.forward_rows for status in result.statuses)
 
 
 def _wire_bytes(result: LocalNetworkResult) -> int:
-    return sum(status.bytes_out for status in result.statuses)
+    return sum(status.network.bytes_out for status in result.statuses)
 
 
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:
@@ -283,6 +284,6 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
         "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],
-        "nodes": [{"name": node.name, **(asdict(node.status) if node.status else {})} for node in result.nodes],
+        "nodes": [{"name": node.name, **(node.status.to_json() if node.status else {})} for node in result.nodes],
         "picture": str(result.picture),
     }

@@ -215,7 +215,7 @@ def _pid_on(directory: Path | None) -> int | None:
     if directory is None or not is_locked(directory):
         return None
     try:
-        return read_status(directory).pid
+        return read_status(directory).life.pid
     except OperatorError:
         return None
 

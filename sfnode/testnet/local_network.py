@@ -12,7 +12,6 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
-from protocol.schema import from_plain_untrusted
 from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import replayed, write_durably
@@ -82,9 +81,9 @@ class LocalNode:
     def _take(self, event: NodeEvent) -> None:
         match event:
             case {"event": "progress", **fields}:
-                self.status = from_plain_untrusted(Status, fields, "progress")
-                if self.status.loss is not None:
-                    self.losses[self.status.step] = self.status.loss
+                self.status = Status.from_json_untrusted(fields, "progress")
+                if self.status.training.loss is not None:
+                    self.losses[self.status.node.step] = self.status.training.loss
             case {"event": "started", "addresses": [str(address), *_]}:
                 self.address = address
             case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
@@ -206,7 +205,7 @@ class LocalNetwork:
         while trio.current_time() < deadline:
             self._listen()
             self._watcher(self.nodes)
-            is_half_way = max(node.status.step if node.status else 0 for node in self.nodes) >= half
+            is_half_way = max(node.status.node.step if node.status else 0 for node in self.nodes) >= half
             if is_half_way and len(self.nodes) == self._config.nodes:
                 for index in range(self._config.late_nodes):
                     self._start(f"late{index}", is_late=True)
@@ -226,10 +225,10 @@ class LocalNetwork:
 
     def _is_agreed(self) -> bool:
         """Return whether the run is over for all nodes and they report the same ledger and state."""
-        statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_over]
+        statuses = [node.status for node in self.nodes if node.status is not None and node.status.end.is_over]
         if len(statuses) < len(self.nodes):
             return False
-        return len({(status.ledger_root, status.state_digest) for status in statuses}) == 1
+        return len({(status.node.ledger_root, status.node.state_digest) for status in statuses}) == 1
 
     # --- stop and check -----------------------------------------------------------------------------------
 
@@ -257,7 +256,7 @@ class LocalNetwork:
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
-        digests = [node.status.state_digest if node.status else "" for node in self.nodes]
+        digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
         return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,

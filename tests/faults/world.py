@@ -321,7 +321,7 @@ class World:
                 told.append(f"node {seat.number} has no life; its last ended with {_leaf(seat.last_end)!r}")
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
-            trouble = life.trainer.statistics.trouble if life.trainer else ""
+            trouble = life.trainer.statistics().trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
                 f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "

@@ -127,8 +127,8 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         network=network,
         exit_codes=tuple(node.process.exit_code for node in testnet.nodes),
         digests=(*result.state_digests, result.replayed_digest),
-        equal_peers=tuple(status.equal_peers for status in result.statuses),
-        own_updates=tuple(status.own_updates for status in result.statuses),
+        equal_peers=tuple(status.end.equal_peers for status in result.statuses),
+        own_updates=tuple(status.node.own_updates for status in result.statuses),
         seconds=result.seconds,
     )
 

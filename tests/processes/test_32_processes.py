@@ -37,7 +37,7 @@ class HardKill:
 
     def watch(self, nodes: Sequence[LocalNode]) -> None:
         node = nodes[KILLED] if len(nodes) > KILLED else None
-        if node is None or self.seen or node.status is None or node.status.own_updates < 1:
+        if node is None or self.seen or node.status is None or node.status.node.own_updates < 1:
             return
         node.process.kill()
         node.process.start()
@@ -64,5 +64,5 @@ def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bit
     assert killer.seen == [f"node{KILLED}"]
     assert result.is_agreed and result.is_stopped_cleanly
     assert set(result.state_digests) == {result.replayed_digest} and len(result.state_digests) == NODES + LATE
-    own_updates = [status.own_updates for status in result.statuses]
+    own_updates = [status.node.own_updates for status in result.statuses]
     assert min(own_updates) >= STEPS // 4, own_updates  # half of what is left to those who join at half of the steps

@@ -13,7 +13,7 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 42,
-    "arrows": 236,
+    "arrows": 239,  # two of TrainingConfig, which node and testnet share with the training process
     "arrows_in_circles": 0,
     "levels": 17,
     "rooms_seen_from_sfnode": 27,

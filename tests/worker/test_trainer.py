@@ -115,7 +115,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             EstimateRequest(step=0, seed=100, directions=4),
             EstimateRequest(step=3, seed=103, directions=4),
         ]
-        assert (bench.trainer.statistics.loss, bench.trainer.statistics.forward_rows) == (0.5, 64)
+        assert (bench.trainer.statistics().loss, bench.trainer.statistics().forward_rows) == (0.5, 64)
         assert bench.told("worker_ready")[0]["data_rows"] == 16
 
 
@@ -186,7 +186,7 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
-        assert bench.trainer.statistics.accuracy == 0.75
+        assert bench.trainer.statistics().accuracy == 0.75
 
 
 async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp
         bench.estimate(5)
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
         assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
-        assert bench.trainer.statistics.restarts == 0
+        assert bench.trainer.statistics().worker_restarts == 0
 
 
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_bac
         assert await bench.next() == WorkerReady()
         bench.estimate(1)
         assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
-        assert bench.trainer.statistics.restarts == len(bench.told("worker_lost")) == 1
+        assert bench.trainer.statistics().worker_restarts == len(bench.told("worker_lost")) == 1
         assert len(bench.worker.asked(SetCoefficients)) == 2  # the new session starts from nothing
 
 
@@ -298,7 +298,7 @@ async def test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses
         assert await bench.next() == WorkerReady()
         bench.estimate(1)
         assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
-        assert bench.trainer.statistics.trouble == ""
+        assert bench.trainer.statistics().trouble == ""
 
 
 @pytest.mark.parametrize("kind", [SetCoefficients, EvaluateRequest])

@@ -85,5 +85,5 @@ def _address(manifest: Manifest, at: Sequence[str], directory: Path | None) -> R
 def _of_node(directory: Path | None) -> RunAddress | None:
     if directory is None or not is_locked(directory):
         return None
-    string = read_status(directory).join_string
+    string = read_status(directory).life.join_string
     return parse_run_addresses([string]) if string else None

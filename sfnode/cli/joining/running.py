@@ -23,7 +23,6 @@ from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import (
-    NODE_FILE,
     JoinOptions,
     RunAddress,
     address_for_others,
@@ -34,7 +33,7 @@ from sfnode.run import (
     write_node_file,
 )
 from sfnode.slips import Slips
-from sfnode.storage import IDENTITY_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
+from sfnode.storage import IDENTITY_FILE, NODE_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
