@@ -69,12 +69,12 @@ class Dialler:
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
-        """The last failure of each address that does not work now, for the operator."""
+        """Return the last failure of each address that does not work now, for the operator."""
         return tuple(self._reports.values())
 
     @property
     def dialling(self) -> frozenset[PeerId]:
-        """The peers that are being dialled."""
+        """Return the peers that are being dialled."""
         return frozenset(self._dialling)
 
     def wake(self) -> None:
