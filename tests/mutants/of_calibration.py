@@ -32,7 +32,7 @@ BASES = (
                 "inputs_NI.mean(dim=0) / inputs_NI.mean(dim=0).square().sum() / len(inputs)",
             ),
         ),
-        detector=Tests((_TESTS + "test_uniform_weights__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones",)),
+        detector=Tests((_TESTS + "test_uniform_weights__inputs_of_unlike_sizes__one_of_any_example_old_or_new",)),
     ),
     Mutant(
         name="start-of-the-wrong-sign",

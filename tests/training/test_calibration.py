@@ -150,7 +150,7 @@ def test_fit_readout__labels_that_nothing_tells__chance() -> None:
     assert fit_readout(Passed(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
 
 
-def test_uniform_weights__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones() -> None:
+def test_uniform_weights__inputs_of_unlike_sizes__one_of_any_example_old_or_new() -> None:
     generator = torch.Generator().manual_seed(4)
     sizes_N = 0.5 + 1.5 * torch.rand(300, generator=generator)
     layers = [torch.rand((300, width), generator=generator) * sizes_N[:, None] for width in (48, 24)]

@@ -51,7 +51,7 @@ class Calibration:
         )
 
 
-def spread(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
+def choose_evenly(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
     """Choose ``count`` examples that lie evenly over all, since files are often sorted by label; return also the rest.
 
     All that are held back from a fit or from training are chosen in this way, but for the fit of a start (`forward`).

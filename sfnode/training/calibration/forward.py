@@ -200,8 +200,8 @@ def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
 def held_back(count: int) -> tuple[Tensor, Tensor]:
     """Return the numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
 
-    Examples come sorted by length, so the judging ones are of all lengths. These numbers are not those of `spread`: the
-    bytes of every start that has been made depend on them.
+    Examples come sorted by length, so the judging ones are of all lengths. These numbers are not those of
+    `choose_evenly`, since other ones would give every start other bytes.
     """
     is_left_out = torch.arange(count) % 4 == 3
     left_out = torch.where(is_left_out)[0]

@@ -13,7 +13,7 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent, seed_of
-from sfnode.training.calibration.calibration import Calibration, spread
+from sfnode.training.calibration.calibration import Calibration, choose_evenly
 from sfnode.training.estimator import Estimate, Estimator
 
 _STEPS: Final = 8
@@ -91,7 +91,7 @@ def try_renewal(
             authors learn from those that are not held back.
     """
     shared, examples = calibration.shared, calibration.data.examples
-    held, others = spread(examples, min(len(examples) // 2, _HELD_MAX))
+    held, others = choose_evenly(examples, min(len(examples) // 2, _HELD_MAX))
     if len(held) < _HELD_MIN:
         return None
     data = replace(calibration.data, examples=tuple(others), evaluation_examples=tuple(held))

@@ -18,7 +18,7 @@ from protocol.crypto import key_of, u32
 from protocol.errors import OperatorError
 from protocol.run import TensorKind
 from protocol.subspace import signs
-from sfnode.training.calibration.calibration import Calibration, judged, spread
+from sfnode.training.calibration.calibration import Calibration, choose_evenly, judged
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
@@ -61,7 +61,7 @@ class _Adapter:
 
 def apart(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Split examples into those to train on, and some from all over them that judge; none if there are under 8."""
-    held, kept = spread(examples, min(len(examples) // _HELD_SHARE, _HELD_MAX))
+    held, kept = choose_evenly(examples, min(len(examples) // _HELD_SHARE, _HELD_MAX))
     return kept, held
 
 
