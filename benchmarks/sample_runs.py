@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from protocol.crypto import Author, Signer
+from protocol.crypto import Author, Signer, seed_of
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
 from protocol.run import FORMAT, Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
@@ -91,6 +91,11 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     return build_manifest(manifest)
 
 
+def weights_of(tensors: Sequence[TensorSpec]) -> int:
+    """Return the number of weights."""
+    return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
+
+
 def seed_of_author(number: int) -> bytes:
     """Secret seed of author number ``number``."""
     return sha256(b"author %d" % number).digest()
@@ -107,6 +112,27 @@ def scalars_of(manifest: Manifest, source: random.Random) -> tuple[int, ...]:
     clip = manifest.method.clip
     drawn = (round(source.gauss(0, _SCALAR_SPREAD)) for _ in range(manifest.method.scalars))
     return tuple(max(-clip, min(clip, value)) for value in drawn)
+
+
+def some_scalars(manifest: Manifest, index: int) -> tuple[int, ...]:
+    """Return the scalars of update number ``index``: all that there are, one after the other."""
+    clip = manifest.method.clip
+    return tuple((index + direction) % (2 * clip + 1) - clip for direction in range(manifest.method.scalars))
+
+
+def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
+    """Return ``count`` updates of successive steps in the form after verification; they have no valid signatures."""
+    record = bytes(EnvelopeCodec(manifest).record_bytes)
+    return [
+        Envelope(
+            author=OWNER.author,
+            step=index % manifest.method.epoch_steps,
+            seed=seed_of(manifest.run_id, OWNER.author, index),
+            scalars=some_scalars(manifest, index),
+            record=record,
+        )
+        for index in range(count)
+    ]
 
 
 def sealed_records(manifest: Manifest, shape: Shape, *, seed: int = 0) -> Iterator[bytes]:

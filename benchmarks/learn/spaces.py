@@ -24,7 +24,7 @@ from protocol.run import (
 from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
 from sfnode.run import AUTHORS_MAX, BEST, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.storage import basis_spec
-from sfnode.training.calibration import FoundBasis, new_basis
+from sfnode.training.calibration import Calibration, FoundBasis, new_basis
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
@@ -47,7 +47,7 @@ def calibrated(
     first = seed * _SEEDS_APART % len(data.examples)
     others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
     options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    found = new_basis(shared, tensors, others, options, recipe.rank)
+    found = new_basis(Calibration(shared=shared, tensors=tensors, data=others), options, recipe.rank)
     return found if recipe.has_start else replace(found, start=None)
 
 

@@ -97,7 +97,7 @@ def make(
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
     with counting("looking at examples", "forward passes") as report:
-        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, tell=report)
+        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, on_progress=report)
     data = encode_basis(found.rank, found.content)
     write_new(out, [data])
     if is_json:
