@@ -14,7 +14,7 @@ from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
 from sfnode.model_files import HASH_BYTES, FetchedModel, PartialFile, bytes_to_come, is_there, piece_bytes
-from sfnode.network import Pace, Wanted, piece_of
+from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, format_rate
 from sfnode.status import ModelProgress, ModelStage, described_bytes
@@ -125,7 +125,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             part, piece = jobs[number]
-            return piece_of(part.hash_of(piece), piece_bytes(part.file, piece))
+            return Wanted.piece(part.hash_of(piece), piece_bytes(part.file, piece))
 
         await self._pieces.fetch(len(jobs), wanted, keep)
 
@@ -139,7 +139,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             file = files[long[number]]
-            return piece_of(file.pieces, HASH_BYTES * piece_count(file))
+            return Wanted.piece(file.pieces, HASH_BYTES * piece_count(file))
 
         await self._pieces.fetch(len(long), wanted, keep)
         return found

@@ -21,7 +21,7 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
-from sfnode.network import snapshot_of
+from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
@@ -78,7 +78,7 @@ class SnapshotFiles:
             if isinstance(effect, FetchSnapshot):
                 event: Event = FetchFailed(sha256=effect.sha256)  # also after exceptions: the core waits for an answer
                 with slips.contained("fetching a snapshot"):
-                    data = await files.fetch(snapshot_of(effect.sha256, effect.file_bytes))
+                    data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
                     event = event if data is None else SnapshotArrived(data=data)
                 await inbox.send(event)
                 continue
