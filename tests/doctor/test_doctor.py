@@ -24,7 +24,7 @@ from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store
-from sfnode.worker_protocol.device_report import DeviceReport
+from sfnode.worker_protocol.device_choices import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed

@@ -10,14 +10,14 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_800,
-    "exported_names": 729,
-    "init_lines": 1_587,
+    "lines": 41_220,
+    "exported_names": 710,
+    "init_lines": 1_583,
     "import_share": 11.2,
-    "small_helpers_per_kloc": 3.3,
+    "small_helpers_per_kloc": 2.25,
     "dataclasses_per_kloc": 6.35,
-    "dialect_lines_per_kloc": 5.7,
-    "data_directory_functions": 50,
+    "dialect_lines_per_kloc": 4.95,
+    "data_directory_functions": 49,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
     "longest_class_lines": 346,

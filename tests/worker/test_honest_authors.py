@@ -26,7 +26,7 @@ from sfnode.storage.store import Store, replayed_with_records
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
-from sfnode.worker.audit_case import AuditVerdict, Remeasurement
+from sfnode.worker.audit_case import AuditCase, AuditVerdict
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import audit_messages, choose_messages
 from sfnode.worker_protocol.training_config import TrainingConfig
@@ -65,7 +65,7 @@ class Story:
         self.arrived.append(self.sealed(author, step, tuple(scalars)))
         return self.arrived[-1]
 
-    def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[Remeasurement]:
+    def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[AuditCase]:
         """The audit of all messages of ``author`` on a node that all this came to."""
         signed = sign_manifest(self.run.manifest, OWNER)
         with contextlib.closing(Store(folder, signed)) as store:
@@ -75,7 +75,7 @@ class Story:
         with replayed_with_records(folder, signed.manifest) as (replica, stored):
             past = PastStates(signed.manifest, replica.ledger, stored)
             chosen = choose_messages(replica.ledger, author.author, 99, random.Random(1))
-            return list(trio.run(audit_messages, signed, config, past, chosen).findings)
+            return trio.run(audit_messages, signed, config, past, chosen)
 
 
 @pytest.fixture(scope="module")
