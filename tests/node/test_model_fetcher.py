@@ -27,9 +27,8 @@ from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.support.piece_givers import Givers, honest, leaving, stalling_after
-from tests.support.small_disk import remount, small_disk
-from tests.support.split_models import (
+from tests.node.piece_givers import Givers, honest, leaving, stalling_after
+from tests.node.split_models import (
     CONFIG,
     FILES,
     SIZE,
@@ -41,6 +40,7 @@ from tests.support.split_models import (
     run_with,
     write_model,
 )
+from tests.support.small_disk import remount, small_disk
 
 PIECES = sum(len(pieces_of(data)) for data in FILES.values())
 NEW_PART = f"{WEIGHTS}.part"

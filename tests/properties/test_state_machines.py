@@ -24,10 +24,10 @@ from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.wire import Message, Records, decode_untrusted, encode
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import lie
+from tests.properties.plain_model import PlainModel
 from tests.support.archives import MemoryArchive
 from tests.support.ledgers import add, ledger_of, seal
 from tests.support.manifests import manifest_data
-from tests.support.plain_model import PlainModel
 
 LONG = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_048, "authors_max": 3})  # two spans, four epochs
 AUTHORS = st.integers(0, 3)

@@ -18,9 +18,9 @@ from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import lie
+from tests.properties.plain_model import PlainModel
 from tests.support.ledgers import add, seal
 from tests.support.manifests import manifest_data
-from tests.support.plain_model import PlainModel
 
 MANIFEST = checked({**manifest_data(), "authors_max": 8})
 POOL = [seal(MANIFEST, author, step, version) for author in range(3) for step in (0, 5, 39) for version in (1, 2, 3)]

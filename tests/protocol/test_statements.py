@@ -22,9 +22,9 @@ from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from sfnode.storage.store import replay, replay_statements
+from tests.properties.plain_model import PlainModel
 from tests.support.ledgers import compare, ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.plain_model import PlainModel
 from tests.support.statements import admit, claim, exclude, run_with
 
 OPEN, LISTED, INVITED = (run_with(kind, steps=2_048) for kind in ("open", "allow-list", "invite"))

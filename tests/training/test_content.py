@@ -20,7 +20,7 @@ from sfnode.model_files.resolve import resolve_model
 from sfnode.training.model.content import check_model, content_of
 from sfnode.training.model.loading import load_causal_lm
 from tests.support.described import describe_model
-from tests.support.tiny_architectures import tiny_model
+from tests.training.tiny_architectures import tiny_model
 
 Tensors = dict[str, torch.Tensor]
 

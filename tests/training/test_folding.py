@@ -24,9 +24,9 @@ from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
-from tests.support.brute_force import bases_of, dense_weights, renewed_basis
 from tests.support.manifests import manifest_data
 from tests.support.tiny_models import model_manifest, tiny_opt
+from tests.training.brute_force import bases_of, dense_weights, renewed_basis
 
 
 def some_coefficients(manifest: Manifest, epoch: int, size: int = 2_000) -> NDArray[np.int64]:
