@@ -39,7 +39,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,15 +67,17 @@ demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on
 docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"
 
-lint: $(STAMP) ## style and types
+style: $(STAMP) ## what ruff has to say
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format" && $(BIN)/ruff format --check --quiet .
+
+lint: style ## style and types
 	@echo "==> mypy"        && $(BIN)/mypy
 
-quick: $(STAMP) ## style, types and the tests of what changed and of what stands on it, in 90 s
+quick: lint ## style, types and the tests of what changed and of what stands on it, in 90 s
 	@$(BIN)/python -m tests.repository.quick
 
-test: $(STAMP) ## what a change must pass
+test: style ## what a change must pass
 	@$(BIN)/python -m tests.repository.everything --seeds $(SEEDS) -- $(PYTEST_ARGS)
 
 test-all: lint ## the same, the tests that take many minutes, coverage and the mutants

@@ -36,7 +36,7 @@ STEPS = 24
 KILLED = 5  # number of the node that is a process of its own
 LIMIT_S = 90  # without a new update anywhere
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(300)]
 
 
 def ring_edges(count: int) -> list[tuple[int, int]]:
