@@ -107,13 +107,9 @@ class Host:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
             at_end.push_async_callback(self._in_stop_time, self.stop_listening)
             await at_end.enter_async_context(self._host.run(listen_addrs=wanted))
-            at_end.push_async_callback(self._in_stop_time, self._close)
+            at_end.push_async_callback(self._in_stop_time, partial(drop_all_connections, self._swarm))
             self.addresses = tuple(bound for address in listen for bound in self._bound(address))
             yield
-
-    async def _close(self) -> None:
-        await drop_all_connections(self._swarm)
-        await self._host.close()
 
     @staticmethod
     async def _in_stop_time(end: Callable[[], Awaitable[None]]) -> None:
