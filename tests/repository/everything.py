@@ -113,11 +113,10 @@ def run(*lanes: Sequence[Phase]) -> list[Ended]:
         running = [_Running(lane) for lane in lanes]
         while running and not noted:
             time.sleep(_LOOK_EVERY_S)
-            for each in list(running):
-                if (ended := each.ended()) is not None:
-                    done.append(ended)
-                    running.remove(each)
-                    running += [_Running(each.rest)] if each.rest else []
+            ended = {each: end for each in running if (end := each.ended()) is not None}
+            done += ended.values()
+            running = [each for each in running if each not in ended]
+            running += [_Running(each.rest) for each in ended if each.rest]
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):  # whatever is left ends, first in good order
             for each in running:
                 each.send(number)
