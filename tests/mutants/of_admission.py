@@ -20,7 +20,9 @@ ADMISSION = (
     Mutant(
         name="owner-left-outside",
         breaks="`init` makes a run by invitation and no invitation: the owner's own node cannot train",
-        edits=(Edit("sfnode.cli.init", "_invitation", "manifest.admission.kind is not AdmissionKind.INVITE", "True"),),
+        edits=(
+            Edit("sfnode.cli.init", "_write_invitation", "manifest.admission.kind is not AdmissionKind.INVITE", "True"),
+        ),
         detector=Tests(
             ("tests/cli/test_admission.py::test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node",)
         ),
@@ -40,9 +42,7 @@ ADMISSION = (
     Mutant(
         name="excluded-record-comes-back",
         breaks="what was taken out is taken in again from the next neighbour that still has it",
-        edits=(
-            Edit(_LEDGER, "Ledger._check_usable", "    self.roster.check_counts(envelope.author, envelope.step)\n", ""),
-        ),
+        edits=(Edit(_LEDGER, "Ledger.add", "    self.roster.check_counts(envelope.author, envelope.step)\n", ""),),
         detector=Simulation("its author is excluded"),
     ),
     Mutant(
