@@ -78,7 +78,7 @@ def _directory(data_dir: Path) -> Path:
 def _paused_now(directory: Path) -> str | None:
     """Return why the node does not measure; empty while it does; None where no node runs or reports."""
     with suppress(OperatorError):
-        return read_status(directory).paused
+        return read_status(directory).life.paused
     return None
 
 

@@ -23,6 +23,6 @@ def report(data_dir: Path, out: Path) -> None:
     \b
     Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
     """
-    with counting("verifying the ledger", "updates") as tell:
-        replica = write_report(data_dir.expanduser(), out.expanduser(), tell)
+    with counting("verifying the ledger", "updates") as report:
+        replica = write_report(data_dir.expanduser(), out.expanduser(), report)
     click.echo(f"{out}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")

@@ -23,22 +23,12 @@ from sfnode.cli.inviting import (
     strings_for,
     write_svg,
 )
-from sfnode.cli.options import (
-    data_dir_option,
-    group,
-    json_option,
-    owner_key_option,
-)
+from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
 from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, FolderPath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.storage import (
-    decode_run_file,
-    read_manifest,
-    read_statements_file,
-    write_statements,
-)
+from sfnode.storage import decode_run_file, read_manifest, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

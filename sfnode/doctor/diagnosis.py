@@ -64,9 +64,9 @@ class Question:
 class Examination:
     """Runs all checks once and passes on each finding as it comes."""
 
-    def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
+    def __init__(self, question: Question, report: Callable[[Finding], None]) -> None:
         self._question = question
-        self._tell = tell
+        self._tell = report
         self._signed = question.signed
         self._devices: DeviceReport | str = "not asked"
 
@@ -215,7 +215,7 @@ def _pid_on(directory: Path | None) -> int | None:
     if directory is None or not is_locked(directory):
         return None
     try:
-        return read_status(directory).pid
+        return read_status(directory).life.pid
     except OperatorError:
         return None
 

@@ -10,7 +10,7 @@ from protocol.run import SignedManifest
 from sfnode.network import NetworkConfig
 from sfnode.node.control import WorkLimits
 from sfnode.run import SharingOptions
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

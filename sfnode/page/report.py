@@ -1,4 +1,4 @@
-"""``sfnode report``: the page of a run as one HTML file, made from a data directory."""
+"""Write the page of a run as one HTML file, made from a data directory, for ``sfnode report``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.state import Replica
 from sfnode.page.assets import single_file
-from sfnode.page.node_page import Page, PageSource, Sections
+from sfnode.page.node_page import Page, Sections
 from sfnode.storage import (
     LEDGER_FILE,
     StoredRecords,
@@ -22,7 +22,7 @@ from sfnode.storage import (
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
 
 
-def write_report(directory: Path, path: Path, tell: Tally) -> Replica:
+def write_report(directory: Path, path: Path, tally: Tally) -> Replica:
     """Verify every record of ``directory`` and write the page to ``path``; a node may be running there.
 
     OperatorError; StorageDamagedError: the ledger is damaged.
@@ -31,16 +31,16 @@ def write_report(directory: Path, path: Path, tell: Tally) -> Replica:
     with reading(directory) as stored:
         replica = Replica(manifest, stored.archive)
         replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
-        replay(replica, _told(stored, tell), directory / LEDGER_FILE)
-        page = Page(directory, manifest, PageSource(ledger=lambda: replica.ledger))
+        replay(replica, _counted(stored, tally), directory / LEDGER_FILE)
+        page = Page(directory, manifest, lambda: replica.ledger)
         write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
     return replica
 
 
-def _told(stored: StoredRecords, tell: Tally) -> Iterator[tuple[int, bytes]]:
+def _counted(stored: StoredRecords, tally: Tally) -> Iterator[tuple[int, bytes]]:
     total = stored.count()
     for number, row in enumerate(stored.records(), start=1):
-        tell(number, total)
+        tally(number, total)
         yield row
 
 

@@ -12,11 +12,10 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.run.builder import read_toml
-from sfnode.storage import check_folder, describe_os_error, write_durably
+from sfnode.storage import NODE_FILE, check_folder, describe_os_error, write_durably
 
 FieldValue = str | int | bool | list[str]
 
-NODE_FILE: Final = "node.toml"
 _MODE: Final = 0o600
 _HEADER: Final = """\
 # What this node was told, and what holds at its next start: the options of `sfnode join`.

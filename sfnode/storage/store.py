@@ -27,6 +27,7 @@ MANIFEST_FILE = "manifest.run"
 LEDGER_FILE = "ledger.sqlite3"
 LOCK_FILE = "lock"
 STATUS_FILE = "status.json"
+NODE_FILE = "node.toml"
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);

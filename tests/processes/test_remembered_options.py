@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.node_file import NODE_FILE, read_node_file
+from sfnode.run.node_file import read_node_file
+from sfnode.storage.store import NODE_FILE
 from tests.support.daemons import JoinProcess, free_ports, run_sfnode
 from tests.support.running_nodes import Joins
 

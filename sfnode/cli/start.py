@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.joining.join_options import exit_option, output_options
-from sfnode.cli.joining.running import run_node
+from sfnode.cli.join_options import exit_option, output_options
+from sfnode.cli.joining import run_node
 from sfnode.cli.options import data_dir_option
-from sfnode.run import NODE_FILE, JoinOptions, RunSource, read_node_file
-from sfnode.storage import read_manifest
+from sfnode.run import JoinOptions, RunSource, read_node_file
+from sfnode.storage import NODE_FILE, read_manifest
 
 
 @click.command()
