@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from sfnode.page.report import write_report
+from tests.browser.served_pages import served_in_thread
 from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
-from tests.support.served_pages import served_in_thread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

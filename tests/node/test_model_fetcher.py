@@ -26,9 +26,8 @@ from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.support.piece_givers import Givers, honest, leaving, stalling_after
-from tests.support.small_disk import remount, small_disk
-from tests.support.split_models import (
+from tests.node.piece_givers import Givers, honest, leaving, stalling_after
+from tests.node.split_models import (
     CONFIG,
     FILES,
     SIZE,
@@ -37,9 +36,10 @@ from tests.support.split_models import (
     all_pieces,
     made_up_model,
     pieces_of,
-    run_with,
     write_model,
 )
+from tests.support.manifests import small_manifest
+from tests.support.small_disk import remount, small_disk
 
 PIECES = sum(len(pieces_of(data)) for data in FILES.values())
 NEW_PART = f"{WEIGHTS}.part"
@@ -58,7 +58,7 @@ class Joiner:
 
     def finder(self, reference: str | None, **options: Any) -> ModelFinder:
         reporter = Reporter(is_json=True, stream=self.lines)
-        return ModelFinder(run_with(self.spec), reference, SharingOptions(**options), reporter)
+        return ModelFinder(replace(small_manifest(), model=self.spec), reference, SharingOptions(**options), reporter)
 
     async def fetch(self, folder: Path, limit_s: float = 10.0) -> None:
         with trio.fail_after(limit_s):

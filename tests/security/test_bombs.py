@@ -27,8 +27,7 @@ from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.model import loading, model_view
 from sfnode.training.model.loading import load_causal_lm
 from tests.security.test_hostile_models import refused, safetensors, tensor, text
-from tests.support.conversions import without_limits
-from tests.support.stored_models import pickled_folder, raw_gguf
+from tests.support.stored_models import pickled_folder, raw_gguf, without_limits
 
 CPU = torch.device("cpu")
 ENDLESS = (1 << 31) - 1

@@ -32,10 +32,10 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.worker_protocol import room, weight_plan
 from sfnode.worker_protocol.weight_plan import WeightPlan, plan_weights
-from tests.support.brute_force import EPOCHS, SEED, STEP, some_coefficients
 from tests.support.demo_run import demo_run
-from tests.support.tiny_architectures import tiny_model
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
+from tests.training.brute_force import EPOCHS, SEED, STEP, some_coefficients
+from tests.training.tiny_architectures import tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -20,7 +20,7 @@ from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.quantised import QuantisedLinear, load_in, quantise_weights
-from tests.support.tiny_architectures import ARCHITECTURES, tiny_model
+from tests.training.tiny_architectures import ARCHITECTURES, tiny_model
 
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()

@@ -21,10 +21,9 @@ from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import Auditor
 from tests.support.ledgers import signer
-from tests.support.manifests import OWNER
-from tests.support.statements import run_with
+from tests.support.manifests import OWNER, small_manifest
 
-MANIFEST = run_with("open")
+MANIFEST = small_manifest()
 STEP = 4
 
 
