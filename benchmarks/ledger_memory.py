@@ -24,7 +24,7 @@ from protocol.ledger import bitmap_of
 from protocol.limits import SPAN_STEPS
 from protocol.run import sign_manifest
 from protocol.state import Replica
-from sfnode.storage import Store
+from sfnode.storage import DataDirectory, Store
 
 _AT_ONCE = 20
 _ROOT_EVERY = 500
@@ -47,7 +47,7 @@ def measure(shape: Shape, *, with_archive: bool) -> MemoryCost:
     """Fill a node of this shape in this process; the first quarter is not counted."""
     manifest = manifest_of(shape, tiny_tensors())
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
+        store = Store(DataDirectory(Path(folder) / "node"), sign_manifest(manifest, OWNER))
         replica = Replica(manifest, store) if with_archive else Replica(manifest)
         replica.ledger.codec = TrustingCodec(manifest)
         records = unsigned_records(manifest, shape)

@@ -27,18 +27,7 @@ from sfnode.cli.options import (
 )
 from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
-from sfnode.storage import (
-    IDENTITY_FILE,
-    basis_in,
-    load_identity,
-    read_bytes,
-    read_manifest,
-    renewals_for,
-    replayed_with_records,
-    training_file,
-    write_durably,
-    write_new,
-)
+from sfnode.storage import DataDirectory, read_bytes, training_file, write_durably, write_new
 from sfnode.worker import (
     Audit,
     AuditVerdict,
@@ -71,7 +60,7 @@ FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most
 @device_options
 @json_option
 def audit(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     data: str | None,
@@ -89,18 +78,18 @@ def audit(
              sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --check 0123456789abcdef-17.audit
     """
     check_can_train()
-    directory = data_dir.expanduser()
-    signed = read_manifest(directory)
+    signed = data_dir.signed_manifest()
     check_auditable(signed.manifest)
-    with replayed_with_records(directory, signed.manifest) as (replica, stored):
+    with data_dir.reading() as stored:
+        replica = stored.replica(signed.manifest)
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
             device=devices.device,
             dtype=devices.dtype,
             device_memory=devices.device_memory,
-            basis=basis_in(directory, signed.manifest),
-            renewals=renewals_for(directory, replica),
+            basis=data_dir.bases.first(signed.manifest),
+            renewals=data_dir.bases.renewals_of(replica),
         )
         if check is None:
             chosen = choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
@@ -108,7 +97,7 @@ def audit(
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
         found = trio.run(audit_messages, signed, config, past, chosen)
-    reports = _write_reports(found, signed, directory, out) if out is not None else []
+    reports = _write_reports(found, signed, data_dir.identity.signer(), out) if out is not None else []
     _say(found, reports, is_json)
     if found.mismatches:
         raise SystemExit(ExitCode.FAILED)
@@ -131,8 +120,7 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
         ) from None
 
 
-def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:
-    signer: Signer = load_identity(directory / IDENTITY_FILE)
+def _write_reports(found: Audit, signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
     reports = []
     for finding in found.mismatches:
         report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)

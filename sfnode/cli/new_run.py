@@ -32,7 +32,7 @@ from sfnode.run import (
     renewable,
     task_texts,
 )
-from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_new
+from sfnode.storage import BasisSpec, KeyFile, data_spec, read_bases, write_new
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, Judged, RateTrial
@@ -116,10 +116,10 @@ def make_run(
     folder = new_model(options.model, options.revision)
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    signer = Signer(load_or_create_seed(key_path))
+    signer = Signer(KeyFile(key_path).made_seed())
 
     def manifest_of(options: RunOptions) -> Manifest:
-        basis = None if options.basis is None else read_basis_spec(options.basis)
+        basis = None if options.basis is None else BasisSpec.read(options.basis)
         chosen = options.method if basis is None else renewable(options.method, options.steps)
         method, schedule = method_of(chosen, basis)
         draft = RunDraft(

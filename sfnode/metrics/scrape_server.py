@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -18,6 +17,7 @@ from sfnode.callers import Strangers, is_name_of_ours
 from sfnode.metrics.exposition import exposition
 from sfnode.slips import Slips
 from sfnode.status import read_status
+from sfnode.storage import DataDirectory
 
 METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
 _REQUEST_BYTES_MAX: Final = 8_192
@@ -56,17 +56,17 @@ async def metrics_socket(address: str) -> trio.SocketListener:
     return listener
 
 
-async def serve_metrics(directory: Path, listener: trio.SocketListener, slips: Slips) -> None:
-    """Serve the last status that the node in ``directory`` wrote, until cancelled."""
-    server = _Server(directory, slips)
+async def serve_metrics(data_dir: DataDirectory, listener: trio.SocketListener, slips: Slips) -> None:
+    """Serve the last status that a node wrote, until cancelled."""
+    server = _Server(data_dir, slips)
     await trio.serve_listeners(server.answer, [listener])
 
 
 class _Server:
     """Answers one request on each connection, and closes it."""
 
-    def __init__(self, directory: Path, slips: Slips) -> None:
-        self._directory, self._slips = directory, slips
+    def __init__(self, data_dir: DataDirectory, slips: Slips) -> None:
+        self._data_dir, self._slips = data_dir, slips
         self._strangers = Strangers()
         self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
 
@@ -95,7 +95,7 @@ class _Server:
             return _response("421 Misdirected Request", text)
         match request.line.split(b" "):
             case [b"GET", b"/metrics", _]:
-                return await trio.to_thread.run_sync(_figures, self._directory)
+                return await trio.to_thread.run_sync(_figures, self._data_dir)
             case [b"GET", _, _]:
                 return _response("404 Not Found", b"the metrics are at /metrics\n")
             case [_, _, _]:
@@ -125,9 +125,9 @@ async def _request(stream: trio.SocketStream) -> _Request:
     return _Request(line=line, host=hosts[0] if len(hosts) == 1 else "")
 
 
-def _figures(directory: Path) -> bytes:
+def _figures(data_dir: DataDirectory) -> bytes:
     try:
-        return _response("200 OK", exposition(read_status(directory)))
+        return _response("200 OK", exposition(read_status(data_dir)))
     except OperatorError as error:  # the node has just started, or hangs: Prometheus shows it as down
         return _response("503 Service Unavailable", f"{error}\n".encode())
 

@@ -25,15 +25,7 @@ from sfnode.run import (
     joiner_model,
     shared_data,
 )
-from sfnode.storage import (
-    IDENTITY_FILE,
-    LOCK_FILE,
-    claim_folder,
-    evaluation_file,
-    size_of_run,
-    training_file,
-    use_key,
-)
+from sfnode.storage import DataDirectory, evaluation_file, size_of_run, training_file
 from sfnode.worker import TrainingConfig
 
 
@@ -55,8 +47,8 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     if options.key is not None:
-        use_key(data_dir / IDENTITY_FILE, options.key.expanduser())
-    seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
+        data_dir.identity.link_to(options.key.expanduser())
+    seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
     return DaemonConfig(
@@ -77,7 +69,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
 
 
 async def _with_public_data(
-    manifest: Manifest, options: JoinOptions, data_dir: Path, reporter: Reporter
+    manifest: Manifest, options: JoinOptions, data_dir: DataDirectory, reporter: Reporter
 ) -> JoinOptions:
     """Return the options with the file of the run's public data, if none was named and nodes provide it."""
     if not is_of_peers(manifest.task, options.training.data):
@@ -96,12 +88,12 @@ def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingCon
     return shared_data(manifest.task, None if file is None else Path(training_file(manifest.task, file)))
 
 
-def _claim(data_dir: Path, reporter: Reporter) -> None:
+def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
     """Close the directory to other users before the first file is written there."""
-    if claim_folder(data_dir):
+    if data_dir.claim():
         text = (
             f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
-            f"use and no node of yours runs there, remove {data_dir / LOCK_FILE}"
+            f"use and no node of yours runs there, remove {data_dir.lock_file}"
         )
         reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
 

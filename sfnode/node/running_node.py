@@ -54,13 +54,13 @@ from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
-from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import LearningCurve, NetworkNews, NodeWatch, StatusDetails
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import RenewedBasis, Store, renewals_in
+from sfnode.storage import RenewedBasis, Store
 from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 
 _EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
@@ -139,12 +139,12 @@ class RunningNode:
         )
 
     def _find_file(self, sha256: str) -> FileSource | None:
-        return self.data_sharing.find(sha256) or find_file(self.config.data_dir, self.manifest, sha256)
+        return self.data_sharing.find(sha256) or self._snapshot_files.find(self.manifest, sha256)
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
         whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
-        return renewals_in(self.config.data_dir, self.manifest, whole)
+        return self.config.data_dir.bases.renewals(self.manifest, whole)
 
     async def run(self, started: Callable[[tuple[str, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening multiaddrs."""
@@ -250,7 +250,7 @@ class RunningNode:
                 case ReportSnapshot():
                     self._snapshot_files.report(effect)
                 case Halt():
-                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
+                    evidence = self._snapshot_files.save_evidence(self.node.replica, effect)
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
                 case _:
                     assert_never(effect)

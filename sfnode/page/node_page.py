@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
@@ -26,7 +25,7 @@ from sfnode.status import (
     judge_status,
     last_status,
 )
-from sfnode.storage import best_of, has_become_worse, read_evaluations
+from sfnode.storage import DataDirectory, best_of, has_become_worse
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
@@ -54,8 +53,8 @@ class PageSource:
 class Page:
     """Builds the page of the node with one data directory."""
 
-    def __init__(self, directory: Path, manifest: Manifest, source: PageSource) -> None:
-        self._directory, self._manifest, self._source = directory, manifest, source
+    def __init__(self, data_dir: DataDirectory, manifest: Manifest, source: PageSource) -> None:
+        self._data_dir, self._manifest, self._source = data_dir, manifest, source
 
     def sections(self) -> Sections:
         """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
@@ -73,7 +72,7 @@ class Page:
 
     def _status(self) -> Status | None:
         """Return the last status that was written, if it is readable and of the right process."""
-        status = last_status(self._directory)
+        status = last_status(self._data_dir)
         return status if status is not None and self._source.pid in (None, status.pid) else None
 
     def _run(self) -> Sections:
@@ -89,7 +88,7 @@ class Page:
 
     def _evaluations(self) -> Sections:
         try:
-            found = read_evaluations(self._directory)
+            found = self._data_dir.evaluations.read()
         except OperatorError:
             found = []
         best = best_of(found)

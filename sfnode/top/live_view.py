@@ -13,7 +13,6 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -22,6 +21,7 @@ from rich.live import Live
 
 from sfnode.reporter import Reporter
 from sfnode.status import progress_line
+from sfnode.storage import DataDirectory
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
@@ -47,9 +47,9 @@ class Viewing:
     save_svg: Callable[[bytes], None] | None = None
 
 
-def show(directories: Sequence[Path], viewing: Viewing) -> bool:
+def show(data_dirs: Sequence[DataDirectory], viewing: Viewing) -> bool:
     """Show the nodes until the user quits, or once; return whether all reported at the last look."""
-    views = [look(NodeView(directory=directory)) for directory in directories]
+    views = [look(NodeView(data_dir=data_dir)) for data_dir in data_dirs]
     if viewing.save_svg is not None:
         viewing.save_svg(_picture(views))
     elif viewing.is_once or not _can_live():
@@ -75,14 +75,14 @@ def _picture(views: Sequence[NodeView]) -> bytes:
 
 def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
     """Print a line for a node each time its text has changed, until none reports; return the last views."""
-    told: dict[Path, str] = {}
+    told: dict[DataDirectory, str] = {}
     reporter = Reporter()
     while True:
         for view in views:
             text = _line(view)
-            if text != told.get(view.directory):
-                reporter.event("node", f"{view.directory.name}: {text}")
-            told[view.directory] = text
+            if text != told.get(view.data_dir):
+                reporter.event("node", f"{view.data_dir.path.name}: {text}")
+            told[view.data_dir] = text
         if is_once or all(view.trouble for view in views):
             return views
         time.sleep(_LINE_S)

@@ -231,13 +231,13 @@ def _table_of(views: Sequence[NodeView]) -> Table:
 def _cells(view: NodeView) -> tuple[str, ...]:
     status = view.status
     if status is None:
-        return (view.directory.name, "not seen", "", "", "", "", "")
+        return (view.data_dir.path.name, "not seen", "", "", "", "", "")
     detail = status.detail
     accuracy = f"{100 * detail.evaluations[-1].accuracy:.1f} %" if detail and detail.evaluations else ""
     left = describe_time_left(status).removesuffix(" left")
     stage = "finished" if status.is_finished else describe_stage(status).replace(", the run is at", "")
     return (
-        view.directory.name,
+        view.data_dir.path.name,
         f"gone at step {status.step}" if view.trouble else stage,
         "" if status.loss is None else f"{status.loss:.3f}",
         accuracy,
@@ -253,7 +253,7 @@ def _cells(view: NodeView) -> tuple[str, ...]:
 def _warnings_of(views: Sequence[NodeView]) -> Iterator[Text]:
     for view in views:
         for text in view.warnings():
-            name = f"{view.directory.name}: " if len(views) > 1 else ""
+            name = f"{view.data_dir.path.name}: " if len(views) > 1 else ""
             if view.is_done:
                 yield Text(printable(name + text), style="green")
             else:

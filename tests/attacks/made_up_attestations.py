@@ -24,7 +24,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.inbox import open_inbox
 from sfnode.storage.files import HeldFile
-from sfnode.storage.identity import IDENTITY_FILE, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import visiting
 from tests.netlab.worker import PacedWorker
@@ -132,7 +132,7 @@ async def _join(made_up: int) -> tuple[int, int]:
 
 def _joiner(joins: Joins, port: int, bootstrap: str) -> JoinProcess:
     folder = joins.folder
-    store_seed(folder / "joiner" / IDENTITY_FILE, b"author" + JOINER.to_bytes(26, "big"))
+    KeyFile(folder / "joiner" / IDENTITY_FILE).store(b"author" + JOINER.to_bytes(26, "big"))
     run_file = folder / "test.run"
     run_file.write_bytes(_SIGNED.encode())
     given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sfnode.cli import extras
+from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.identity import IDENTITY_FILE
-from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
 

@@ -29,9 +29,7 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter
 from sfnode.slips import ENDINGS, Slips, split
-from sfnode.storage.statement_files import submit
-from sfnode.storage.store import replayed
-from sfnode.storage.stored_bases import store_basis
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker.training_config import TrainingConfig
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
 from tests.netlab.worker import PacedWorker
@@ -127,7 +125,7 @@ class World:
         """All nodes train."""
         for seat in self.seats:
             seat.folder.mkdir()
-            store_basis(self.manifest, self._basis, origin="test", data_dir=seat.folder)
+            DataDirectory(seat.folder).bases.store(self.manifest, self._basis, origin="test")
             self._begin(seat)
         await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")
 
@@ -139,7 +137,7 @@ class World:
         training = TrainingConfig(model="none", data=str(self._folder), worker_socket=self.worker.path)
         config = DaemonConfig(
             signed=self.signed,
-            data_dir=seat.folder,
+            data_dir=DataDirectory(seat.folder),
             identity_seed=seat.seed,
             network=network,
             training=training,
@@ -277,8 +275,9 @@ class World:
         epoch = life.node.clock.next_step // EPOCH_STEPS + 1
         self._renewed_from = epoch * EPOCH_STEPS
         for seat in self.seats[:2]:
-            store_basis(self.manifest, data, origin="test", data_dir=seat.folder, sha256=sha256)
-        submit(self.seats[0].folder, [StatementCodec(self.manifest).renew(OWNER, epoch, sha256)])
+            DataDirectory(seat.folder).bases.store(self.manifest, data, origin="test", sha256=sha256)
+        statement = StatementCodec(self.manifest).renew(OWNER, epoch, sha256)
+        DataDirectory(self.seats[0].folder).statements.submit([statement])
 
     async def check_agreement(self) -> None:
         """Let the nodes rest: all hold the same set and state, and each disk gives that state again. FoundError."""
@@ -288,7 +287,7 @@ class World:
         assert life is not None
         root, digest = life.node.replica.ledger.root(), life.node.replica.state_digest()
         for seat in self.seats:
-            with replayed(seat.folder, self.manifest) as replica:
+            with DataDirectory(seat.folder).replayed(self.manifest) as replica:
                 if (replica.ledger.root(), replica.state_digest()) != (root, digest):
                     raise FoundError(f"the disk of node {seat.number} gives another state than its memory")
         self.worker.running.set()

@@ -24,7 +24,8 @@ from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.status import ModelProgress, ModelStage, Status, describe_learning, progress_line, read_status
 from sfnode.status import node_status as status_module
-from sfnode.storage.store import LEDGER_FILE, read_records, replay
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.replay import replay
 from sfnode.worker_protocol import messages as worker_messages
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
@@ -77,7 +78,7 @@ def check_status(data: bytes) -> None:
     """OperatorError, or a status whose line can be written."""
     with _disk_says(data):
         try:
-            status = read_status(FOLDER)
+            status = read_status(DataDirectory(FOLDER))
         except OperatorError:
             return
     progress_line(status).encode()
@@ -199,8 +200,8 @@ def check_store(data: bytes) -> None:
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     try:
-        records = list(read_records(_FOLDER_PATH))
-        replay(Replica(MANIFEST), records, path)
+        with DataDirectory(_FOLDER_PATH).replayed(MANIFEST):
+            pass
     except (OperatorError, StorageDamagedError) as error:
         check_text(error, str(path))
 

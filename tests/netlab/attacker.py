@@ -38,8 +38,8 @@ from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.node.inbox import open_inbox
+from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.files import write_json
-from sfnode.storage.store import decode_run_file
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
 _PAUSE_S = 0.05  # between two sessions of one talker; without it, only the making of keys would be measured

@@ -168,7 +168,7 @@ def test_doctor__no_router_that_speaks_upnp__is_not_a_fault() -> None:
 async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Finding] = []
     question = Question(
-        directory=None,
+        data_dir=None,
         is_new=True,
         run_file=None,
         signed=None,

@@ -14,6 +14,7 @@ from protocol.wire import Bye, Records, encode
 from sfnode.network.discovery.saved_peers import decode_discouraged, encode_rows
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
@@ -80,10 +81,10 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
         (row,) = listener.network.discouraged_peers()
         nursery.cancel_scope.cancel()
     assert row.peer == dialler.peer
-    store = Store(tmp_path, signed)
+    store = Store(DataDirectory(tmp_path), signed)
     store.save_discouraged(encode_rows([row]))
     store.close()
-    store = Store(tmp_path, signed)
+    store = Store(DataDirectory(tmp_path), signed)
     kept = decode_discouraged(store.discouraged)
     store.close()
     assert kept == (row,)

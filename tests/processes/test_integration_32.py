@@ -17,7 +17,7 @@ from protocol.run.manifest import SignedManifest
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.worker.supervisor import worker_process
 from tests.support.daemons import (
     JoinProcess,
@@ -82,8 +82,8 @@ class Network32:
     def start_process(self, index: int) -> None:
         folder = self.folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-        load_or_create_seed(folder / IDENTITY_FILE)
-        self.addresses[index] = f"{listen}/p2p/{peer_of_author(load_identity(folder / IDENTITY_FILE).author)}"
+        KeyFile(folder / IDENTITY_FILE).made_seed()
+        self.addresses[index] = f"{listen}/p2p/{peer_of_author(KeyFile(folder / IDENTITY_FILE).signer().author)}"
         arguments = ["--run", str(self.folder / "test.run"), "--listen", listen, "--neighbours-fixed"]
         arguments += ["--worker-socket", str(self.worker), "--neighbours-min", "1"]
         for target in self.targets(index):

@@ -19,7 +19,7 @@ from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.ledger.record_store import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
-from sfnode.storage.store import replay, replay_statements
+from sfnode.storage.replay import replay, replay_statements
 from tests.support.archives import MemoryArchive
 from tests.support.ledgers import add, seal, signer
 from tests.support.manifests import OWNER

@@ -21,7 +21,7 @@ from protocol.ledger.statements import Invitation, StatementCodec, StatementKind
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.storage.store import replay, replay_statements
+from sfnode.storage.replay import replay, replay_statements
 from tests.support.ledgers import compare, ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.plain_model import PlainModel

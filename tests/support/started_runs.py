@@ -12,7 +12,7 @@ from protocol.schema import to_plain
 from protocol.subspace.basis_file import BasisContent, Start, encode_basis
 from protocol.subspace.directions import Basis
 from sfnode.run.builder import MethodOptions, method_of
-from sfnode.storage.stored_bases import basis_spec
+from sfnode.storage.stored_bases import BasisSpec
 
 START_RANK = 2
 
@@ -29,5 +29,5 @@ def with_start(manifest: Manifest, moved: Collection[int]) -> tuple[Manifest, by
     products = [sides(index, START_RANK, int(index in moved)) for index in numbers]
     start = Start(exp=-8, products=tuple(each if each.v is not None else None for each in products))
     file = encode_basis(1, BasisContent(bases=tuple(sides(index, 1, 8) for index in numbers), start=start))
-    method, schedule = method_of(MethodOptions(directions=4), basis_spec(file))
+    method, schedule = method_of(MethodOptions(directions=4), BasisSpec.of(file))
     return checked(to_plain(replace(manifest, method=method, schedule=schedule), as_rows=False)), file

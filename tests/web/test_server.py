@@ -14,6 +14,7 @@ import trio
 
 from sfnode.page import INDEX, SCRIPTS, STYLE, PageAddress, asset, open_page_socket
 from sfnode.page.node_page import Page, Sections
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.web import server, viewers
 from sfnode.web.access import PageAccess
 from sfnode.web.server import serve_page
@@ -212,7 +213,7 @@ class LargePage(Page):
 
 async def test_browser__takes_nothing__the_end_of_the_node_does_not_wait_for_it(made: MadeNode) -> None:
     made_page = made.page()
-    page = LargePage(made.directory, made.manifest, made_page._source)
+    page = LargePage(DataDirectory(made.directory), made.manifest, made_page._source)
     async with served(page) as browser:
         connection = await browser.open("/events")
         await trio.sleep(0.3)  # by now the server is stuck in a send; `served` times the end
@@ -221,7 +222,7 @@ async def test_browser__takes_nothing__the_end_of_the_node_does_not_wait_for_it(
 
 async def test_browser__takes_nothing_for_long__is_let_go(made: MadeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_SEND_S", 0.2)
-    page = LargePage(made.directory, made.manifest, made.page()._source)
+    page = LargePage(DataDirectory(made.directory), made.manifest, made.page()._source)
     async with served(page) as browser, await browser.open("/events") as connection:
         await trio.sleep(0.8)
         with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
@@ -244,7 +245,7 @@ class FailingPage(Page):
 async def test_page__cannot_be_made__is_said_in_the_log_and_made_again(
     made: MadeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    page = FailingPage(made.directory, made.manifest, made.page()._source)
+    page = FailingPage(DataDirectory(made.directory), made.manifest, made.page()._source)
     with caplog.at_level(logging.ERROR, "sfnode"):
         async with served(page) as browser, await browser.open("/events") as connection:
             assert "status" in await Stream(connection).next()

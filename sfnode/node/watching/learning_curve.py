@@ -5,23 +5,22 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.reporter import Reporter
-from sfnode.storage import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, best_of, has_become_worse
 
 
 class LearningCurve:
     """Holds the evaluations of one node, including those of its earlier lives.
 
     Args:
-        directory: the node's data directory.
+        data_dir: the node's.
         reporter: receives a warning if the run gets worse, once for each best step; and if the file cannot be kept.
     """
 
-    def __init__(self, directory: Path, reporter: Reporter) -> None:
-        self._directory, self._reporter = directory, reporter
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
+        self._data_dir, self._reporter = data_dir, reporter
         self._warned_of: EvaluatedStep | None = None
         self.evaluations: list[EvaluatedStep] = []
         self._try(self._read)
@@ -45,16 +44,16 @@ class LearningCurve:
                 f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
                 f"{evaluation.loss:.3f}. "
                 "The model of that step can still be had: sfnode export --data-dir "
-                f"{shlex.quote(str(self._directory))} --at-step {best.step} --out FOLDER"
+                f"{shlex.quote(str(self._data_dir))} --at-step {best.step} --out FOLDER"
             )
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)
 
     def _read(self) -> None:
-        self.evaluations = read_evaluations(self._directory)
+        self.evaluations = self._data_dir.evaluations.read()
 
     def _write(self) -> None:
-        write_evaluations(self._directory, self.evaluations)
+        self._data_dir.evaluations.write(self.evaluations)
 
     def _try(self, action: Callable[[], None]) -> None:
         """Run a file operation; report its failure, and go on."""

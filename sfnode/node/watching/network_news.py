@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, Network
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import ADMITTED, News, Status, describe_memory, own_admission, short_peer
-from sfnode.storage import waiting
+from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
 
@@ -84,8 +83,8 @@ class NetworkNews:
 class AdmissionNews:
     """Reports when this node's key may not contribute, why, and when that changes."""
 
-    def __init__(self, data_dir: Path, reporter: Reporter) -> None:
-        self._data_dir = data_dir
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
+        self._statements = data_dir.statements
         self._reporter = reporter
         self._told = ADMITTED
 
@@ -96,7 +95,7 @@ class AdmissionNews:
         the folder of statements.
         """
         is_settled = is_live if status.peers else not status.expects_peers
-        if not status.is_training or not is_settled or any(waiting(self._data_dir)):
+        if not status.is_training or not is_settled or self._statements.waiting():
             return
         admission = own_admission(status)
         if admission != self._told:

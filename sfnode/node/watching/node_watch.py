@@ -13,7 +13,6 @@ from sfnode.node.watching.catch_up import CatchUpMonitor, Gap
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_file import StatusWriter
 from sfnode.status import Status, describe_end
-from sfnode.storage import STATUS_FILE, own_claim
 
 if TYPE_CHECKING:
     from sfnode.node.running_node import RunningNode
@@ -46,8 +45,8 @@ class NodeWatch:
 
     def _writer(self) -> StatusWriter:
         life = self._life
-        claim = own_claim(life.manifest, life.config.data_dir)
-        path = life.config.data_dir / STATUS_FILE
+        claim = life.config.data_dir.statements.own_claim(life.manifest)
+        path = life.config.data_dir.status_file
         return StatusWriter(path, os.getpid(), life.reporter, claim, life.data_sharing.bytes)
 
     def _look(self, writer: StatusWriter, scope: trio.CancelScope) -> None:
