@@ -6,6 +6,7 @@ An exception in one connection ends only that connection, and counts as a slip.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +17,7 @@ from protocol.errors import OperatorError
 from sfnode.callers import Strangers, is_name_of_ours
 from sfnode.metrics.exposition import exposition
 from sfnode.slips import Slips
-from sfnode.status import read_status
-from sfnode.storage import DataDirectory
+from sfnode.status import Status
 
 METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
 _REQUEST_BYTES_MAX: Final = 8_192
@@ -56,17 +56,17 @@ async def metrics_socket(address: str) -> trio.SocketListener:
     return listener
 
 
-async def serve_metrics(data_dir: DataDirectory, listener: trio.SocketListener, slips: Slips) -> None:
-    """Serve the last status that a node wrote, until cancelled."""
-    server = _Server(data_dir, slips)
+async def serve_metrics(last_status: Callable[[], Status], listener: trio.SocketListener, slips: Slips) -> None:
+    """Serve what ``last_status`` returns, until cancelled. It may raise OperatorError, and runs in a thread."""
+    server = _Server(last_status, slips)
     await trio.serve_listeners(server.answer, [listener])
 
 
 class _Server:
     """Answers one request on each connection, and closes it."""
 
-    def __init__(self, data_dir: DataDirectory, slips: Slips) -> None:
-        self._data_dir, self._slips = data_dir, slips
+    def __init__(self, last_status: Callable[[], Status], slips: Slips) -> None:
+        self._last_status, self._slips = last_status, slips
         self._strangers = Strangers()
         self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
 
@@ -95,7 +95,7 @@ class _Server:
             return _response("421 Misdirected Request", text)
         match request.line.split(b" "):
             case [b"GET", b"/metrics", _]:
-                return await trio.to_thread.run_sync(_figures, self._data_dir)
+                return await trio.to_thread.run_sync(_figures, self._last_status)
             case [b"GET", _, _]:
                 return _response("404 Not Found", b"the metrics are at /metrics\n")
             case [_, _, _]:
@@ -125,9 +125,9 @@ async def _request(stream: trio.SocketStream) -> _Request:
     return _Request(line=line, host=hosts[0] if len(hosts) == 1 else "")
 
 
-def _figures(data_dir: DataDirectory) -> bytes:
+def _figures(last_status: Callable[[], Status]) -> bytes:
     try:
-        return _response("200 OK", exposition(read_status(data_dir)))
+        return _response("200 OK", exposition(last_status()))
     except OperatorError as error:  # the node has just started, or hangs: Prometheus shows it as down
         return _response("503 Service Unavailable", f"{error}\n".encode())
 

@@ -92,7 +92,7 @@ class RunningNode:
         self._last_evaluation = -1
         news = NetworkNews(reporter)
         self.details = StatusDetails(LearningCurve(config.data_dir, reporter), news)
-        self.overseer = Overseer(config.data_dir, config.limits, reporter, slips)
+        self.overseer = Overseer(config.data_dir.control.is_paused, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)

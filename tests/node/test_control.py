@@ -178,7 +178,7 @@ class Bench:
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
-        self.overseer = Overseer(DataDirectory(directory), limits, reporter, Slips(), self.machine)
+        self.overseer = Overseer(DataDirectory(directory).control.is_paused, limits, reporter, Slips(), self.machine)
         config = TrainingConfig(model=None, data="train.jsonl")
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
@@ -314,7 +314,7 @@ def test_overseer__machine_without_a_place_for_batteries__works(
 
     monkeypatch.setattr("psutil.sensors_battery", refuse)
     reporter = Reporter(is_json=True, stream=io.StringIO())
-    assert Overseer(DataDirectory(tmp_path), WorkLimits(), reporter, Slips()).paused == ""
+    assert Overseer(DataDirectory(tmp_path).control.is_paused, WorkLimits(), reporter, Slips()).paused == ""
 
 
 def test_machine_watch__this_machine__says_what_is_possible() -> None:

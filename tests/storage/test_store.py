@@ -47,14 +47,13 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def replayed(directory: Path) -> Replica:
-    with DataDirectory(directory).reading() as stored:
-        return replay(Replica(MANIFEST), stored.records(), directory / LEDGER_FILE)
-
-
 def records_in(directory: Path) -> list[bytes]:
     with DataDirectory(directory).reading() as stored:
         return [record for _, record in stored.records()]
+
+
+def replayed(directory: Path) -> Replica:
+    return replay(Replica(MANIFEST), enumerate(records_in(directory), start=1), directory / LEDGER_FILE)
 
 
 # --- content ----------------------------------------------------------------------------------------------------
@@ -191,23 +190,19 @@ def test_store__changed_under_a_running_node__is_damage_with_what_where_and_what
     statement: str, store: Store, tmp_path: Path
 ) -> None:
     replica = archiving(store)
-    database = sqlite3.connect(tmp_path / "node" / LEDGER_FILE)
+    database = sqlite3.connect(path := tmp_path / "node" / LEDGER_FILE)
     database.executescript(statement)
     database.close()
     with pytest.raises(StorageDamagedError) as caught:
         list(replica.ledger.envelopes())
     text = f"updates of author {ALICE.author.hex()[:16]}, steps 0 to 15, are not what was stored"
-    assert str(caught.value).startswith(
-        f"{tmp_path / 'node' / LEDGER_FILE} is damaged ({text}). Move it away and start"
-    )
+    assert str(caught.value).startswith(f"{path} is damaged ({text}). Move it away and start")
 
 
 def test_store__changed_to_what_is_not_a_record__is_damage(store: Store, tmp_path: Path) -> None:
     replica = archiving(store)
-    database = sqlite3.connect(tmp_path / "node" / LEDGER_FILE)
-    with database:
+    with closing(sqlite3.connect(tmp_path / "node" / LEDGER_FILE)) as database, database:
         database.execute("UPDATE records SET record = CAST(substr(record, 1, 36) || 'x' AS TEXT) WHERE arrival = 4")
-    database.close()
     with pytest.raises(StorageDamagedError, match=r"ledger.sqlite3 is damaged \("):
         list(replica.ledger.envelopes())
 
