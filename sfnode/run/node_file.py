@@ -15,7 +15,6 @@ from sfnode.storage import DataDirectory, describe_os_error, write_durably
 
 FieldValue = str | int | bool | list[str]
 
-NODE_FILE: Final = "node.toml"
 _MODE: Final = 0o600
 _HEADER: Final = """\
 # What this node was told, and what holds at its next start: the options of `sfnode join`.
@@ -26,7 +25,7 @@ _HEADER: Final = """\
 
 def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
     """Return the fields as they were written; None without a file. OperatorError: another user's file, or not TOML."""
-    path = data_dir.path / NODE_FILE
+    path = data_dir.node_file
     if not path.exists():
         return None
     try:
@@ -38,7 +37,7 @@ def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
 
 def write_node_file(data_dir: DataDirectory, fields: Mapping[str, FieldValue]) -> None:
     """Replace the file unless it holds these fields already. OperatorError."""
-    path = data_dir.path / NODE_FILE
+    path = data_dir.node_file
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")
     if read_node_file(data_dir) != dict(fields):
@@ -54,5 +53,5 @@ def toml_of(value: FieldValue) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise OperatorError(f"{value!r} cannot be kept in {NODE_FILE}: it is not UTF-8 text. Rename the file") from None
+        raise OperatorError(f"{value!r} cannot be kept in node.toml: it is not UTF-8 text. Rename the file") from None
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -10,7 +10,6 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState
-from sfnode.run import NODE_FILE
 from sfnode.slips import NO_SLIPS, SlipState
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
@@ -117,7 +116,7 @@ def read_status(data_dir: DataDirectory) -> Status:
     if not ended:
         data_dir.signed_manifest()
     if not data_dir.is_locked():
-        remembered = (data_dir.path / NODE_FILE).exists()
+        remembered = data_dir.node_file.exists()
         command = f"start --data-dir {data_dir}" if remembered else f"join --data-dir {data_dir} ..."
         why = f": {ended.removesuffix('.')}" if ended else ""
         raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: sfnode {command}")

@@ -25,6 +25,7 @@ from sfnode.storage.stored_records import StoredRecords, stored_records
 MANIFEST_FILE: Final = "manifest.run"
 LEDGER_FILE: Final = "ledger.sqlite3"
 STATUS_FILE: Final = "status.json"
+NODE_FILE: Final = "node.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,11 @@ class DataDirectory(PrivateFolder):
     def status_file(self) -> Path:
         """Return the path of the snapshot that a running node writes every second."""
         return self.path / STATUS_FILE
+
+    @property
+    def node_file(self) -> Path:
+        """Return the path of the options that the node remembers."""
+        return self.path / NODE_FILE
 
     @property
     def identity(self) -> KeyFile:

@@ -12,10 +12,10 @@ from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from protocol.run.manifest import sign_manifest
 from sfnode.cli.joining.settings import SETTINGS, Origin, read_settings, recall
-from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, write_node_file
+from sfnode.run.node_file import FieldValue, read_node_file, write_node_file
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.run_address import RunAddress
-from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
+from sfnode.storage.data_directory import MANIFEST_FILE, NODE_FILE, DataDirectory
 from sfnode.storage.store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.node_file import NODE_FILE, read_node_file
-from sfnode.storage.data_directory import DataDirectory
+from sfnode.run.node_file import read_node_file
+from sfnode.storage.data_directory import NODE_FILE, DataDirectory
 from tests.support.daemons import JoinProcess, free_ports, run_sfnode
 from tests.support.running_nodes import Joins
 

@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest

@@ -20,7 +20,7 @@ from sfnode.cli.joining.settings import (
 )
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.reporter import printable
-from sfnode.run import NODE_FILE, FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
+from sfnode.run import FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
 from sfnode.storage import DataDirectory, evaluation_file, training_file
 
 
@@ -48,7 +48,7 @@ def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     settings = recall(*typed_options(click.get_current_context()), data_dir).settings
     if is_json:
         rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
-        click.echo(json.dumps({"file": str(data_dir.path / NODE_FILE), "settings": rows}))
+        click.echo(json.dumps({"file": str(data_dir.node_file), "settings": rows}))
         return
     for key, setting in settings.items():
         click.echo(f"{key:<18} {setting.origin:<13} {printable(shown(setting))}")
@@ -119,7 +119,7 @@ def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
 
 
 def _say(what: str, data_dir: DataDirectory, is_json: bool) -> None:
-    path, is_running = data_dir.path / NODE_FILE, data_dir.is_locked()
+    path, is_running = data_dir.node_file, data_dir.is_locked()
     if is_json:
         click.echo(json.dumps({"file": str(path), "is_running": is_running}))
         return

@@ -23,7 +23,6 @@ from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import (
-    NODE_FILE,
     JoinOptions,
     RunAddress,
     address_for_others,
@@ -142,7 +141,7 @@ def _tell_remembered(daemon: Daemon, told: Told) -> None:
     """Report which options come from the node's file."""
     held = {key: each.value for key, each in told.settings.items() if each.origin is Origin.FILE}
     if held:
-        path = daemon.config.data_dir.path / NODE_FILE
+        path = daemon.config.data_dir.node_file
         text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
         daemon.reporter.event("remembered", text, file=str(path), settings=held)
 

@@ -18,7 +18,6 @@ from protocol.errors import OperatorError
 from sfnode.cli.joining.join_options import join_options
 from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
 from sfnode.run import (
-    NODE_FILE,
     FieldValue,
     JoinOptions,
     RunSource,
@@ -41,7 +40,7 @@ class Origin(StrEnum):
     """Names the source of a setting's value."""
 
     COMMAND_LINE = "command line"
-    FILE = NODE_FILE
+    FILE = "node.toml"
     DEFAULT = "default"
 
 
@@ -125,13 +124,13 @@ def _field(key: str) -> str:
 
 def read_settings(data_dir: DataDirectory) -> dict[str, object]:
     """Return the fields of `node.toml` as `JoinOptions` takes them; empty without the file. Raises OperatorError."""
-    path = data_dir.path / NODE_FILE
+    path = data_dir.node_file
     return {key: _from_file(key, value, path) for key, value in (read_node_file(data_dir) or {}).items()}
 
 
 def other_fields(data_dir: DataDirectory, key: str) -> dict[str, FieldValue]:
     """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
-    path, fields = data_dir.path / NODE_FILE, read_node_file(data_dir) or {}
+    path, fields = data_dir.node_file, read_node_file(data_dir) or {}
     others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
     return {name: value for name, value in others.items() if value is not None}
 

@@ -8,7 +8,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.joining.join_options import exit_option, output_options
 from sfnode.cli.joining.running import run_node
 from sfnode.cli.options import data_dir_option
-from sfnode.run import NODE_FILE, JoinOptions, RunSource, read_node_file
+from sfnode.run import JoinOptions, RunSource, read_node_file
 from sfnode.storage import DataDirectory
 
 
@@ -24,7 +24,7 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     """
     if read_node_file(data_dir) is None:
         raise OperatorError(
-            f"{data_dir} has no {NODE_FILE}: no node has started there that remembers its options. Start it once with "
+            f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with "
             f"`sfnode join --data-dir {data_dir}` and the options that it is to have"
         )
     data_dir.signed_manifest()
