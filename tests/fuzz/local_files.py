@@ -88,15 +88,19 @@ def check_status(data: bytes) -> None:
 @contextmanager
 def _disk_says(data: bytes) -> Iterator[None]:
     """A node runs and its status file holds ``data``. Not ``mock.patch``: that takes longer than the check."""
-    names = ("read_manifest", "is_locked", "read_bytes")
-    originals = [getattr(status_module, name) for name in names]
-    for name, value in zip(names, (None, True, data), strict=True):
-        setattr(status_module, name, lambda *_, value=value: value)
+    replaced: tuple[tuple[object, str, object], ...] = (
+        (DataDirectory, "signed_manifest", None),
+        (DataDirectory, "is_locked", True),
+        (status_module, "read_bytes", data),
+    )
+    originals = [getattr(owner, name) for owner, name, _ in replaced]
+    for owner, name, value in replaced:
+        setattr(owner, name, lambda *_, value=value: value)
     try:
         yield
     finally:
-        for name, original in zip(names, originals, strict=True):
-            setattr(status_module, name, original)
+        for (owner, name, _), original in zip(replaced, originals, strict=True):
+            setattr(owner, name, original)
 
 
 def status_seeds() -> Iterator[bytes]:
