@@ -16,10 +16,9 @@ from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import report
 from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, sealed_records
-from protocol.crypto import SIGNATURE_BYTES
+from protocol.crypto import SIGNATURE_BYTES, seed_of
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
 from protocol.run import Manifest
-from protocol.subspace import seed_of
 
 AUTHORS = 50
 

@@ -13,11 +13,10 @@ from itertools import count
 from statistics import median_low
 
 from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
-from protocol.crypto import Author, Signer
+from protocol.crypto import Author, Signer, seed_of
 from protocol.ledger import Envelope, EnvelopeCodec, StatementCodec
 from protocol.run import Manifest, ScalarKind
 from protocol.state import Coefficients
-from protocol.subspace import seed_of
 
 HONEST, EXPELLED, EQUIVOCATOR = "honest", "expelled", "equivocator"
 CHEATS = ("random", "flipped", "copied", "zeros", "scaled")

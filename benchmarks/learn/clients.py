@@ -16,11 +16,12 @@ from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
+from protocol.crypto import seed_of
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Method, ScalarKind
 from protocol.state import Coefficients
-from protocol.subspace import Bases, BasisContent, Published, seed_of
+from protocol.subspace import Bases, BasisContent, Published
 from sfnode.training.calibration import renewal_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import fold_weights

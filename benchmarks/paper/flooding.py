@@ -20,10 +20,10 @@ from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.paper.worlds import dealt, delays
 from benchmarks.sample_runs import signer
+from protocol.crypto import seed_of
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.state import Coefficients
-from protocol.subspace import seed_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData

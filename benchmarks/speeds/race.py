@@ -19,12 +19,11 @@ from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
-from protocol.crypto import Author
+from protocol.crypto import Author, seed_of
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.node import StepClock
 from protocol.state import Coefficients
-from protocol.subspace import seed_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 

@@ -9,6 +9,7 @@ from protocol.crypto.hashing import (
     hash_pieces,
     key_of,
     round_half_away,
+    seed_of,
     u32,
 )
 from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, check_verifier, is_author_key, is_signed
@@ -28,5 +29,6 @@ __all__ = [
     "is_signed",
     "key_of",
     "round_half_away",
+    "seed_of",
     "u32",
 ]

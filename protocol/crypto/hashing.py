@@ -19,29 +19,29 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
     The lengths make the encoding injective: no two different field lists give the same input.
     """
     hasher = hashlib.sha256()
-    _feed(hasher, (domain.encode("ascii"), *fields))
+    for field in (domain.encode("ascii"), *fields):
+        hasher.update(len(field).to_bytes(4, "big"))
+        hasher.update(field)
     return Digest(hasher.digest())
 
 
 def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Digest:
     """Return :func:`hash_fields` of one field of ``length`` bytes in pieces, which need not be in memory at once."""
-    hasher = hashlib.sha256()
-    _feed(hasher, (domain.encode("ascii"),))
-    hasher.update(u32(length))
+    tag = domain.encode("ascii")
+    hasher = hashlib.sha256(u32(len(tag)) + tag + u32(length))
     for piece in pieces:
         hasher.update(piece)
     return Digest(hasher.digest())
 
 
-def _feed(hasher: hashlib._Hash, fields: Iterable[bytes]) -> None:
-    for field in fields:
-        hasher.update(len(field).to_bytes(4, "big"))
-        hasher.update(field)
-
-
 def key_of(domain: str, *fields: bytes) -> int:
     """Return a 64-bit generator key or seed: the first 8 bytes of ``hash_fields``, big-endian (SPEC 2.2)."""
     return int.from_bytes(hash_fields(domain, *fields)[:8], "big")
+
+
+def seed_of(run_id: RunId, author: Author, step: int) -> int:
+    """Return the one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
+    return key_of("sfnode/seed/1", run_id, author, u32(step))
 
 
 def u32(value: int) -> bytes:

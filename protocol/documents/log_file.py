@@ -175,7 +175,10 @@ class _Loader:
         if self._read(len(MAGIC)) != MAGIC:
             raise _fault(0, "this is not a log file: it does not begin as `sfnode log export` writes it")
         self._offset = len(MAGIC)
-        signed = self._manifest()
+        block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
+        with _at(block.start):
+            signed = decode_run_untrusted(block.body)
+        self._keeper = self._on_manifest(signed)
         basis = self._basis(signed.manifest)
         replica = Replica(signed.manifest, self._keeper)
         due = dict.fromkeys((STATEMENTS, RECORDS, RENEWED), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
@@ -215,13 +218,6 @@ class _Loader:
         if len(data) < count:
             raise _fault(self._offset, "the file ends here, before the end of the log: it was cut off")
         return data
-
-    def _manifest(self) -> SignedManifest:
-        block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
-        with _at(block.start):
-            signed = decode_run_untrusted(block.body)
-        self._keeper = self._on_manifest(signed)
-        return signed
 
     def _basis(self, manifest: Manifest) -> bytes | None:
         """Read the parts of the published basis and join them; None for a random one."""
@@ -263,7 +259,8 @@ class _Loader:
                 if (key := statement[:STATEMENT_KEY_BYTES]) < self._last_key:
                     raise Reject(RejectReason.LOG_FORMAT, "a statement is not in its place: they ascend by key")
                 self._last_key = key
-                _keep(lambda statement=statement: replica.add_statement(statement), "statement")  # type: ignore[misc]
+                with _kept("statement"):
+                    replica.add_statement(statement)
 
     def _add_records(self, replica: Replica, block: _Block) -> None:
         codec, start = replica.ledger.codec, block.start
@@ -271,18 +268,17 @@ class _Loader:
             records = codec.split_untrusted(block.body)
         for index, record in enumerate(records):
             with _at(start + index * codec.record_bytes):
-                self._add_record(replica, record)
+                # [REJECT] SPEC 9.4.5: records ascend
+                if (place := (record[_STEP], record)) <= self._last_place:
+                    text = "this record is not in its place: they ascend by step and author"
+                    raise Reject(RejectReason.LOG_FORMAT, text)
+                self._last_place = place
+                with _kept("record"):
+                    replica.add(record)
         self._records += len(records)
         if self._keeper:
             self._keeper.add(records, is_durable=True)
         replica.coefficients()
-
-    def _add_record(self, replica: Replica, record: bytes) -> None:
-        # [REJECT] SPEC 9.4.5: records ascend
-        if (place := _place(record)) <= self._last_place:
-            raise Reject(RejectReason.LOG_FORMAT, "this record is not in its place: they ascend by step and author")
-        self._last_place = place
-        _keep(lambda: replica.add(record), "record")
 
     def _end(self, replica: Replica, block: _Block) -> LogEnd:
         # [REJECT] SPEC 9.4.2: the end has its one length
@@ -306,9 +302,11 @@ class _Loader:
         )
 
 
-def _keep(add: Callable[[], object], what: str) -> None:
+@contextmanager
+def _kept(what: str) -> Iterator[None]:
+    """Refuse what a ledger ignores."""
     try:
-        add()
+        yield
     except Ignore as ignore:
         # [REJECT] SPEC 9.4.5: a log holds nothing that a ledger does not keep
         raise Reject(RejectReason.LOG_FORMAT, f"no ledger keeps this {what}: {ignore.detail}") from None
@@ -325,10 +323,6 @@ def _at(offset: int) -> Iterator[None]:
 
 def _fault(offset: int, detail: str) -> Reject:
     return Reject(RejectReason.LOG_FORMAT, f"byte {offset:,}: {detail}")
-
-
-def _place(record: bytes) -> tuple[bytes, bytes]:
-    return record[_STEP], record
 
 
 def _joined(records: Iterable[bytes], count: int) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Door: `Ledger`. The two sets of a run, signed updates and what its owner has stated, each with one way in."""
 
-from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
+from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, bits_of, shard_of
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
 from protocol.ledger.record_store import Archive, records_of, step_of
@@ -31,6 +31,7 @@ __all__ = [
     "StatementKind",
     "Voided",
     "bitmap_of",
+    "bits_of",
     "read_invitation",
     "records_of",
     "shard_of",

@@ -1,18 +1,27 @@
 """The slots that are held of one author, or of all authors, in one span, and their digests (SPEC 7.5).
 
-These are the inner levels of the ledger's digests. The ledger decides what may come in.
+These are the inner levels of a tree of digests, from which two ledgers find their differences. From the top:
+
+    root        of all spans, and of the statements             Ledger.root
+    span        of its shards that hold anything                Span.digest
+    shard       of the authors whose hash has one first byte    Span.shard_digests
+    bucket      of one author's groups of slots in the span     Bucket.digest
+    group       of 16 slots, linked in the order of steps       Bucket._linked
+
+A digest is computed when it is asked for, and kept until something below it changes. So a new update costs one link and
+one hash for each level, in a ledger of any size. The ledger decides what may come in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 
 from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, hash_fields, u32
 from protocol.ledger.record_store import Checks, ReadBack, Slot, group_of, records_of, slots_in
+from protocol.wire import AuthorHoldings
 
 INNER_DIGEST_BYTES = 16
 PAYLOAD_HASH_BYTES = 8
@@ -21,16 +30,6 @@ PAYLOAD_HASH_BYTES = 8
 _OFFSETS = tuple(range(limits.SPAN_STEPS))
 _FULL = (1 << limits.SPAN_STEPS) - 1  # one object for all buckets in which every slot counts
 _NO_SLOTS = bytes(INNER_DIGEST_BYTES)  # the digest of a group that holds nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
-    """The slots held of one author in one span; bitmaps have bit ``step % SPAN_STEPS``, lowest bit of byte 0 first."""
-
-    author: Author
-    digest: bytes
-    valid: bytes
-    void: bytes
 
 
 class Bucket:
@@ -138,14 +137,12 @@ class Bucket:
         missing = set(asked).difference(slots)
         for group in groups:
             if not missing.isdisjoint(group) or not self._checks.fits(group, slots):
-                raise self._archive.archive.damage(self._described(group))
+                steps = f"{self._step(group.start)} to {self._step(group.stop - 1)}"
+                text = f"updates of author {self._author.hex()[:16]}, steps {steps}, are not what was stored"
+                raise self._archive.archive.damage(text)
         if len(groups) == 1:
             self._archive.group, self._archive.slots = first, slots
         return slots
-
-    def _described(self, group: range) -> str:
-        first, last = self._step(group.start), self._step(group.stop - 1)
-        return f"updates of author {self._author.hex()[:16]}, steps {first} to {last}, are not what was stored"
 
     # --- digest -------------------------------------------------------------------------------------------
 
@@ -302,8 +299,9 @@ def _place_of(offset: int) -> int:
     return offset // limits.GROUP_STEPS * INNER_DIGEST_BYTES
 
 
-def holdings_in(author: Author, bucket: Bucket) -> Holdings:
-    return Holdings(
+def holdings_in(author: Author, bucket: Bucket) -> AuthorHoldings:
+    """Describe one author's bucket for the wire."""
+    return AuthorHoldings(
         author=author,
         digest=bucket.digest() if bucket.held else bytes(INNER_DIGEST_BYTES),
         valid=bucket.valid.to_bytes(limits.SPAN_STEPS // 8, "little"),
@@ -312,8 +310,10 @@ def holdings_in(author: Author, bucket: Bucket) -> Holdings:
 
 
 def payload_hash(record: bytes) -> bytes:
+    """Return the bytes by which two payloads of one slot are compared (SPEC 8.4.4)."""
     return hash_fields("sfnode/payload/1", record[:-SIGNATURE_BYTES])[:PAYLOAD_HASH_BYTES]
 
 
 def inner_digest(domain: str, *fields: bytes) -> bytes:
+    """Return :func:`hash_fields`, cut to the length of all digests below the root."""
     return hash_fields(domain, *fields)[:INNER_DIGEST_BYTES]

@@ -8,11 +8,19 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, check_verifier, is_author_key, is_signed
+from protocol.crypto import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    Author,
+    Signer,
+    check_verifier,
+    is_author_key,
+    is_signed,
+    seed_of,
+)
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
 from protocol.run import Manifest, ScalarKind, has_work
-from protocol.subspace import seed_of
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
 _SIGNED_TAG = b"sfnode/envelope1"
@@ -48,7 +56,6 @@ class EnvelopeCodec:
     def __init__(self, manifest: Manifest) -> None:
         check_verifier()
         self._manifest = manifest
-        self._clip = manifest.method.clip
         self._scalars = struct.Struct(f">{manifest.method.scalars}h")
         self._prefix = _SIGNED_TAG + manifest.run_id
         self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
@@ -64,9 +71,8 @@ class EnvelopeCodec:
         """Split concatenated records. Raises Reject(SIZE) when the length is not a multiple of a record's."""
         # [REJECT] SPEC 6.1: a run of records is a whole number of records.
         if len(data) % self.record_bytes != 0:
-            raise Reject(
-                RejectReason.SIZE, f"{len(data)} bytes are not a whole number of {self.record_bytes}-byte records"
-            )
+            text = f"{len(data)} bytes are not a whole number of {self.record_bytes}-byte records"
+            raise Reject(RejectReason.SIZE, text)
         return [data[start : start + self.record_bytes] for start in range(0, len(data), self.record_bytes)]
 
     def decode_untrusted(self, record: bytes) -> Envelope:
@@ -76,18 +82,26 @@ class EnvelopeCodec:
             raise Reject(RejectReason.SIZE, f"record of {len(record)} bytes, this run's have {self.record_bytes}")
         author, step, seed = _HEAD.unpack_from(record)
         scalars = self._scalars.unpack_from(record, _HEAD.size)
-        envelope = Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
-        self._check_step(envelope)
-        self._check_scalars(envelope)
-        return envelope
+        method = self._manifest.method
+        # [REJECT] SPEC 6.2.2: 0 <= step < steps, and a multiple of local_steps.
+        if step >= self._manifest.steps:
+            raise Reject(RejectReason.STEP_RANGE, f"step {step} of a run of {self._manifest.steps} steps")
+        if step % method.local_steps != 0:
+            raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
+        # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
+        if max(scalars) > method.clip or min(scalars) < -method.clip:
+            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
+        if method.scalar is ScalarKind.NORMALISED:
+            for start in range(0, method.scalars, method.directions):
+                _check_energy(scalars[start : start + method.directions])
+        return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
 
     def check_signed(self, envelope: Envelope) -> None:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
         # [REJECT] SPEC 6.2.4: nobody chooses a direction: the seed follows from run, author and step.
         if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):
-            raise Reject(
-                RejectReason.SEED, f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
-            )
+            text = f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
+            raise Reject(RejectReason.SEED, text)
         # [REJECT] SPEC 6.2.5: the author's key is canonical and of prime order.
         if not is_author_key(envelope.author):
             raise Reject(RejectReason.AUTHOR_KEY, f"author {envelope.author.hex()[:16]} is not a valid Ed25519 key")
@@ -100,25 +114,6 @@ class EnvelopeCodec:
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):
             raise Reject(RejectReason.SIGNATURE, f"step {envelope.step} of {envelope.author.hex()[:16]}: bad signature")
 
-    def _check_step(self, envelope: Envelope) -> None:
-        # [REJECT] SPEC 6.2.2: 0 <= step < steps, and a multiple of local_steps.
-        if envelope.step >= self._manifest.steps:
-            raise Reject(RejectReason.STEP_RANGE, f"step {envelope.step} of a run of {self._manifest.steps} steps")
-        if envelope.step % self._manifest.method.local_steps != 0:
-            raise Reject(
-                RejectReason.STEP_ALIGNMENT,
-                f"step {envelope.step} does not start a round of {self._manifest.method.local_steps}",
-            )
-
-    def _check_scalars(self, envelope: Envelope) -> None:
-        # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
-        if max(envelope.scalars) > self._clip or min(envelope.scalars) < -self._clip:
-            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {self._clip}")
-        method = self._manifest.method
-        if method.scalar is ScalarKind.NORMALISED:
-            for start in range(0, method.scalars, method.directions):
-                _check_energy(envelope.scalars[start : start + method.directions])
-
 
 def _check_energy(scalars: tuple[int, ...]) -> None:
     """Check the energy rule of SPEC 5.2 for one local step's D scalars, of which n are not zero.
@@ -128,10 +123,8 @@ def _check_energy(scalars: tuple[int, ...]) -> None:
     energy, count = 4 * sum(q * q for q in scalars), len(scalars) - scalars.count(0)
     is_clipped = max(map(abs, scalars)) == NORMALISED_CLIP
     if not count or energy > 4_225 * len(scalars) or (energy < 3_969 * count and not is_clipped):
-        raise Reject(
-            RejectReason.SCALAR_ENERGY,
-            f"normalised scalars with energy {energy / 4:g} for {count} of {len(scalars)} directions",
-        )
+        text = f"normalised scalars with energy {energy / 4:g} for {count} of {len(scalars)} directions"
+        raise Reject(RejectReason.SCALAR_ENERGY, text)
 
 
 # The signature's and key's lengths are part of the layout.

@@ -15,12 +15,13 @@ from operator import itemgetter
 from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hash_fields, u32
 from protocol.errors import Ignore, IgnoreReason
-from protocol.ledger.digest_buckets import Bucket, Holdings, Span, holdings_in, payload_hash
+from protocol.ledger.digest_buckets import Bucket, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.record_store import Archive, ReadBack, Slot, records_of, step_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import Statement
 from protocol.run import Manifest
+from protocol.wire import AuthorHoldings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,13 @@ class Ledger:
         """
         envelope = self.codec.decode_untrusted(record)
         held = self._held(envelope)
-        self._check_usable(envelope, held, horizon_step)
+        self.roster.check_counts(envelope.author, envelope.step)
+        # [IGNORE] SPEC 7.3: too far ahead of the frontier; anti-entropy brings it when the frontier has come near.
+        if horizon_step is not None and held is None and envelope.step > horizon_step:
+            raise Ignore(IgnoreReason.TOO_EARLY, f"step {envelope.step} is beyond {horizon_step}")
+        # [IGNORE] SPEC 7.3: the author table is full.
+        if not self.has_room_for(envelope.author):
+            raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self._manifest.authors_max} authors already")
         self.codec.check_signed(envelope)
         self._put(envelope, held)
         if held is None:
@@ -118,18 +125,9 @@ class Ledger:
         slot = bucket.get(offset) if bucket else None
         assert not isinstance(slot, tuple)
         if slot is not None and slot[:-SIGNATURE_BYTES] == envelope.payload:
-            # [IGNORE] SPEC 7.1: equal payloads are the same update, whatever their signature bytes.
+            # [IGNORE] SPEC 7.1: equal payloads are the same update, with any signature bytes.
             raise Ignore(IgnoreReason.ALREADY_HELD, f"step {envelope.step} of {envelope.author.hex()[:16]} is held")
         return slot
-
-    def _check_usable(self, envelope: Envelope, held: bytes | None, horizon_step: int | None) -> None:
-        self.roster.check_counts(envelope.author, envelope.step)
-        # [IGNORE] SPEC 7.3: too far ahead of the frontier; anti-entropy brings it when the frontier has come near.
-        if horizon_step is not None and held is None and envelope.step > horizon_step:
-            raise Ignore(IgnoreReason.TOO_EARLY, f"step {envelope.step} is beyond {horizon_step}")
-        # [IGNORE] SPEC 7.3: the author table is full.
-        if not self.has_room_for(envelope.author):
-            raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self._manifest.authors_max} authors already")
 
     def _put(self, envelope: Envelope, held: bytes | None) -> None:
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
@@ -183,17 +181,13 @@ class Ledger:
         valid = sum(isinstance(slot, bytes) for slot in dropped)
         self.updates -= valid
         self.void_slots -= len(dropped) - valid
-        self._set_highest(author)
-        return dropped
-
-    def _set_highest(self, author: Author) -> None:
-        """Update the author's highest step from its slots; remove an author without slots from the table."""
         held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
         if held:
             number, bucket = max(held, key=itemgetter(0))
             self._highest[author] = number * limits.SPAN_STEPS + bucket.held.bit_length() - 1
         else:
             self._highest.pop(author, None)
+        return dropped
 
     def counts(self, record: bytes) -> bool:
         """Return whether an accepted record still counts according to the statements."""
@@ -311,13 +305,13 @@ class Ledger:
         """Return (shard, 16-byte digest) of every shard of ``span`` that holds anything, ascending."""
         return self._spans[span].shard_digests() if span in self._spans else []
 
-    def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[Holdings]:
+    def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[AuthorHoldings]:
         """Return the holdings of the first ``count`` authors after ``after`` in the named shards of ``span``."""
         listed = self._spans[span].buckets_of(shards) if span in self._spans else []
         later = ((author, bucket) for author, bucket in listed if author > after)
         return [holdings_in(author, bucket) for author, bucket in islice(later, count)]
 
-    def holdings_of(self, span: int, author: Author) -> Holdings:
+    def holdings_of(self, span: int, author: Author) -> AuthorHoldings:
         """Return the holdings of one author in one span, with empty bitmaps when nothing is held."""
         return holdings_in(author, self._bucket(span, author) or Bucket(span, author))
 

@@ -17,7 +17,6 @@ from protocol.run import AdmissionKind, BasisKind, Manifest
 _SIGNED_TAG = b"sfnode/statement"  # by the owner
 _CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key
 _TOKEN_PREFIX = "invite:"
-_NOBODY = Author(b"")
 _STEP_BYTES = 4
 _HASH_BYTES = 32
 STATEMENT_KEY_BYTES = 1 + KEY_BYTES
@@ -169,7 +168,12 @@ class StatementCodec:
             author = Author(body[KEY_BYTES : 2 * KEY_BYTES])
             return Statement(kind=kind, author=author, token=body[:KEY_BYTES], data=data)
         if kind is StatementKind.RENEW:
-            return self._decode_renewal(body, data)
+            epoch, sha256 = int.from_bytes(body[:KEY_BYTES], "big"), body[KEY_BYTES:-SIGNATURE_BYTES].hex()
+            # [REJECT] SPEC 7.7.2: a renewal begins at an epoch of the run after the first.
+            if not 0 < epoch < self._epochs:
+                text = f"a renewal from an epoch that is not 1 ... {self._epochs - 1}"
+                raise Reject(RejectReason.STATEMENT_FORMAT, text)
+            return Statement(kind=kind, author=Author(b""), from_epoch=epoch, sha256=sha256, data=data)
         author = Author(body[:KEY_BYTES])
         if kind is StatementKind.ADMIT:
             return Statement(kind=kind, author=author, data=data)
@@ -179,14 +183,6 @@ class StatementCodec:
             text = f"an exclusion from step {from_step} of a run of {self._steps} steps"
             raise Reject(RejectReason.STATEMENT_FORMAT, text)
         return Statement(kind=kind, author=author, from_step=from_step, data=data)
-
-    def _decode_renewal(self, body: bytes, data: bytes) -> Statement:
-        epoch, sha256 = int.from_bytes(body[:KEY_BYTES], "big"), body[KEY_BYTES:-SIGNATURE_BYTES].hex()
-        # [REJECT] SPEC 7.7.2: a renewal begins at an epoch of the run after the first.
-        if not 0 < epoch < self._epochs:
-            text = f"a renewal from an epoch that is not 1 ... {self._epochs - 1}"
-            raise Reject(RejectReason.STATEMENT_FORMAT, text)
-        return Statement(kind=StatementKind.RENEW, author=_NOBODY, from_epoch=epoch, sha256=sha256, data=data)
 
     def check_signed(self, statement: Statement) -> None:
         """Check the costly rules: keys and signatures, at most two of each. Raises Reject."""

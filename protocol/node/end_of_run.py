@@ -14,7 +14,7 @@ from protocol.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.node_config import NodeConfig
 from protocol.node.step_clock import StepClock
-from protocol.sync import Agreement, Synchroniser
+from protocol.sync import Synchroniser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,30 +64,26 @@ class EndOfRun:
         if has_work:  # the usual case, without the cost of a comparison
             self.ending, self._finished_ms = Ending(), None
             return
-        agreement = self._sync.agreement()
+        equal, differing, nearest = self._sync.agreement()
         awaited = tuple(self._clock.awaited(self._ledger.authors(), now_ms))
-        is_held = bool(awaited or agreement.differing)
-        distance = self._distance(agreement, is_held=is_held)
+        is_held = bool(awaited or differing)
+        # One more than the nearest neighbour's distance. It cannot rise without a head, or while anything is missing.
+        distance = self.work_distance if nearest is None else min(WORK_DISTANCE_MAX, nearest + 1)
+        if is_held:
+            distance = min(distance, self.work_distance)
         if self._finished_ms is None or not is_finished:
             self._finished_ms = now_ms
-        is_compared = agreement.equal > 0 or not (self._expects_peers or self._sync.has_met)
+        is_compared = equal > 0 or not (self._expects_peers or self._sync.has_met)
         is_work_near = self._sync.peers > 0 and distance < WORK_DISTANCE_MAX
         limit_ms = timings.END_WAIT_MS_MAX if self._sync.peers else timings.FIRST_SYNC_TIMEOUT_MS
         self.ending = Ending(
-            equal=agreement.equal,
-            differing=agreement.differing,
+            equal=equal,
+            differing=differing,
             awaited=awaited,
             work_distance=distance,
             is_over=is_finished and is_compared and not is_held and not is_work_near,
             is_given_up=is_finished and now_ms - self._finished_ms >= limit_ms,
         )
-
-    def _distance(self, agreement: Agreement, *, is_held: bool) -> int:
-        """Return one more than the nearest neighbour's distance; it cannot rise while ``is_held`` or without a head."""
-        if agreement.nearest is None:
-            return self.work_distance
-        distance = min(WORK_DISTANCE_MAX, agreement.nearest + 1)
-        return min(distance, self.work_distance) if is_held else distance
 
     def must_tell(self, now_ms: int) -> bool:
         """Return whether to send the distance to the neighbours now; True counts as sent."""

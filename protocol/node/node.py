@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from protocol import limits, timings
-from protocol.crypto import DIGEST_BYTES, Author, Signer
+from protocol.crypto import DIGEST_BYTES, Author, Signer, seed_of
 from protocol.errors import Ignore, IgnoreReason, Reject
 from protocol.events import (
     BasisArrived,
@@ -37,15 +37,14 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.ledger import Statement, Voided
-from protocol.node.basis_files import BasisFiles
 from protocol.node.end_of_run import EndOfRun
+from protocol.node.fetches import BasisFiles
 from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.node.step_clock import StepClock
 from protocol.run import Manifest
 from protocol.state import Replica
-from protocol.subspace import seed_of
 from protocol.sync import Flood, Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
 

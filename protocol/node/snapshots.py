@@ -91,7 +91,10 @@ class Snapshots:
         """Do what is due; ``frontier`` is None while more updates wait to be summed than one tick can sum."""
         effects = self._end(SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
         if not self._sync.is_live:
-            return [*effects, *self._fetch_if_wanted(now_ms)]
+            agreed = self._wanted()
+            if self._fetches.start([each.sha256.hex() for each in agreed[:1]], now_ms) is not None:
+                effects.append(FetchSnapshot(sha256=agreed[0].sha256.hex(), file_bytes=agreed[0].file_bytes))
+            return effects
         if frontier is None:
             return effects
         return [*effects, *self._make_if_due(frontier), *self._prove(now_ms)]
@@ -146,12 +149,6 @@ class Snapshots:
         """Return the attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
-    def _fetch_if_wanted(self, now_ms: int) -> list[Effect]:
-        agreed = self._wanted()
-        if self._fetches.start([each.sha256.hex() for each in agreed[:1]], now_ms) is None:
-            return []
-        return [FetchSnapshot(sha256=agreed[0].sha256.hex(), file_bytes=agreed[0].file_bytes)]
-
     def fetch_failed(self, sha256: str, now_ms: int) -> None:
         """Plan another try after no neighbour had the file."""
         self._fetches.failed(sha256, now_ms, is_lasting=False)
@@ -192,8 +189,12 @@ class Snapshots:
             return []
         self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
         verdict = judge(snapshot, self._replica)
-        if verdict is ProofVerdict.MISSING and self._may_yet_come(now_ms):
-            return []
+        if verdict is ProofVerdict.MISSING:
+            if self._missing_since_ms is None:
+                self._missing_since_ms = now_ms
+            # A neighbour that lags or withholds also makes a node live, so wait for the others.
+            if now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS:
+                return []
         # One neighbour alone may withhold records that others have, which proves nothing against the signers.
         if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and self._sync.peers > 1):
             return [self._halt(snapshot, verdict)]
@@ -215,12 +216,6 @@ class Snapshots:
             return False
         self._statements = roster.digest()
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
-
-    def _may_yet_come(self, now_ms: int) -> bool:
-        """Return whether to wait for the other neighbours, since one that lags or withholds also makes a node live."""
-        if self._missing_since_ms is None:
-            self._missing_since_ms = now_ms
-        return now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS
 
     def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
         found = "the same updates give other coefficients"

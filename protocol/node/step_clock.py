@@ -107,17 +107,15 @@ class StepClock:
     def awaited(self, highest: dict[Author, int], now_ms: int) -> list[Author]:
         """Return the authors heard of within END_INTERVALS of their intervals whose last round is not held."""
         last = self._steps - self._round_steps
-        return sorted(
-            author
-            for author, heard_ms in self._heard_ms.items()
-            if highest.get(author, last) < last and now_ms - heard_ms <= self._end_patience_ms(author)
-        )
-
-    def _end_patience_ms(self, author: Author) -> int:
-        """Return how long an author may be silent before its last round; one heard of once counts as the slowest."""
+        # An author heard of once has no interval, and counts as the slowest.
         slowest_ms = max(self._interval_ms.values(), default=timings.STEP_WAIT_MS_MAX)
-        patience_ms = timings.END_INTERVALS * self._interval_ms.get(author, slowest_ms)
-        return max(timings.STEP_WAIT_MS_START, min(timings.END_PATIENCE_MS_MAX, patience_ms))
+        awaited: list[Author] = []
+        for author, heard_ms in self._heard_ms.items():
+            wanted_ms = timings.END_INTERVALS * self._interval_ms.get(author, slowest_ms)
+            patience_ms = max(timings.STEP_WAIT_MS_START, min(timings.END_PATIENCE_MS_MAX, wanted_ms))
+            if highest.get(author, last) < last and now_ms - heard_ms <= patience_ms:
+                awaited.append(author)
+        return sorted(awaited)
 
     def _round_of(self, steps: list[int]) -> int:
         """Return the first step of the round in which the lower median of ``steps`` lies."""
@@ -143,7 +141,11 @@ class StepClock:
             return None
         if self._ready_since_ms is None:
             self._ready_since_ms = now_ms
-        behind, active = self._active(highest)
+        # SPEC 9.1.1: who is active, and how many of them lack step t - K (1 + staleness).
+        needed = self.next_step - self._round_steps * (1 + self._staleness)
+        oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
+        active = [author for author, step in highest.items() if author != self._own and step >= oldest_active]
+        behind = sum(highest[author] < needed for author in active)
         is_half_there = 2 * behind <= len(active) + 1  # + 1: this node itself, which is there
         if self._half_ms is None and is_half_there:
             self._half_ms = now_ms
@@ -183,22 +185,13 @@ class StepClock:
 
         An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals.
         """
-        at_work = [
-            highest[author]
-            for author, heard_ms in self._heard_ms.items()
-            if author in highest and author != self._own and now_ms - heard_ms <= self._patience_ms(author)
-        ]
+        at_work: list[int] = []
+        for author, heard_ms in self._heard_ms.items():
+            patience_ms = timings.STEP_WAIT_MS_MAX
+            if author in self._interval_ms:
+                wanted_ms = timings.AT_WORK_INTERVALS * self._interval_ms[author]
+                patience_ms = max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, wanted_ms))
+            if author in highest and author != self._own and now_ms - heard_ms <= patience_ms:
+                at_work.append(highest[author])
         ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
         return bool(at_work) and self.next_step > median_low(at_work) + ahead
-
-    def _patience_ms(self, author: Author) -> int:
-        if author not in self._interval_ms:
-            return timings.STEP_WAIT_MS_MAX
-        return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
-
-    def _active(self, highest: dict[Author, int]) -> tuple[int, list[Author]]:
-        """Return how many active authors lack step t - K (1 + staleness), and who is active (SPEC 9.1.1)."""
-        needed = self.next_step - self._round_steps * (1 + self._staleness)
-        oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
-        active = [author for author, step in highest.items() if author != self._own and step >= oldest_active]
-        return sum(highest[author] < needed for author in active), active

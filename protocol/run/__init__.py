@@ -15,11 +15,9 @@ from protocol.run.manifest import (
 )
 from protocol.run.method import BasisKind, CoreKind, Method, ScalarKind, Schedule, ScheduleKind
 from protocol.run.model import (
-    CONFIG_NAME,
     FileSpec,
     ModelSpec,
     Sharing,
-    file_of,
     is_plain_file_name,
     no_model,
     piece_count,
@@ -32,7 +30,6 @@ __all__ = [
     "AdmissionSpec",
     "BasisKind",
     "CoreKind",
-    "CONFIG_NAME",
     "DATA_PRIVATE",
     "FORMAT",
     "FileSpec",
@@ -53,7 +50,6 @@ __all__ = [
     "checked",
     "coefficient_count",
     "decode_run_untrusted",
-    "file_of",
     "has_work",
     "is_plain_file_name",
     "no_model",

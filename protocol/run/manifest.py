@@ -119,10 +119,14 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
         raise Reject(RejectReason.SIZE, f"manifest of {len(data)} bytes, at most {limits.MANIFEST_BYTES_MAX}")
     lines = data.split(b"\n")
     if len(lines) != 3 or lines[2] != b"" or len(lines[1]) != 2 * SIGNATURE_BYTES:
-        raise Reject(
-            RejectReason.MANIFEST_FORMAT, "not a run file: one line of JSON and one line of signature expected"
-        )
-    manifest = checked(_parse_json_untrusted(lines[0]))
+        text = "not a run file: one line of JSON and one line of signature expected"
+        raise Reject(RejectReason.MANIFEST_FORMAT, text)
+    try:
+        # Python's parser accepts NaN and Infinity, which JSON does not have: ``int`` refuses their names.
+        document = json.loads(lines[0].decode("utf-8"), parse_constant=int)
+    except (ValueError, RecursionError):
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
+    manifest = checked(document)
     if manifest.canonical != lines[0]:
         raise Reject(RejectReason.MANIFEST_FORMAT, "the JSON is not in canonical form")
     try:
@@ -137,26 +141,12 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
     return signed
 
 
-def _parse_json_untrusted(line: bytes) -> object:
-    try:
-        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
-
-
-def _refuse_constant(name: str) -> object:
-    """Refuse NaN and Infinity, which Python's parser accepts but JSON does not have."""
-    raise ValueError(name)
-
-
 def checked(data: object) -> Manifest:
     """Build a manifest from plain data (a JSON mapping). Raises Reject with the field's path when a rule is broken."""
     version = data.get("format") if isinstance(data, dict) else None
     if type(version) is int and version != FORMAT:
-        raise Reject(
-            RejectReason.MANIFEST_FORMAT,
-            f"manifest format {version}, but this sfnode reads format {FORMAT}: install a release that knows it",
-        )
+        text = f"manifest format {version}, but this sfnode reads format {FORMAT}: install a release that knows it"
+        raise Reject(RejectReason.MANIFEST_FORMAT, text)
     try:
         manifest = from_plain_untrusted(Manifest, data, "manifest")
     except Malformed as error:

@@ -11,16 +11,15 @@ can improve its own result. The results are floats for people to read; nodes do 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocol.crypto import Author
 from protocol.ledger import Envelope, Ledger
 from protocol.run import CoreKind, Manifest, ScalarKind
-from protocol.state.coefficients import CoefficientLayout, Coefficients
+from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
 from protocol.subspace import NORMALISED_UNIT
 
@@ -45,70 +44,63 @@ class LeavingOut:
 
 @dataclass(slots=True)
 class _EpochSums:
-    """Sums over some updates of an epoch: their number and, over the scalars q measured, the sums of w and (w q)^2."""
+    """Sums over the updates of an author, or of all, in one epoch.
+
+    Attributes:
+        updates: how many.
+        weights, squares: the sums of w and (w q)^2 over the scalars q that were measured.
+        with_others, with_own: products of the author's coefficients with those of all others, and with themselves.
+    """
 
     updates: int = 0
     weights: int = 0
     squares: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """An author's sums, and by epoch the products of its coefficients with those of all others and with themselves.
-
-    The products weight each coordinate by its rarity (:func:`_rarity`).
-    """
-
-    own: Mapping[int, _EpochSums]
-    with_others: Mapping[int, float]
-    with_own: Mapping[int, float]
+    with_others: float = 0.0
+    with_own: float = 0.0
 
 
 def effects_of_leaving_out(
-    replica: Replica, tell: Callable[[int, int], None] = lambda done, total: None
+    replica: Replica, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[Author, LeavingOut | None]:
     """Estimate the effect of every author in the ledger; None for an author in whose epochs nobody else has measured.
 
-    ``tell`` receives progress as (authors done, authors in all).
+    ``on_progress`` receives progress as (authors done, authors in all).
     Cost: about the time to sum the ledger once more, and memory for one author's state.
     """
     authors = sorted(replica.ledger.authors())
-    parts: dict[Author, _Part] = {}
+    parts: dict[Author, dict[int, _EpochSums]] = {}
+    in_all: dict[int, _EpochSums] = {}
     for number, author in enumerate(authors, start=1):
         parts[author] = _part(replica, author)
-        tell(number, len(authors))
-    in_all = _added([part.own for part in parts.values()])
-    return {author: _told(replica.manifest, part, in_all) for author, part in parts.items()}
+        for epoch, sums in parts[author].items():
+            total = in_all.setdefault(epoch, _EpochSums())
+            total.weights += sums.weights
+            total.squares += sums.squares
+        on_progress(number, len(authors))
+    return {author: _effect(replica.manifest, part, in_all) for author, part in parts.items()}
+
+
+def _part(replica: Replica, author: Author) -> dict[int, _EpochSums]:
+    """Compute one author's sums. Read its updates twice rather than keep them, since there may be a million."""
+    manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
+    # The mean of scalar times direction is too small by a factor, float64[layout.size]. A Rademacher direction has all
+    # coordinates of each tensor: 1. A canonical one has a single coordinate of each: the tensor's size.
+    sizes = np.diff(own.layout.offsets, append=own.layout.size)
+    is_canonical = manifest.method.core is CoreKind.CANONICAL
+    rarity = np.repeat(sizes if is_canonical else np.ones_like(sizes), sizes).astype(np.float64)
+    own.add(_counted(replica.ledger, author))
+    found = _sums(manifest, _counted(replica.ledger, author))
+    for epoch, sums in found.items():
+        mine = own.flat(epoch).astype(np.float64)
+        sums.with_others = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
+        sums.with_own = float(np.sum(rarity * mine * mine))
+    return found
 
 
 def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
     for span in ledger.spans():
         valid = ledger.holdings_of(span, author).valid
         yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
-
-
-def _part(replica: Replica, author: Author) -> _Part:
-    """Compute one author's part. Read its updates twice rather than keep them, since there may be a million."""
-    manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
-    rarity = _rarity(manifest, own.layout)
-    own.add(_counted(replica.ledger, author))
-    sums, with_others, with_own = _sums(manifest, _counted(replica.ledger, author)), {}, {}
-    for epoch in sums:
-        mine = own.flat(epoch).astype(np.float64)
-        with_others[epoch] = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
-        with_own[epoch] = float(np.sum(rarity * mine * mine))
-    return _Part(own=sums, with_others=with_others, with_own=with_own)
-
-
-def _rarity(manifest: Manifest, layout: CoefficientLayout) -> NDArray[np.float64]:
-    """Return the factor by which the mean of scalar times direction is too small: float64[layout.size].
-
-    A canonical direction has one coordinate of each tensor, a Rademacher one has all of them.
-    """
-    if manifest.method.core is CoreKind.RADEMACHER:
-        return np.ones(layout.size)
-    sizes = np.diff(layout.offsets, append=layout.size)
-    return np.repeat(sizes, sizes).astype(np.float64)
 
 
 def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:
@@ -125,31 +117,15 @@ def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSu
     return found
 
 
-def _added(parts: Sequence[Mapping[int, _EpochSums]]) -> dict[int, _EpochSums]:
-    found: dict[int, _EpochSums] = {}
-    for epoch, sums in (item for part in parts for item in part.items()):
-        total = found.setdefault(epoch, _EpochSums())
-        total.updates += sums.updates
-        total.weights += sums.weights
-        total.squares += sums.squares
-    return found
-
-
-def _told(manifest: Manifest, part: _Part, in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
+def _effect(manifest: Manifest, part: Mapping[int, _EpochSums], in_all: Mapping[int, _EpochSums]) -> LeavingOut | None:
     """Sum the epochs. The product of a random direction with fixed coefficients has the variance ``with_own``."""
-    change, variance, updates = 0.0, 0.0, 0
-    for epoch, own in part.own.items():
+    method, change, variance, updates = manifest.method, 0.0, 0.0, 0
+    for epoch, own in part.items():
         weights = in_all[epoch].weights - own.weights
         if weights:
-            change += part.with_others[epoch] / weights
-            variance += part.with_own[epoch] * (in_all[epoch].squares - own.squares) / weights**2
+            change += own.with_others / weights
+            variance += own.with_own * (in_all[epoch].squares - own.squares) / weights**2
             updates += own.updates
-    unit = _unit(manifest)
-    return LeavingOut(change=unit * change, error=unit * math.sqrt(variance), updates=updates) if updates else None
-
-
-def _unit(manifest: Manifest) -> float:
-    """Return the unit of a scalar times a coordinate."""
-    method = manifest.method
     slope = 2.0**method.quantum_exp if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    return math.ldexp(slope, method.alpha_exp)
+    unit = math.ldexp(slope, method.alpha_exp)  # of a scalar times a coordinate
+    return LeavingOut(change=unit * change, error=unit * math.sqrt(variance), updates=updates) if updates else None

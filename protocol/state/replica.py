@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from protocol import limits
 from protocol.crypto import KEY_BYTES, Author, Digest
@@ -12,8 +11,7 @@ from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statem
 from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.recount import Recount
-from protocol.state.snapshot import Snapshot
-from protocol.state.snapshot_overlay import SnapshotOverlay
+from protocol.state.snapshot import Snapshot, SnapshotOverlay
 from protocol.state.unsummed import WaitingUpdates
 
 _SUMMED_AT_ONCE = 64  # summed one by one, each would cost several times as much
@@ -90,16 +88,14 @@ class Replica:
     def _bring_back(self, author: Author) -> None:
         held = self._suspended.pop(author)
         for record in self._archive.read_all(author) if self._archive else held:
-            with suppress(Ignore):  # the author has been excluded since, or the author table is full
-                self._add_again(record)
-
-    def _add_again(self, record: bytes) -> None:
-        try:
-            self.add(record)
-        except Reject as reject:
-            if self._archive is None:
-                raise
-            raise self._archive.damage(f"a stored record: {reject}") from None
+            try:
+                self.add(record)
+            except Ignore:
+                pass  # the author has been excluded since, or the author table is full
+            except Reject as reject:
+                if self._archive is None:
+                    raise
+                raise self._archive.damage(f"a stored record: {reject}") from None
 
     def coefficients(self) -> Coefficients:
         """Sum all waiting updates and return the state with every update in."""

@@ -1,4 +1,4 @@
-"""A snapshot: the coefficients of all updates before a step as one file, and its authors' attestations (SPEC 9.5).
+"""A snapshot: the coefficients of all updates before a step, as a file, attested, and in use (SPEC 9.5).
 
 It is not part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; only
 the result of the replay counts.
@@ -7,7 +7,7 @@ the result of the replay counts.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
+from protocol.ledger import Accepted, Envelope, Ledger, Outcome
 from protocol.run import Manifest, has_work
-from protocol.state.coefficients import CoefficientLayout, fewest_bytes
+from protocol.state.coefficients import CoefficientLayout, Coefficients, fewest_bytes
 
 _MAGIC = b"sfnode/snapshot1"
 _SIGNED_TAG = b"sfnode/attested1"
@@ -152,6 +153,47 @@ class AttestationCodec:
         body, signature = attestation.data[: _BODY.size], attestation.data[_BODY.size :]
         if not is_signed(attestation.author, self._prefix + body, signature):
             raise Reject(RejectReason.SIGNATURE, f"attestation of {attestation.author.hex()[:16]}: bad signature")
+
+
+# --- use
+
+
+class SnapshotOverlay:
+    """Shows a joiner's worker a snapshot and the updates that follow it, while the replica replays.
+
+    It changes neither the replica's coefficients nor any digest.
+    """
+
+    def __init__(self, manifest: Manifest, snapshot: Snapshot, ledger: Ledger) -> None:
+        """Start from ``snapshot`` and the later updates in ``ledger``; :meth:`take` must be called for new ones."""
+        self.snapshot = snapshot
+        self._coefficients = Coefficients(manifest)
+        for epoch, flat in snapshot.epochs.items():
+            self._coefficients.set_flat(epoch, flat)
+        self._to_add = list(ledger.envelopes(from_step=snapshot.step))
+        self._to_remove: list[Envelope] = []
+
+    def take(self, outcome: Outcome) -> None:
+        """Account for an update that the replica accepted or voided, unless the snapshot covers its step."""
+        if isinstance(outcome, Accepted):
+            self._to_add += self._later(outcome.envelope)
+        else:
+            self.remove([outcome.first])
+
+    def remove(self, updates: Iterable[Envelope]) -> None:
+        """Account for updates that no longer count, unless the snapshot covers their steps."""
+        for update in updates:
+            self._to_remove += self._later(update)
+
+    def _later(self, update: Envelope) -> list[Envelope]:
+        return [update] if update.step >= self.snapshot.step else []
+
+    def coefficients(self) -> Coefficients:
+        """Return the coefficients of the snapshot with all updates that follow it."""
+        self._coefficients.add(self._to_add)
+        self._coefficients.remove(self._to_remove)
+        self._to_add, self._to_remove = [], []
+        return self._coefficients
 
 
 assert _BODY.size == KEY_BYTES + 4 + 4 + 32 == limits.ATTESTATION_BYTES - SIGNATURE_BYTES

@@ -35,17 +35,14 @@ def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
     """Compare a snapshot with the replica's own state of the same steps."""
     ledger, step = replica.ledger, snapshot.step
     if ledger.digest_before(step) == snapshot.digest:
-        return ProofVerdict.EQUAL if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL
+        own = _epochs_before(replica, step)
+        is_same = own.keys() == snapshot.epochs.keys() and all(
+            np.array_equal(flat, snapshot.epochs[epoch]) for epoch, flat in own.items()
+        )
+        return ProofVerdict.EQUAL if is_same else ProofVerdict.UNEQUAL
     # A suspended or excluded author may explain the slots that are missing here.
     is_cut = replica.has_suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
     return ProofVerdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
-
-
-def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
-    own = _epochs_before(replica, snapshot.step)
-    return own.keys() == snapshot.epochs.keys() and all(
-        np.array_equal(flat, snapshot.epochs[epoch]) for epoch, flat in own.items()
-    )
 
 
 def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:

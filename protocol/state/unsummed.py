@@ -7,7 +7,6 @@ in every epoch at once. So waiting updates are summed epoch by epoch, and a tick
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 
 from protocol.ledger import step_of
@@ -18,14 +17,6 @@ _COEFFICIENTS_PER_TICK = 100_000  # unpacked, changed, packed and hashed again i
 _EPOCHS_PER_TICK_MIN = 2  # the present epoch, and the one before, whose last updates come late
 
 
-@dataclass(slots=True)
-class _Epoch:
-    """The waiting records of one epoch, as bytes rather than envelopes because a joiner has many."""
-
-    to_add: list[bytes] = field(default_factory=list)
-    to_remove: list[bytes] = field(default_factory=list)
-
-
 class WaitingUpdates:
     """Holds the updates that are not summed yet, by epoch; the epoch that has waited longest comes first."""
 
@@ -33,7 +24,8 @@ class WaitingUpdates:
         self.per_tick = updates_per_tick(manifest)
         self._epochs_per_tick = max(_EPOCHS_PER_TICK_MIN, _COEFFICIENTS_PER_TICK // CoefficientLayout(manifest).size)
         self._epoch_steps = manifest.method.epoch_steps
-        self._epochs: dict[int, _Epoch] = {}
+        # By epoch, the records to add and those to remove: as bytes, not as envelopes, because a joiner has many.
+        self._epochs: dict[int, tuple[list[bytes], list[bytes]]] = {}
         self._updates = 0
 
     def __len__(self) -> int:
@@ -46,28 +38,25 @@ class WaitingUpdates:
 
     def add(self, record: bytes) -> None:
         """Queue an update that counts."""
-        self._of(record).to_add.append(record)
+        self._of(record)[0].append(record)
 
     def remove(self, record: bytes) -> None:
         """Queue the removal of an update that was added but no longer counts."""
-        self._of(record).to_remove.append(record)
+        self._of(record)[1].append(record)
 
-    def _of(self, record: bytes) -> _Epoch:
+    def _of(self, record: bytes) -> tuple[list[bytes], list[bytes]]:
         self._updates += 1
-        epoch = step_of(record) // self._epoch_steps
-        if epoch not in self._epochs:
-            self._epochs[epoch] = _Epoch()
-        return self._epochs[epoch]
+        return self._epochs.setdefault(step_of(record) // self._epoch_steps, ([], []))
 
     def take(self, count: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield the records to add and to remove, epoch by epoch: at most ``count`` in all, of one tick's epochs."""
         for epoch in list(islice(self._epochs, self._epochs_per_tick)):
-            waiting = self._epochs[epoch]
-            added = _cut(waiting.to_add, count)
-            removed = _cut(waiting.to_remove, count - len(added))  # after all are added, so that none is removed before
+            to_add, to_remove = self._epochs[epoch]
+            added = _cut(to_add, count)
+            removed = _cut(to_remove, count - len(added))  # after all are added, so that none is removed before
             count -= len(added) + len(removed)
             self._updates -= len(added) + len(removed)
-            if not waiting.to_add and not waiting.to_remove:
+            if not to_add and not to_remove:
                 del self._epochs[epoch]
             yield added, removed
 

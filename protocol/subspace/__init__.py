@@ -4,7 +4,6 @@ from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import (
     START_EXP_MIN,
     BasisContent,
-    BasisShape,
     Start,
     decode_basis_untrusted,
     encode_basis,
@@ -17,19 +16,17 @@ from protocol.subspace.directions import (
     canonical_coordinates,
     core_exp,
     direction_factors,
+    example_indices,
     rademacher_signs,
     scale_exp,
-    seed_of,
 )
 from protocol.subspace.philox import signs, words
 from protocol.subspace.quantisation import NORMALISED_UNIT, quantise
-from protocol.subspace.sampling import example_indices
 
 __all__ = [
     "Bases",
     "Basis",
     "BasisContent",
-    "BasisShape",
     "DirectionFactors",
     "Int8Array",
     "NORMALISED_UNIT",
@@ -45,7 +42,6 @@ __all__ = [
     "quantise",
     "rademacher_signs",
     "scale_exp",
-    "seed_of",
     "shape_of_basis",
     "signs",
     "words",

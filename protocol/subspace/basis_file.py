@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,9 +16,8 @@ from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC = b"sfnode/basis/2" + b"\n\0"
 START_EXP_MIN: Final = -60
-_NUMBERS = np.dtype(">u4")
-_EXPONENT = np.dtype(">i4")
-_FIRST: Final = 32  # bytes before the shapes: magic, rank, tensors, start rank, start exponent
+_HEAD = struct.Struct(">16s3Ii")  # magic, rank, tensors, start rank, start exponent; the shapes follow
+_SHAPE_BYTES: Final = 8  # rows and cols of a tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,7 @@ def encode_basis(rank: int, content: BasisContent) -> bytes:
 
 
 def _header(rank: int, shapes: Sequence[tuple[int, int]], start_rank: int, start_exp: int) -> bytes:
-    numbers = np.array([rank, len(shapes), start_rank], dtype=_NUMBERS).tobytes()
-    sizes = np.array([size for shape in shapes for size in shape], dtype=_NUMBERS).tobytes()
-    return b"".join([MAGIC, numbers, np.array([start_exp], dtype=_EXPONENT).tobytes(), sizes])
+    return _HEAD.pack(MAGIC, rank, len(shapes), start_rank, start_exp) + np.array(shapes, dtype=">u4").tobytes()
 
 
 def _entries(bases: Iterable[Basis]) -> list[bytes]:
@@ -89,10 +87,10 @@ def _entries(bases: Iterable[Basis]) -> list[bytes]:
 
 def shape_of_basis(data: bytes) -> BasisShape:
     """Return ranks and largest |entry| of a basis file with any tensors. Raises Reject when it is not a basis file."""
-    if not data.startswith(MAGIC) or len(data) < _FIRST:
+    if not data.startswith(MAGIC) or len(data) < _HEAD.size:
         raise Reject(RejectReason.BASIS, "not a basis file: it begins differently")
-    rank, tensors, start_rank = np.frombuffer(data, dtype=_NUMBERS, count=3, offset=len(MAGIC)).tolist()
-    entries = np.frombuffer(data[_FIRST + 2 * _NUMBERS.itemsize * tensors :], dtype=np.int8)
+    _, rank, tensors, start_rank, _ = _HEAD.unpack_from(data)
+    entries = np.frombuffer(data[_HEAD.size + _SHAPE_BYTES * tensors :], dtype=np.int8)
     if not len(entries):
         raise Reject(RejectReason.BASIS, "not a basis file: it has no entries")
     return BasisShape(rank=rank, start_rank=start_rank, entry_max=max(1, _largest(entries)))
@@ -110,7 +108,7 @@ def decode_basis_untrusted(manifest: Manifest, data: bytes, sha256: str | None =
         raise Reject(RejectReason.BASIS, "the SHA-256 is not the one that the run's owner names")
     # [REJECT] SPEC 4.6.2: magic, ranks and shapes are those of the run, and nothing follows
     start_rank = method.start_rank
-    start_exp = int.from_bytes(data[_FIRST - 4 : _FIRST], "big", signed=True)
+    start_exp = int.from_bytes(data[_HEAD.size - 4 : _HEAD.size], "big", signed=True)
     header = _header(method.rank, [(tensor.rows, tensor.cols) for tensor in tensors], start_rank, start_exp)
     if not data.startswith(header) or len(data) != basis_bytes(manifest):
         raise Reject(RejectReason.BASIS, "ranks or shapes are not those of the run's tensors")

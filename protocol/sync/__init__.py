@@ -2,6 +2,6 @@
 
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.sync.flood import Flood
-from protocol.sync.synchroniser import Agreement, Synchroniser
+from protocol.sync.synchroniser import Synchroniser
 
-__all__ = ["Agreement", "Claims", "Flood", "SyncSession", "Synchroniser", "answer"]
+__all__ = ["Claims", "Flood", "SyncSession", "Synchroniser", "answer"]

@@ -1,7 +1,18 @@
 """Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
 
-The asking side follows differing digests from spans to shards to authors. It is a generator that yields requests and
-receives the answers, so that the whole dialogue reads from top to bottom. The answering side keeps no state.
+Both ledgers are summarised by the same tree of digests, so equal digests end the comparison of a branch. The cost grows
+with the difference and not with the ledger. The asking side goes down, from what differs to what is missing:
+
+    spans       a digest of each 1,024 steps, and one of all statements
+    shards      a digest of each of 256 groups of authors, in a span that differs
+    authors     of the shards that differ, page by page: a digest, a bitmap of the slots that count, one of void slots
+    payloads    where the bitmaps show nothing missing and the digests still differ: 8 bytes of each payload's hash
+    pull        the records of the missing slots
+
+Only the asking side learns; the other one starts a session of its own. A peer may lie in any answer. So each answer is
+checked against the request, lists ascend and are bounded, and a peer that sends less than it promised ends the session.
+The asking side is a generator that yields requests and receives the answers, so that the whole dialogue reads from top
+to bottom. The answering side keeps no state.
 """
 
 from __future__ import annotations
@@ -14,7 +25,7 @@ from typing import TypeAlias, TypeVar
 from protocol import limits
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import NO_STATEMENTS, PAYLOAD_HASH_BYTES, Ledger, bitmap_of, shard_of
+from protocol.ledger import NO_STATEMENTS, PAYLOAD_HASH_BYTES, Ledger, bitmap_of, bits_of, shard_of
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -43,7 +54,6 @@ BucketKey: TypeAlias = tuple[int, Author]
 K = TypeVar("K", int, bytes)
 T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone, Statements)
 
-_BITS = limits.SPAN_STEPS
 _FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
 _FIRST_STATEMENT = bytes(33)
 _STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token claimed twice has two statements
@@ -173,7 +183,13 @@ class SyncSession:
         while not is_last:
             page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
             keys = [self._ledger.roster.codec.decode_untrusted(data).key for data in page.statements]
-            _check_statements(after, keys, is_last=page.is_last)
+            # [REJECT] SPEC 8.4.3: a page of statements makes progress; the two of one token stand side by side.
+            if not keys and not page.is_last:
+                raise Reject(RejectReason.UNREQUESTED, "a page of statements that makes no progress")
+            if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
+                raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
+            if any(first == third for first, third in zip(keys, keys[2:], strict=False)):
+                raise Reject(RejectReason.UNREQUESTED, "three statements about the same thing")
             listed += len(keys)
             # [REJECT] SPEC 8.4.3: no node holds more statements than may be held.
             if listed > 2 * limits.STATEMENTS_MAX:
@@ -202,6 +218,8 @@ class SyncSession:
 
     def _pull_page(self, span: int, page: Authors) -> Dialogue:
         wanted: list[WantedSlots] = []
+        # As many slots as fit into an answer when all of them are void, with two records each.
+        slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
         for holdings in page.authors:
             bucket = (span, Author(holdings.author))
             if not self._claims.take(bucket):
@@ -209,8 +227,10 @@ class SyncSession:
                 continue
             self._held.append(bucket)
             steps = yield from self._missing(span, holdings)
-            wanted.extend(self._pieces(span, holdings.author, steps))
-        for request in _grouped(wanted, self._slots_per_pull()):
+            for start in range(0, len(steps), slots_max):
+                piece = bitmap_of(steps[start : start + slots_max])
+                wanted.append(WantedSlots(span=span, author=holdings.author, steps=piece))
+        for request in _grouped(wanted, slots_max):
             self._records_received = 0
             _expect(PullDone, (yield request))
             asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
@@ -228,22 +248,23 @@ class SyncSession:
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
         missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
-        # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots that
-        # both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
-        if not missing and their_valid & own_valid and not self._explains(span, theirs):
-            request = PayloadsRequest(request=0, span=span, author=theirs.author)
-            answer = _expect(Payloads, (yield request))
-            _check_echo((span, theirs.author), (answer.span, answer.author))
-            missing = self._differing(span, theirs, answer)
+        if not missing and their_valid & own_valid:
+            # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots
+            # that both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
+            theirs_any = (their_valid | their_void).to_bytes(len(theirs.valid), "little")
+            if self._ledger.digest_within(span, Author(theirs.author), theirs_any) != theirs.digest:
+                request = PayloadsRequest(request=0, span=span, author=theirs.author)
+                answer = _expect(Payloads, (yield request))
+                _check_echo((span, theirs.author), (answer.span, answer.author))
+                missing = self._differing(span, theirs, answer)
         until = self._ledger.roster.counts_until(Author(theirs.author))
-        return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step, until)]
-
-    def _explains(self, span: int, theirs: AuthorHoldings) -> bool:
-        theirs_any = (_as_int(theirs.valid) | _as_int(theirs.void)).to_bytes(len(theirs.valid), "little")
-        return self._ledger.digest_within(span, Author(theirs.author), theirs_any) == theirs.digest
+        if self.horizon_step is not None:
+            until = min(until, self.horizon_step + 1)
+        return [step for step in bits_of(missing) if span * limits.SPAN_STEPS + step < until]
 
     def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
-        steps = _steps_of(_as_int(theirs.valid))
+        """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
+        steps = bits_of(_as_int(theirs.valid))
         hashes = answer.hashes
         if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
             self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
@@ -252,21 +273,9 @@ class SyncSession:
         result = 0
         for index, step in enumerate(steps):
             theirs_hash = hashes[index * PAYLOAD_HASH_BYTES : (index + 1) * PAYLOAD_HASH_BYTES]
-            if own.get(span * _BITS + step, theirs_hash) != theirs_hash:
+            if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
-
-    def _is_usable(self, step: int, until: int) -> bool:
-        return step < until and (self.horizon_step is None or step <= self.horizon_step)
-
-    def _slots_per_pull(self) -> int:
-        """Return how many slots fit into an answer when all of them are void, with two records each."""
-        return max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
-
-    def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
-        size = self._slots_per_pull()
-        for start in range(0, len(steps), size):
-            yield WantedSlots(span=span, author=author, steps=bitmap_of(steps[start : start + size]))
 
 
 def answer(ledger: Ledger, request: Request) -> list[Message]:
@@ -293,16 +302,8 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
 def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
     page_authors = limits.AUTHORS_PER_PAGE_MAX
     held = ledger.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
-    page = held[:page_authors]
-    return Authors(
-        request=request.request,
-        span=request.span,
-        authors=tuple(
-            AuthorHoldings(author=entry.author, digest=entry.digest, valid=entry.valid, void=entry.void)
-            for entry in page
-        ),
-        is_last=len(held) <= page_authors,
-    )
+    page = tuple(held[:page_authors])
+    return Authors(request=request.request, span=request.span, authors=page, is_last=len(held) <= page_authors)
 
 
 def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
@@ -352,16 +353,6 @@ def _check_page(request: AuthorsRequest, page: Authors) -> None:
             raise Reject(RejectReason.UNREQUESTED, "an author with no slots, or with one both valid and void")
 
 
-def _check_statements(after: bytes, keys: Sequence[bytes], *, is_last: bool) -> None:
-    # [REJECT] SPEC 8.4.3: a page of statements makes progress; the two of one token stand side by side.
-    if not keys and not is_last:
-        raise Reject(RejectReason.UNREQUESTED, "a page of statements that makes no progress")
-    if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
-        raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
-    if any(first == third for first, third in zip(keys, keys[2:], strict=False)):
-        raise Reject(RejectReason.UNREQUESTED, "three statements about the same thing")
-
-
 def _check_ascending(keys: Sequence[K]) -> None:
     # [REJECT] SPEC 8.4.3: the parts of an answer ascend, none twice.
     if any(first >= second for first, second in pairwise(keys)):
@@ -383,7 +374,3 @@ def _expect(declared: type[T], reply: Reply) -> T:
 
 def _as_int(bitmap: bytes) -> int:
     return int.from_bytes(bitmap, "little")
-
-
-def _steps_of(bits: int) -> list[int]:
-    return [step for step in range(_BITS) if bits >> step & 1]

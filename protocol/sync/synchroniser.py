@@ -45,21 +45,6 @@ class _Neighbour:
     failures: int = 0  # sessions in a row that brought nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How this ledger compares with the last heads of the neighbours.
-
-    Attributes:
-        equal: neighbours with the same root, including those that had it when they left.
-        differing: neighbours with another root, or without a head yet.
-        nearest: least work distance in a neighbour's head; None without any head.
-    """
-
-    equal: int
-    differing: int
-    nearest: int | None
-
-
 class Synchroniser:
     """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
 
@@ -94,15 +79,16 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
-    def agreement(self) -> Agreement:
-        """Compare the neighbours' last heads with this ledger."""
+    def agreement(self) -> tuple[int, int, int | None]:
+        """Compare the neighbours' last heads with this ledger.
+
+        Return how many neighbours have the same root, those that left with it included; how many have another one, or
+        have sent no head yet; and the least work distance in a head, None without any head.
+        """
         heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
-        return Agreement(
-            equal=len(equal | self._left_with_root()),
-            differing=len(self._neighbours) - len(equal),
-            nearest=min((head.work_distance for head in heads.values()), default=None),
-        )
+        nearest = min((head.work_distance for head in heads.values()), default=None)
+        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), nearest
 
     def head_of(self, peer: PeerId) -> Head | None:
         """Return the neighbour's last head, None when it has sent none yet."""

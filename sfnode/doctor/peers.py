@@ -33,8 +33,8 @@ from sfnode.network import (
     RefusedError,
     Timings,
     Traffic,
+    Wanted,
     exchange_hello,
-    manifest_of,
     own_hello,
     parse_bootstrap,
     share_port,
@@ -151,7 +151,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
         return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
     known.run_id = hello.run_id
     if known.signed is None:
-        known.signed = decode_run_untrusted(await Download(manifest_of(hello.run_id)).run(channel))
+        known.signed = decode_run_untrusted(await Download(Wanted.manifest(hello.run_id)).run(channel))
     answer = await host.ask_reach(link, known.listen_port)
     if answer is not None:
         ahead_s = answer.unix_ms / 1_000 - time.time()

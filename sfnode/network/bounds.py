@@ -1,4 +1,4 @@
-"""Bounds and waiting times of the network. Limits of the wire: ``protocol/limits.py``; of neighbours: ``policy``."""
+"""Bounds and waiting times of the network, each with its reason. Those of the wire are in ``protocol/limits.py``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ PUSHED_RECORD_COST_BYTES: Final = 1_000  # of an unrequested record: 2,000 per s
 PUSHED_RECORD_S: Final = 55e-6  # usual cost of such a record, a signature check: 0.11 of a core per neighbour
 PUSHED_TOGETHER: Final = 64  # records handled in one turn: 4 ms, or 20 ms if each is read from the disk
 OWED_BYTES_MAX: Final = 4 * PULL_BYTES_MAX  # answers to repeated questions may arrive late, all at once
-ANSWERS_US_PER_S: Final = (
-    60_000  # answers to one peer: 24 pulls or 13 pages of authors per second, more than it can verify
-)
+ANSWERS_US_PER_S: Final = 60_000  # answers to one peer: 24 pulls or 13 pages per second, more than it can verify
 ANSWERS_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
 ANSWERS_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core serves the flood and the node's steps
 ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for this long is full again, also when 36 peers share
@@ -44,6 +42,9 @@ STRANGER_FRAMES_PER_S: Final = 1_000.0  # before hello
 
 # --- connections ------------------------------------------------------------------------------------------------
 CONNECTIONS_MAX: Final = 256  # fewer if the system allows fewer open files
+INBOUND_MAX: Final = 28  # neighbours: together they take 40 MB, and 230 us for each flooded frame
+OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
+OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
 CONNECTIONS_PER_PEER_MAX: Final = 4  # simultaneous dials, and a restart while the old connection hangs
 OPEN_FILES: Final = 4_096  # requested from the system at the start; the default of macOS is 256
 FILES_BESIDE: Final = 96  # of them not for inbound connections: libraries, store, worker, outbound connections

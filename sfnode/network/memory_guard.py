@@ -103,7 +103,10 @@ class MemoryGuard:
 
     def look(self) -> None:
         """Check the memory once, and let one inbound neighbour go if it is above the limit."""
-        before, resident = self.state, self._resident()
+        before, resident = self.state, self._config.look()
+        if is_over(resident, before.bytes_max):  # first give back freed memory, so that it costs no neighbour
+            self._config.give_back()
+            resident = self._config.look()
         is_full_now = is_full(before.is_full, resident, before.bytes_max)
         is_one_gone = is_over(resident, before.bytes_max) and self._let_one_go()
         self.state = MemoryState(
@@ -112,11 +115,3 @@ class MemoryGuard:
             is_full=is_full_now,
             let_go=before.let_go + is_one_gone,
         )
-
-    def _resident(self) -> int | None:
-        """Measure the memory; above the limit, give back freed memory first, so that it costs no neighbour."""
-        resident = self._config.look()
-        if is_over(resident, self._config.bytes_max):
-            self._config.give_back()
-            resident = self._config.look()
-        return resident

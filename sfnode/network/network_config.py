@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
-from sfnode.network.policy import DEFAULT_ORIGINS, INBOUND_MAX, OUTBOUND_MAX, OUTBOUND_TARGET, Origins
+from sfnode.network.policy import DEFAULT_ORIGINS, Origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class NetworkConfig:
     bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
     announce: tuple[str, ...] = ()  # announced to others in place of the listening addresses
     agent: str = "sfnode"
-    outbound_target: int = OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
-    outbound_max: int = OUTBOUND_MAX  # includes extra dials that re-check a bootstrap
-    inbound_max: int = INBOUND_MAX  # a further dial is refused politely, or takes another's place
+    outbound_target: int = bounds.OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
+    outbound_max: int = bounds.OUTBOUND_MAX  # includes extra dials that re-check a bootstrap
+    inbound_max: int = bounds.INBOUND_MAX  # a further dial is refused politely, or takes another's place
     neighbours_fixed: bool = False  # dial only ``bootstrap``, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to forward a port to this node

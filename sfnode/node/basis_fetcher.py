@@ -10,7 +10,7 @@ from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
 from protocol.subspace import decode_basis_untrusted
-from sfnode.network import basis_of
+from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
@@ -53,7 +53,7 @@ class BasisFetcher:
 
     async def _fetch(self, files: FileFetcher, effect: FetchBasis) -> Event:
         sha256, epoch = effect.sha256, effect.from_epoch
-        data = await files.fetch(basis_of(self._manifest, sha256))
+        data = await files.fetch(Wanted.basis(self._manifest, sha256))
         if data is None:
             text = f"no neighbour has the basis from epoch {epoch} on yet; without it this node does not train there"
             self._tell_once("basis_missing", text, sha256, from_epoch=epoch)

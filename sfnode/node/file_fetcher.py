@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
-from sfnode.network import Pace, Wanted, segment_of
+from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSources
 
 SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a basis of 1 MiB has eight: one for each neighbour
@@ -46,7 +46,7 @@ class FileFetcher:
         count = -(-wanted.total // SEGMENT_BYTES)
 
         def segment(number: int) -> Wanted:
-            return segment_of(wanted, number * SEGMENT_BYTES, SEGMENT_BYTES)
+            return wanted.segment(number * SEGMENT_BYTES, SEGMENT_BYTES)
 
         if not await self._fetcher().fetch(count, segment, keep, waits_for_ever=False):
             return None

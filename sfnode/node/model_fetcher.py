@@ -22,7 +22,7 @@ from sfnode.model_files import (
     is_there,
     piece_bytes,
 )
-from sfnode.network import Pace, Wanted, piece_of
+from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, format_rate
 from sfnode.status import ModelProgress, ModelStage, described_bytes
@@ -135,7 +135,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             part, piece = jobs[number]
-            return piece_of(part.hash_of(piece), piece_bytes(part.file, piece))
+            return Wanted.piece(part.hash_of(piece), piece_bytes(part.file, piece))
 
         await self._pieces.fetch(len(jobs), wanted, keep)
 
@@ -149,7 +149,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             file = files[long[number]]
-            return piece_of(file.pieces, HASH_BYTES * piece_count(file))
+            return Wanted.piece(file.pieces, HASH_BYTES * piece_count(file))
 
         await self._pieces.fetch(len(long), wanted, keep)
         return found

@@ -21,7 +21,7 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
-from sfnode.network import snapshot_of
+from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
@@ -101,5 +101,5 @@ class SnapshotFiles:
         return ""
 
     async def _fetch(self, files: FileFetcher, effect: FetchSnapshot) -> Event:
-        data = await files.fetch(snapshot_of(effect.sha256, effect.file_bytes))
+        data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
         return FetchFailed(sha256=effect.sha256) if data is None else SnapshotArrived(data=data)

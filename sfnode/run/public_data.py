@@ -9,7 +9,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
-from sfnode.network import DATA_FILE_BYTES_MAX, Download, data_of, fetch
+from sfnode.network import DATA_FILE_BYTES_MAX, Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
@@ -41,7 +41,7 @@ async def find_public_data(task: TaskSpec, told: RunAddress, data_dir: DataDirec
     text = f"asking the bootstrap for the run's public data, {told.run_data_bytes:,} bytes; --data FILE takes a copy"
     reporter.event("fetching_data", text, bootstrap=list(told.nodes), total_bytes=told.run_data_bytes)
     tell = progress_of(reporter, "data", "the data")
-    download = Download(data_of(task.data_sha256, told.run_data_bytes), tell)
+    download = Download(Wanted.data(task.data_sha256, told.run_data_bytes), tell)
     seed = secrets.token_bytes(_SEED_BYTES)
     data = await fetch(download, told.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
     write_durably(path, data)

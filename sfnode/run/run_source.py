@@ -10,7 +10,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Download, basis_of, fetch, fetch_manifest
+from sfnode.network import Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
@@ -35,7 +35,7 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
     text = "asking the bootstrap for the run's manifest"
     reporter.event("fetching_manifest", text, bootstrap=list(nodes))
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch_manifest(nodes, seed, run_id=wanted, on_failure=failures_to(reporter, "reach"))
+    data = await fetch(Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach"))
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -77,7 +77,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
 async def _fetch_basis(
     manifest: Manifest, bootstrap: tuple[str, ...], data_dir: DataDirectory, reporter: Reporter
 ) -> Path:
-    wanted = basis_of(manifest)
+    wanted = Wanted.basis(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
     tell = progress_of(reporter, "basis", "the basis")

@@ -30,7 +30,6 @@ import trio.lowlevel
 
 from protocol import limits
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import INBOUND_MAX
 from sfnode.network.policy.ip_groups import INBOUND_GROUP_PART
 from tests.attacks.doors import NEVER_S, in_words, manifest_s
 from tests.attacks.greedy_peers import HELD
@@ -71,7 +70,7 @@ _HANDSHAKE_S: Final = 0.020  # with all that may follow, as bounds.HANDSHAKES_PE
 _CHECK_S: Final = 55e-6  # a signature; a copy of a record on the disk takes 50 us
 _FRAME_S: Final = 5e-6  # as bounds.FRAMES_PER_S says
 _REST_CPU: Final = 0.05  # upkeep, status, and the sampling error of short runs
-_CONNECTION_MB: Final = 40 / INBOUND_MAX  # of objects, as INBOUND_MAX says
+_CONNECTION_MB: Final = 40 / bounds.INBOUND_MAX  # of objects, as INBOUND_MAX says
 _REST_MB: Final = 16.0  # an allocator gives back little; a ledger's summaries of the records that come
 _ROW_BYTES: Final = limits.ADDRESSES_PER_PEER_MAX * limits.ADDRESS_LENGTH_MAX + 256  # of the address book
 _RECORD_BYTES: Final = 256  # 128 on the wire
@@ -106,7 +105,7 @@ def _bound_of(who: str, lasts_s: float) -> Cost:
         steps = HELD.steps + limits.STEPS_AHEAD_MAX
         return _bound(sessions=1, strangers=0, observers=0, steps=steps, lasts_s=lasts_s)
     return _bound(
-        sessions=INBOUND_MAX // INBOUND_GROUP_PART,
+        sessions=bounds.INBOUND_MAX // INBOUND_GROUP_PART,
         strangers=bounds.STRANGERS_PER_GROUP_MAX,
         observers=bounds.OBSERVERS_PER_CROWD_MAX,
         steps=0,

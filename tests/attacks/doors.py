@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.file_download import fetch_manifest
+from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
 from tests.attacks.relay import Relay
@@ -32,7 +32,9 @@ async def manifest_s(victim: Relay) -> float | None:
     """
     stopwatch = Stopwatch(partial(waits_of, (victim.pid, os.getpid())))
     try:
-        await within(NEVER_S, partial(fetch_manifest, (victim.address,), secrets.token_bytes(32)))
+        await within(
+            NEVER_S, partial(fetch, Download(Wanted.manifest(None)), (victim.address,), secrets.token_bytes(32))
+        )
     except trio.TooSlowError:
         return None
     return stopwatch.seconds()

@@ -14,7 +14,7 @@ from protocol.wire import FileRequest, PeerId
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import piece_of
+from sfnode.network.sessions.file_download import Wanted
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
 from sfnode.network.sessions.pace import Pace
 from sfnode.node.piece_fetcher import PieceFetcher
@@ -86,7 +86,7 @@ async def _take(node: Node, hashes: list[str]) -> None:
         """Only the time counts."""
 
     fetcher = PieceFetcher(node.network.neighbour_files, Pace(0.0))
-    await fetcher.fetch(len(hashes), lambda number: piece_of(hashes[number], MODEL_PIECE_BYTES), keep)
+    await fetcher.fetch(len(hashes), lambda number: Wanted.piece(hashes[number], MODEL_PIECE_BYTES), keep)
 
 
 async def _hold_for_ever(holder: Node, victim: PeerId, sha256: bytes, asked: list[int]) -> None:

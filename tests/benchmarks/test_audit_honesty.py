@@ -8,10 +8,10 @@ from typing import cast
 from benchmarks.audit_honesty.__main__ import summary
 from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
 from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, EXPELLED, HONEST, SimulatedRun
+from protocol.crypto.hashing import seed_of
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
-from protocol.subspace.directions import seed_of
 from tests.support.manifests import OWNER
 from tests.support.statements import run_with
 

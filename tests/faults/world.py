@@ -283,6 +283,7 @@ class World:
 
     async def check_agreement(self) -> None:
         """Let the nodes rest: all hold the same set and state, and each disk gives that state again. FoundError."""
+        self._forgive()  # the last plan may have left one of them discouraged
         self.worker.running = trio.Event()
         await self._until(self._is_agreed, "the nodes agree while nobody trains")
         life = self.seats[0].life

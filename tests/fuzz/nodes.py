@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from protocol import timings
+from protocol.crypto.hashing import seed_of
 from protocol.events import (
     DropPeer,
     Effect,
@@ -34,7 +35,6 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import checked
 from protocol.state.replica import Replica
-from protocol.subspace.directions import seed_of
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 from tests.fuzz.catalogue import Target

@@ -30,7 +30,7 @@ from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_answers import serve_files
-from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted
+from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.fuzz.catalogue import Target
@@ -225,7 +225,7 @@ async def _observed_without_basis(channel: Channel) -> None:
 async def _observer(channel: Channel) -> None:
     """We fetch a manifest from a stranger."""
     channel.trust()
-    manifest = await Download(MANIFEST).run(channel)
+    manifest = await Download(Wanted.manifest(None)).run(channel)
     assert 0 < len(manifest) <= MANIFEST_BYTES_MAX
 
 

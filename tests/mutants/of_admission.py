@@ -40,9 +40,7 @@ ADMISSION = (
     Mutant(
         name="excluded-record-comes-back",
         breaks="what was taken out is taken in again from the next neighbour that still has it",
-        edits=(
-            Edit(_LEDGER, "Ledger._check_usable", "    self.roster.check_counts(envelope.author, envelope.step)\n", ""),
-        ),
+        edits=(Edit(_LEDGER, "Ledger.add", "    self.roster.check_counts(envelope.author, envelope.step)\n", ""),),
         detector=Simulation("its author is excluded"),
     ),
     Mutant(

@@ -20,7 +20,7 @@ ENVELOPES = (
         breaks="neither signature nor seed covers the run: a record of another run counts in this one",
         edits=(
             Edit(_ENVELOPE, "EnvelopeCodec.__init__", "_SIGNED_TAG + manifest.run_id", "_SIGNED_TAG"),
-            Edit("protocol.subspace.directions", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
+            Edit("protocol.crypto.hashing", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
         ),
         detector=Simulation("nobody has signed so"),
     ),
@@ -59,13 +59,15 @@ ENVELOPES = (
     Mutant(
         name="lower-clip-not-checked",
         breaks="scalars may lie below the lower bound",
-        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_scalars", "or min(envelope.scalars) < -self._clip", ""),),
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec.decode_untrusted", "or min(scalars) < -method.clip", ""),),
         detector=Vectors(("envelopes.json",)),
     ),
     Mutant(
         name="energy-of-the-first-local-step",
         breaks="only the first local step's scalars must be normalised: the others may shout",
-        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_scalars", "range(0, method.scalars, method.directions)", "(0,)"),),
+        edits=(
+            Edit(_ENVELOPE, "EnvelopeCodec.decode_untrusted", "range(0, method.scalars, method.directions)", "(0,)"),
+        ),
         detector=Vectors(("envelopes.json",)),
     ),
     Mutant(
@@ -83,7 +85,7 @@ ENVELOPES = (
     Mutant(
         name="step-one-beyond-the-end",
         breaks="the step after the last one is accepted",
-        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_step", "envelope.step >= self", "envelope.step > self"),),
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec.decode_untrusted", "step >= self", "step > self"),),
         detector=Vectors(("envelopes.json",)),
     ),
 )
@@ -122,9 +124,9 @@ MESSAGES = (
         edits=(
             Edit(
                 "protocol.documents.log_file",
-                "_Loader._add_record",
-                "(place := _place(record)) <= self._last_place",
-                "not (place := _place(record))",
+                "_Loader._add_records",
+                "(place := (record[_STEP], record)) <= self._last_place",
+                "not (place := (record[_STEP], record))",
             ),
         ),
         detector=Vectors(("logs.json",)),

@@ -32,10 +32,10 @@ SLOTS = (
             Edit(
                 _LEDGER,
                 "Ledger.add",
-                "    self._check_usable(envelope, held, horizon_step)\n",
+                "    self.roster.check_counts(envelope.author, envelope.step)\n",
                 "    if held is not None and held < envelope.record:\n"
                 "        raise Ignore(IgnoreReason.SLOT_VOID, 'a smaller one is held')\n"
-                "    self._check_usable(envelope, held, horizon_step)\n",
+                "    self.roster.check_counts(envelope.author, envelope.step)\n",
             ),
             Edit(_LEDGER, "Ledger._put", "if held is None else (held, envelope.record)", ""),
         ),
@@ -88,7 +88,7 @@ SLOTS = (
         edits=(
             Edit(
                 _LEDGER,
-                "Ledger._check_usable",
+                "Ledger.add",
                 "        raise Ignore(IgnoreReason.TOO_EARLY,",
                 "        from protocol.errors import Reject, RejectReason\n"
                 "        raise Reject(RejectReason.STEP_RANGE,",

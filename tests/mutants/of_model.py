@@ -174,7 +174,11 @@ MEANING = (
     Mutant(
         name="fields-without-lengths",
         breaks="hashed fields are joined without their lengths: other fields give the same hash",
-        edits=(Edit("protocol.crypto.hashing", "_feed", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""),),
+        edits=(
+            Edit(
+                "protocol.crypto.hashing", "hash_fields", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""
+            ),
+        ),
         detector=Vectors(("hashing.json",)),
     ),
     Mutant(

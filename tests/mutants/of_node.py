@@ -334,13 +334,13 @@ END = (
     Mutant(
         name="leaves-before-its-neighbours-are-equal",
         breaks="a finished node calls the run over although a neighbour holds another set",
-        edits=(Edit(_END, "EndOfRun.look", "bool(awaited or agreement.differing)", "bool(awaited)"),),
+        edits=(Edit(_END, "EndOfRun.look", "bool(awaited or differing)", "bool(awaited)"),),
         detector=Tests((f"{_END_TESTS}end__neighbour_with_another_root__is_waited_for",)),
     ),
     Mutant(
         name="work-further-away-is-not-seen",
         breaks="a node whose neighbours are equal leaves before a slow author behind them has signed its first update",
-        edits=(Edit(_END, "EndOfRun._distance", "min(WORK_DISTANCE_MAX, agreement.nearest + 1)", "WORK_DISTANCE_MAX"),),
+        edits=(Edit(_END, "EndOfRun.look", "min(WORK_DISTANCE_MAX, nearest + 1)", "WORK_DISTANCE_MAX"),),
         detector=Tests((f"{_END_TESTS}end__neighbour_knows_of_work_further_away__is_waited_for_however_quiet_it_is",)),
     ),
     Mutant(

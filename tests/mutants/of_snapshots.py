@@ -12,7 +12,7 @@ _REPLICA, _TABLE, _PROOF, _SNAPSHOTS = (
     "protocol.state.snapshot_proof",
     "protocol.node.snapshots",
 )
-_SYNC, _OVERLAY = "protocol.sync.anti_entropy", "protocol.state.snapshot_overlay"
+_SYNC, _OVERLAY = "protocol.sync.anti_entropy", "protocol.state.snapshot"
 _BYTES, _USE = "tests/protocol/test_snapshot.py", "tests/protocol/test_snapshot_use.py"
 
 SNAPSHOTS = (
@@ -61,7 +61,7 @@ SNAPSHOTS = (
     Mutant(
         name="proof-never-compared",
         breaks="a snapshot of the right set is taken for proved, whatever its coefficients",
-        edits=(Edit(_PROOF, "judge", "if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL", ""),),
+        edits=(Edit(_PROOF, "judge", "if is_same else ProofVerdict.UNEQUAL", ""),),
         detector=Tests((f"{_USE}::test_joiner__authors_lie_in_concert__halts_and_names_them",)),
     ),
     Mutant(

@@ -9,7 +9,7 @@ from tests.mutants.patch import Edit
 _CALLERS, _WEB, _METRICS = "sfnode.callers", "sfnode.web.access", "sfnode.metrics.scrape_server"
 _PACKETS, _BASIS_FILES, _ROSTER = (
     "sfnode.network.discovery.mdns_packets",
-    "protocol.node.basis_files",
+    "protocol.node.fetches",
     "protocol.ledger.roster",
 )
 _OF_STRANGERS, _OF_METRICS = "tests/web/test_strangers.py::", "tests/metrics/test_metrics_server.py::"
@@ -43,13 +43,13 @@ NEGOTIATION = (
     _mutant(
         "failed-negotiations-stay",
         "after 256 negotiations that failed a node opens no stream to that peer any more",
-        Edit(_HOST, "Host._open_stream", "if not is_open:", "if False:"),
+        Edit(_HOST, "Host._open_stream", "await link.reset()", "pass"),
         _OF_NEGOTIATION + "test_open_beside__negotiations_that_fail__leave_no_stream_behind",
     ),
     _mutant(
         "cancelled-openings-stay",
         "a stream whose opening is cancelled keeps its place",
-        Edit(_YAMUX, "BoundedYamux.open_stream", "if not is_open:", "if False:"),
+        Edit(_YAMUX, "BoundedYamux.open_stream", "await self.forget(stream)", "pass"),
         _OF_NEGOTIATION + "test_open_stream__cancelled_before_its_turn__leaves_nothing_behind",
     ),
     _mutant(

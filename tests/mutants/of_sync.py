@@ -48,7 +48,7 @@ DIALOGUE = (
             Edit(
                 _SYNC,
                 "SyncSession._missing",
-                "if not missing and their_valid & own_valid and not self._explains(span, theirs):",
+                "if not missing and their_valid & own_valid:",
                 "if False:",
             ),
         ),

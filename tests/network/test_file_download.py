@@ -20,7 +20,7 @@ from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
+from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -89,7 +89,7 @@ class Fetch:
     reasons: list[str] = field(default_factory=list)
 
     async def run(self, *addresses: str, data: bytes = BASIS, limit_s: float = 10.0) -> bytes:
-        download = Download(basis_of(run_of(data)), lambda *told: self.progress.append(told))
+        download = Download(Wanted.basis(run_of(data)), lambda *told: self.progress.append(told))
         with trio.fail_after(limit_s):
             return await fetch(download, addresses, seed(5), on_failure=self._note)
 
@@ -240,7 +240,7 @@ async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source:
         without = await start(nursery, network(2, basis=source))
         listener = await start(nursery, network(1, basis=Source()))
         assert await fetched.run(*without.addresses, *listener.addresses) == BASIS
-        assert await fetch_manifest(without.addresses, seed(6))
+        assert await fetch(Download(Wanted.manifest(None)), without.addresses, seed(6))
         nursery.cancel_scope.cancel()
     assert fetched.reasons == ["it said bye instead of sending the basis: no basis here"]
 

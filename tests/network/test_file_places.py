@@ -16,7 +16,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.ip_groups import Origins
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import fetch_manifest
+from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.file_server import FILES_PROTOCOL
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
@@ -99,7 +99,7 @@ async def test_places__one_address_asks_for_all__gets_two_and_another_address_is
             assert await is_refused(13, CROWDED, node)
             assert not await is_refused(14, "127.1.0.2", node)  # private addresses count each alone
             with trio.fail_after(5.0):
-                assert await fetch_manifest(node.addresses, seed(15)) == MANIFEST
+                assert await fetch(Download(Wanted.manifest(None)), node.addresses, seed(15)) == MANIFEST
         await until(lambda: node.network._files.has_room_for(CROWDED))
         nursery.cancel_scope.cancel()
 

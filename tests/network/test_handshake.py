@@ -17,7 +17,7 @@ from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Pin
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import fetch_manifest
+from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
@@ -144,7 +144,7 @@ async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
 async def test_fetch_manifest__node_serves_it__whole_and_equal() -> None:
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1))
-        assert await fetch_manifest(listener.addresses, seed(5)) == MANIFEST
+        assert await fetch(Download(Wanted.manifest(None)), listener.addresses, seed(5)) == MANIFEST
         assert not listener.events
         nursery.cancel_scope.cancel()
 
@@ -155,7 +155,8 @@ async def test_fetch_manifest__first_bootstrap_is_down__says_so_and_asks_the_nex
         await gone.stop()
         listener = await start(nursery, network(1))
         reasons: list[str] = []
-        fetched = await fetch_manifest(
+        fetched = await fetch(
+            Download(Wanted.manifest(None)),
             (*gone.addresses, *listener.addresses),
             seed(5),
             on_failure=lambda report: reasons.append(f"{report.address}: {report.reason}"),
@@ -175,12 +176,12 @@ async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refus
         ]
         text = f"the node at {wrong.addresses[0]} serves run {other.hex()[:16]}, not {wanted.hex()[:16]}"
         with pytest.raises(OperatorError, match=text):
-            await fetch_manifest(wrong.addresses, seed(5), run_id=wanted)
+            await fetch(Download(Wanted.manifest(wanted)), wrong.addresses, seed(5))
         reasons: list[str] = []
-        fetched = await fetch_manifest(
+        fetched = await fetch(
+            Download(Wanted.manifest(wanted)),
             (*wrong.addresses, *honest.addresses),
             seed(5),
-            run_id=wanted,
             on_failure=lambda report: reasons.append(report.reason),
         )
         assert fetched == runs[0].encode()
@@ -191,7 +192,7 @@ async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refus
 @pytest.mark.parametrize("address", ["/ip4/127.0.0.1/tcp/4001", "localhost:4001", "/ip4/0.0.0.0/tcp/1/p2p/x", ""])
 async def test_fetch_manifest__malformed_address__operator_error(address: str) -> None:
     with pytest.raises(OperatorError, match="bootstrap address"):
-        await fetch_manifest((address,), seed(5))
+        await fetch(Download(Wanted.manifest(None)), (address,), seed(5))
 
 
 @pytest.mark.parametrize("message", [record(1), PeersRequest(), Peers(peers=())])

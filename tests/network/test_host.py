@@ -51,7 +51,7 @@ async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypat
     async def no_probe(_address: object) -> None:
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(host_module, "_probe", no_probe)
+    monkeypatch.setattr(host_module, "check_can_listen", no_probe)
     async with running_host(1) as first:
         second = Host(identity_seed=seed(2), on_inbound=echo)
         with pytest.RaisesGroup(OperatorError, flatten_subgroups=True, allow_unwrapped=True):

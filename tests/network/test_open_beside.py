@@ -9,7 +9,7 @@ import trio
 from libp2p.host.ping import ID as PING
 
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.file_download import Download, piece_of
+from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.handshake import RefusedError
 from tests.support.network_nodes import address_of, network, running_host, start, until
 
@@ -60,6 +60,6 @@ async def test_download__bug_on_one_neighbours_stream__is_refused_and_counted_as
         await until(lambda: giver.peer in node.peers())
         with pytest.raises(RefusedError, match="a fault of its own"):
             async with node.network.neighbour_files.asking(giver.peer) as ask:
-                await ask(Download(piece_of("ab" * 32, 5)))
+                await ask(Download(Wanted.piece("ab" * 32, 5)))
         assert node.network.slips.state.count == 1 and giver.peer in node.peers()
         nursery.cancel_scope.cancel()

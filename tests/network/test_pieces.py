@@ -18,7 +18,7 @@ from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_answers import FileSource
-from sfnode.network.sessions.file_download import Download, piece_of
+from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.sessions.neighbour_files import Ask
@@ -93,7 +93,7 @@ async def stream(asking: Node, giving: Node) -> AsyncIterator[Ask]:
 
 
 def wanted(sha256: str = HASH, size: int = len(PIECE)) -> Download:
-    return Download(piece_of(sha256, size))
+    return Download(Wanted.piece(sha256, size))
 
 
 # --- honest ones
@@ -165,7 +165,7 @@ async def test_pieces__taken_at_a_rate__all_streams_together_keep_to_it() -> Non
         async def take() -> None:
             async with stream(asking, giving) as ask:
                 for _ in range(2):
-                    await ask(Download(piece_of(HASH, len(PIECE)), pace=pace))
+                    await ask(Download(Wanted.piece(HASH, len(PIECE)), pace=pace))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take)

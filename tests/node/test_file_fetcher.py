@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from protocol.limits import PART_BYTES_MAX
-from sfnode.network.sessions.file_download import Wanted, snapshot_of
+from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.file_fetcher import SEGMENT_BYTES, FileFetcher
 from tests.support.piece_givers import Behaviour, Givers, false, lacking, leaving, paced, stalling
 
@@ -20,7 +20,7 @@ CRAWL = PART_BYTES_MAX / 9.9  # a part just within a node's patience
 
 
 def wanted(file: bytes = FILE) -> Wanted:
-    return snapshot_of(hashlib.sha256(file).hexdigest(), len(file))
+    return Wanted.snapshot(hashlib.sha256(file).hexdigest(), len(file))
 
 
 async def fetched(givers: Givers, limit_s: float = 600.0) -> float:

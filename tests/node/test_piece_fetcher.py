@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from protocol.wire import PeerId
-from sfnode.network.sessions.file_download import Wanted, piece_of
+from sfnode.network.sessions.file_download import Wanted
 from sfnode.network.sessions.pace import Pace
 from sfnode.node import piece_board
 from sfnode.node.piece_board import PieceBoard
@@ -45,7 +45,7 @@ class Scene:
         return trio.current_time() - started_s
 
     def _wanted(self, number: int) -> Wanted:
-        return piece_of(HASHES[number], len(PIECES[number]))
+        return Wanted.piece(HASHES[number], len(PIECES[number]))
 
     async def _keep(self, number: int, data: bytes, _giver: PeerId) -> None:
         await trio.lowlevel.checkpoint()

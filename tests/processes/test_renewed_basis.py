@@ -17,7 +17,7 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import data_file
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.file_download import Wanted, basis_of
+from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
@@ -238,7 +238,7 @@ class InMemory:
 
 
 def wanted(published: tuple[SignedManifest, bytes], data: bytes) -> Wanted:
-    return basis_of(published[0].manifest, hashlib.sha256(data).hexdigest())
+    return Wanted.basis(published[0].manifest, hashlib.sha256(data).hexdigest())
 
 
 @pytest.mark.parametrize("dialler_has_it", [False, True])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import INBOUND_MAX, PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
+from sfnode.network.policy.inbound import PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, is_public, parse_origins
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
@@ -85,7 +85,7 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
     for number in range(dials):
         group = Group(f"bad{number % attacker_groups}")
         attack = InboundPlace(peer=PeerId(f"bad{number}"), group=group, started_s=100.0 + number, news=news)
-        if len(places) >= INBOUND_MAX:
+        if len(places) >= bounds.INBOUND_MAX:
             chosen = choose_to_evict(places, group)
             if chosen is None:
                 continue
@@ -97,7 +97,7 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
 def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_other_networks_get_in() -> None:
     places = [
         InboundPlace(peer=PeerId(f"bad{n}"), group=Group(f"bad{n % 4}"), started_s=float(n), news=0)
-        for n in range(INBOUND_MAX)
+        for n in range(bounds.INBOUND_MAX)
     ]
     got_in = 0
     for number in range(40):
@@ -109,7 +109,7 @@ def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_ot
             )
             places.append(place)
             got_in += 1
-    assert got_in >= INBOUND_MAX - PROTECTED_OLD - PROTECTED_USEFUL
+    assert got_in >= bounds.INBOUND_MAX - PROTECTED_OLD - PROTECTED_USEFUL
     assert sum(place.peer.startswith("h") for place in places) == got_in
 
 

@@ -32,7 +32,6 @@ from protocol.wire import (
 )
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import INBOUND_MAX, OUTBOUND_MAX
 from sfnode.network.policy import rate_limits as limits_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
@@ -174,7 +173,7 @@ def test_rate_limits__peer_owes_for_long__is_not_forgotten_before_it_has_paid() 
     rate_limits.charge(peer(1), PULL, 30.0, 0.0)
     rate_limits.wait_s(peer(2), 1, now_s)
     assert rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, now_s) == pytest.approx(0.458, abs=1e-3)
-    shared_us_per_s = bounds.ANSWERS_ALL_US_PER_S / (OUTBOUND_MAX + INBOUND_MAX)
+    shared_us_per_s = bounds.ANSWERS_ALL_US_PER_S / (bounds.OUTBOUND_MAX + bounds.INBOUND_MAX)
     assert bounds.ANSWER_US_MAX / shared_us_per_s < bounds.DEAD_S / 2
 
 

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import limits
-from protocol.crypto.hashing import Author
+from protocol.crypto.hashing import Author, seed_of
 from protocol.errors import Reject, RejectReason
 from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, checked
-from protocol.subspace.directions import seed_of
 from protocol.sync.anti_entropy import Claims, Request, SyncSession, answer
 from protocol.wire import (
     AuthorHoldings,

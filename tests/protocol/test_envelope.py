@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from nacl import bindings
 
 from protocol.crypto import keys
-from protocol.crypto.hashing import Author
+from protocol.crypto.hashing import Author, seed_of
 from protocol.crypto.keys import Signer, check_verifier, is_author_key, is_signed
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger
-from protocol.subspace.directions import seed_of
 from protocol.subspace.quantisation import quantise
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest

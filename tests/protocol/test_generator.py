@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.crypto.hashing import RunId, hash_fields, key_of, round_half_away, u32
+from protocol.crypto.hashing import RunId, hash_fields, key_of, round_half_away, seed_of, u32
 from protocol.crypto.keys import Signer
 from protocol.errors import NumericError
 from protocol.run.manifest import TensorKind, TensorSpec
@@ -15,13 +15,12 @@ from protocol.subspace.directions import (
     basis,
     canonical_coordinates,
     direction_factors,
+    example_indices,
     rademacher_signs,
     scale_exp,
-    seed_of,
 )
 from protocol.subspace.philox import Words, philox4x32, signs, signs_of_words, split_key, words
 from protocol.subspace.quantisation import quantise
-from protocol.subspace.sampling import example_indices
 from tests.support.ledgers import signer
 from tests.support.manifests import small_manifest
 

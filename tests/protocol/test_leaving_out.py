@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.crypto import Author
+from protocol.crypto import Author, seed_of
 from protocol.limits import NORMALISED_CLIP
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScalarKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients
 from protocol.state.leaving_out import LeavingOut, effects_of_leaving_out
 from protocol.state.replica import Replica
-from protocol.subspace import direction_factors, seed_of
+from protocol.subspace import direction_factors
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
 

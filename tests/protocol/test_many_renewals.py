@@ -10,7 +10,7 @@ import pytest
 
 from protocol.events import FetchBasis
 from protocol.ledger.roster import Roster
-from protocol.node.basis_files import BasisFiles
+from protocol.node.fetches import BasisFiles
 from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import BasisContent
 from sfnode.storage import stored_bases

@@ -13,9 +13,9 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 42,
-    "arrows": 237,
+    "arrows": 236,
     "arrows_in_circles": 0,
-    "levels": 18,
+    "levels": 17,
     "rooms_seen_from_sfnode": 27,
     "arrows_seen_from_sfnode": 110,
     "protocol_levels": 14,

@@ -20,8 +20,7 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import BasisContent, Start, decode_basis_untrusted, encode_basis
-from protocol.subspace.directions import Basis, direction_factors, scale_exp
-from protocol.subspace.sampling import example_indices
+from protocol.subspace.directions import Basis, direction_factors, example_indices, scale_exp
 from sfnode.training.estimator import Estimator
 from sfnode.training.task.encoding import Example
 

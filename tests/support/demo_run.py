@@ -7,13 +7,13 @@ from hashlib import sha256
 
 import torch
 
+from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
-from protocol.subspace.directions import seed_of
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.events import (
     Effect,
@@ -19,7 +20,6 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from protocol.subspace.directions import seed_of
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import (
     Head,

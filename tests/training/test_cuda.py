@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from protocol.crypto.hashing import seed_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
-from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
 from sfnode.run.builder import MethodOptions
 from sfnode.training.estimator import Estimator

@@ -15,15 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from protocol.crypto.hashing import Author
+from protocol.crypto.hashing import Author, seed_of
 from protocol.errors import NumericError
 from protocol.run.manifest import Manifest, TensorKind
 from protocol.run.task import TaskKind
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
-from protocol.subspace.directions import direction_factors, scale_exp, seed_of
+from protocol.subspace.directions import direction_factors, example_indices, scale_exp
 from protocol.subspace.quantisation import quantise
-from protocol.subspace.sampling import example_indices
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup

@@ -6,11 +6,10 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from protocol.crypto.hashing import Author, RunId, hash_fields
+from protocol.crypto.hashing import Author, RunId, hash_fields, seed_of
 from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
-from protocol.subspace.directions import seed_of
 from tests.support.ledgers import signer
 from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged, key_text

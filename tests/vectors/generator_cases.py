@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from protocol.crypto.hashing import Author, RunId, hash_fields, key_of
+from protocol.crypto.hashing import Author, RunId, hash_fields, key_of, seed_of
 from protocol.crypto.keys import Signer
-from protocol.subspace.directions import seed_of
 from protocol.subspace.philox import Words, philox4x32, signs_of_words
 from tests.support.ledgers import signer
 from tests.vectors.notation import Case, Document, case, document, key_text, signs_text, word_texts

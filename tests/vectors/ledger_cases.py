@@ -8,11 +8,12 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.ledger.digest_buckets import shard_of
 from protocol.run.manifest import Manifest, coefficient_max
 from protocol.run.method import CoreKind
-from protocol.subspace.directions import canonical_coordinates, rademacher_signs, seed_of
+from protocol.subspace.directions import canonical_coordinates, rademacher_signs
 from tests.support.ledgers import signer
 from tests.vectors.ledger_events import Player
 from tests.vectors.notation import Case, Document, case, compact, document

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protocol import limits
-from protocol.crypto.hashing import hash_fields, u32
+from protocol.crypto.hashing import Author, hash_fields, u32
 from protocol.errors import Ignore, Reject
-from protocol.ledger.digest_buckets import Holdings, bits_of
+from protocol.ledger.digest_buckets import bits_of
 from protocol.ledger.ledger import Accepted, Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
+from protocol.wire import AuthorHoldings
 from tests.vectors.notation import judged
 
 Event: TypeAlias = dict[str, Any]
@@ -117,7 +118,7 @@ def _shards(ledger: Ledger, span: int) -> list[dict[str, Any]]:
     ]
 
 
-def _author(ledger: Ledger, span: int, holdings: Holdings) -> dict[str, Any]:
+def _author(ledger: Ledger, span: int, holdings: AuthorHoldings) -> dict[str, Any]:
     def steps(bitmap: bytes) -> list[int]:
         return [span * limits.SPAN_STEPS + bit for bit in bits_of(int.from_bytes(bitmap, "little"))]
 
@@ -126,5 +127,5 @@ def _author(ledger: Ledger, span: int, holdings: Holdings) -> dict[str, Any]:
         "digest": holdings.digest.hex(),
         "valid": steps(holdings.valid),
         "void": steps(holdings.void),
-        "payload_hashes": [value.hex() for value in ledger.payload_hashes(span, holdings.author).values()],
+        "payload_hashes": [value.hex() for value in ledger.payload_hashes(span, Author(holdings.author)).values()],
     }

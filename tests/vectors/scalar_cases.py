@@ -13,8 +13,8 @@ from protocol.errors import NumericError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest, checked
 from protocol.run.method import Method, ScalarKind
+from protocol.subspace.directions import example_indices
 from protocol.subspace.quantisation import quantise
-from protocol.subspace.sampling import example_indices
 from tests.support.manifests import manifest_data
 from tests.vectors.notation import Case, Document, case, document, float_text, judged, key_text
 from tests.vectors.subspace_cases import SEED

@@ -33,7 +33,7 @@ from protocol.wire import (
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions import RefusedError
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, piece_of
+from sfnode.network.sessions.file_download import Download, Wanted
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.session_nodes import ASK_PEERS, Served, in_short, played
 
@@ -232,7 +232,7 @@ def _parts() -> Iterator[Case]:
         "Bye between": (first, Bye(reason="the node stops")),
     }
     for name, messages in good.items():
-        yield _document(name, MANIFEST, *messages)
+        yield _document(name, Wanted.manifest(None), *messages)
     refused: dict[str, tuple[Message, ...]] = {
         "a part that does not start where asked": (_part(1),),
         "the second part first": (second,),
@@ -246,10 +246,10 @@ def _parts() -> Iterator[Case]:
         "over 1 MiB": (_part(0, MANIFEST_BYTES_MAX + 1),),
     }
     for name, messages in refused.items():
-        yield _document(name, MANIFEST, *messages, expect="MESSAGE_FIELD")
+        yield _document(name, Wanted.manifest(None), *messages, expect="MESSAGE_FIELD")
     file_part = FilePart(total=5, offset=0, data=bytes(5))
     for name, messages in {"FilePart": (file_part,), "Head": (first, _HEAD), "Ping": (Ping(nonce=1),)}.items():
-        yield _document(f"{name} instead", MANIFEST, *messages, expect="UNREQUESTED")
+        yield _document(f"{name} instead", Wanted.manifest(None), *messages, expect="UNREQUESTED")
     digest = hashlib.sha256(bytes(5)).hexdigest()
     wanted = Wanted(
         name="basis", request=lambda at: _asked(offset=at), part=FilePart, bytes_max=5, total=5, sha256=digest
@@ -260,7 +260,7 @@ def _parts() -> Iterator[Case]:
         other = FilePart(total=size, offset=0, data=bytes(size))
         yield _document(f"{size} bytes instead of 5", wanted, other, expect="MESSAGE_FIELD")
     yield _document("ManifestPart instead", wanted, _part(0, 5), expect="UNREQUESTED")
-    piece = piece_of(_PIECE_HASH.hex(), len(_PIECE))
+    piece = Wanted.piece(_PIECE_HASH.hex(), len(_PIECE))
     right = FilePart(total=len(_PIECE), offset=0, data=_PIECE)
     yield _document("as asked", piece, right)
     yield _document("another hash", piece, replace(right, data=_PIECE[::-1]), expect="MESSAGE_FIELD")

@@ -12,6 +12,7 @@ import pytest
 import torch
 import trio
 
+from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.documents.audit_report import deviation
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
@@ -19,7 +20,6 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
-from protocol.subspace.directions import seed_of
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory

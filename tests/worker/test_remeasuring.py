@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.documents.audit_report import AuditReport, decode_report_untrusted, deviation, make_report
 from protocol.errors import Reject, RejectReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
-from protocol.subspace.directions import seed_of
 from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile

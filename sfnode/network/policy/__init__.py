@@ -13,12 +13,9 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.fair_places import FairPlace, FairPlaces
-from sfnode.network.policy.inbound import INBOUND_MAX, InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import (
-    OUTBOUND_MAX,
-    OUTBOUND_TARGET,
     Candidate,
     Dialled,
     choose_to_leave,
@@ -26,9 +23,8 @@ from sfnode.network.policy.outbound import (
     is_crowded,
     spread,
 )
-from sfnode.network.policy.places import Places
+from sfnode.network.policy.places import FairPlace, FairPlaces, Places
 from sfnode.network.policy.rate_limits import (
-    PUSHED,
     Asked,
     RateLimits,
     copies_cost_bytes,
@@ -54,12 +50,8 @@ __all__ = [
     "FairPlaces",
     "Fault",
     "Group",
-    "INBOUND_MAX",
     "InboundPlace",
-    "OUTBOUND_MAX",
-    "OUTBOUND_TARGET",
     "Origins",
-    "PUSHED",
     "PeerRow",
     "PeerVerdict",
     "Places",

@@ -91,19 +91,14 @@ class AddressBook:
         if not addresses or peer == self._own_peer:
             return
         if peer not in self._entries:
-            if not self._has_room(source):
+            unverified = [entry for entry in self._entries.values() if entry.source is not None]
+            if sum(entry.source == source for entry in unverified) >= bounds.UNVERIFIED_PER_SOURCE_MAX:
+                return
+            if len(self._entries) >= bounds.KNOWN_PEERS_MAX and not self._forget_worst():
                 return
             self._entries[peer] = _Entry(source=source)
         for address in addresses:
             _remember(self._entries[peer], address)
-
-    def _has_room(self, source: PeerId) -> bool:
-        unverified = [entry for entry in self._entries.values() if entry.source is not None]
-        if sum(entry.source == source for entry in unverified) >= bounds.UNVERIFIED_PER_SOURCE_MAX:
-            return False
-        if len(self._entries) < bounds.KNOWN_PEERS_MAX:
-            return True
-        return self._forget_worst()
 
     def _forget_worst(self) -> bool:
         """Forget the unused, never reached peer with most failures; return False if there is none."""
@@ -235,9 +230,9 @@ class AddressBook:
 
 def _remember(entry: _Entry, address: Address) -> None:
     """Append an address; if there are too many, drop the second one (the first is the last good one)."""
-    told = replace(address, peer=None)
-    if told in entry.addresses:
+    bare = replace(address, peer=None)
+    if bare in entry.addresses:
         return
     if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
         del entry.addresses[1]
-    entry.addresses.append(told)
+    entry.addresses.append(bare)

@@ -59,7 +59,7 @@ class Address:
 
     @property
     def transport(self) -> str:
-        """The address without the peer."""
+        """Return the address without the peer."""
         return f"/{self.kind}/{self.host}/tcp/{self.port}"
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """True for 0.0.0.0 and ::, which mean "every interface" and cannot be dialled."""
+        """Return whether this is 0.0.0.0 or ::, which mean "every interface" and cannot be dialled."""
         return self.kind in ("ip4", "ip6") and ipaddress.ip_address(self.host).is_unspecified
 
     @property
@@ -78,12 +78,12 @@ class Address:
 
     @property
     def is_link_local(self) -> bool:
-        """True for 169.254.0.0/16 and fe80::/10: each network has its own; clouds keep a machine's secrets there."""
+        """Return whether only one link knows it (169.254.0.0/16, fe80::/10); clouds keep a machine's secrets there."""
         return self.kind in ("ip4", "ip6") and ipaddress.ip_address(self.host).is_link_local
 
     @property
     def is_inside(self) -> bool:
-        """True for addresses that only this machine or its own network can dial; False for a host name."""
+        """Return whether only this machine or its own network can dial the address; False for a host name."""
         if self.kind not in ("ip4", "ip6"):
             return False
         host = ipaddress.ip_address(self.host)
@@ -91,7 +91,7 @@ class Address:
 
     @property
     def is_of_one_machine(self) -> bool:
-        """False for a host name, which may mean any address, and for multicast and reserved addresses."""
+        """Return whether it names one machine, as host names may not, and multicast and reserved addresses do not."""
         if self.kind == "ip4":
             host = ipaddress.IPv4Address(self.host)
             return not (host.is_multicast or host.is_reserved or host in _THIS_NETWORK)
@@ -110,7 +110,10 @@ def parse_address(text: str) -> Address:
     kind, host = parts[1], _check_host(parts[1], parts[2])
     if kind == "ip6" and (mapped := ipaddress.IPv6Address(host).ipv4_mapped):
         kind, host = "ip4", str(mapped)
-    return Address(kind=kind, host=host, port=_check_port(parts[4]), peer=peer)
+    port = parts[4]
+    if not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65_535:
+        raise ValueError(f"not a TCP port: {port!r}")
+    return Address(kind=kind, host=host, port=int(port), peer=peer)
 
 
 def _check_host(kind: str, host: str) -> str:
@@ -126,12 +129,6 @@ def _check_host(kind: str, host: str) -> str:
     if len(host) > 253 or _HOST_NAME.fullmatch(host) is None:
         raise ValueError(f"not a host name: {host!r}")
     return host
-
-
-def _check_port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65_535:
-        raise ValueError(f"not a TCP port: {text!r}")
-    return int(text)
 
 
 def parse_bootstrap(text: str) -> Address:
@@ -185,7 +182,7 @@ def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[Address, ...]:
+def believable_addresses(named: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[Address, ...]:
     """Return those of a neighbour's addresses that we may dial. We see the neighbour at IP address ``observed_host``.
 
     The owner of a domain decides where a name in it leads, and systems resolve even numbers ("127.1"): a name could
@@ -194,7 +191,7 @@ def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of
     """
     kind, host = _kind_and_host(observed_host)
     meant: list[Address] = []
-    for address in told:
+    for address in named:
         is_vague = address.is_wildcard or address.kind not in ("ip4", "ip6")
         if is_vague and is_of_itself:
             meant.append(replace(address, kind=kind, host=host))

@@ -16,7 +16,6 @@ from typing import Final
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-INBOUND_MAX: Final = 28  # together they take 40 MB, and 230 us for each flooded frame
 PROTECTED_OLD: Final = 8  # the oldest inbound neighbours are never evicted
 PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most new records
 
@@ -37,12 +36,8 @@ def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId
     None unless that network is more crowded than the newcomer's would be with the newcomer.
     """
     crowd = Counter(place.group for place in places)
-    protected = _protected(places)
-    open_to_choice = [place for place in places if place.peer not in protected]
-    if not open_to_choice:
-        return None
-    youngest = _youngest_of_most(open_to_choice, crowd)
-    return youngest.peer if crowd[youngest.group] > crowd[newcomer] + 1 else None
+    first = _first_to_go(places, crowd)
+    return first.peer if first is not None and crowd[first.group] > crowd[newcomer] + 1 else None
 
 
 def choose_to_shed(places: Collection[InboundPlace]) -> PeerId | None:
@@ -51,20 +46,19 @@ def choose_to_shed(places: Collection[InboundPlace]) -> PeerId | None:
     It is the youngest unprotected one of the most crowded network. If all are protected, it is the one that brought the
     fewest new records; of several such, the youngest.
     """
-    protected = _protected(places)
-    open_to_choice = [place for place in places if place.peer not in protected]
-    if open_to_choice:
-        return _youngest_of_most(open_to_choice, Counter(place.group for place in places)).peer
-    return max(places, key=lambda place: (-place.news, place.started_s, place.peer)).peer if places else None
+    first = _first_to_go(places, Counter(place.group for place in places))
+    if first is None:
+        first = max(places, key=lambda place: (-place.news, place.started_s, place.peer), default=None)
+    return None if first is None else first.peer
 
 
-def _youngest_of_most(places: Collection[InboundPlace], crowd: Counter[Group]) -> InboundPlace:
-    return max(places, key=lambda place: (crowd[place.group], place.started_s, place.peer))
+def _first_to_go(places: Collection[InboundPlace], crowd: Counter[Group]) -> InboundPlace | None:
+    """Return the youngest unprotected session of the most crowded network; None if all are protected.
 
-
-def _protected(places: Collection[InboundPlace]) -> frozenset[PeerId]:
-    """Return the oldest peers, and the most useful of the others."""
+    Protected are the oldest sessions, and the most useful of the others.
+    """
     by_age = sorted(places, key=lambda place: (place.started_s, place.peer))
-    old, others = by_age[:PROTECTED_OLD], by_age[PROTECTED_OLD:]
+    others = by_age[PROTECTED_OLD:]
     useful = sorted((place for place in others if place.news > 0), key=lambda place: (-place.news, place.peer))
-    return frozenset(place.peer for place in (*old, *useful[:PROTECTED_USEFUL]))
+    open_to_choice = [place for place in others if place not in useful[:PROTECTED_USEFUL]]
+    return max(open_to_choice, key=lambda place: (crowd[place.group], place.started_s, place.peer), default=None)

@@ -15,8 +15,6 @@ from typing import Final
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
-OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
 OUTBOUND_GROUP_MAX: Final = 2  # per network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 
 

@@ -1,10 +1,16 @@
-"""A limited number of places, with a limit for each holder. Pure: no clock, no sockets."""
+"""A limited number of places: with a limit for each holder, or shared fairly by time. Pure: no clock, no sockets."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from sfnode.network import bounds
+
+_HOLDERS_REMEMBERED: Final = 1_024  # beyond it the earliest is forgotten and counts as new
 
 
 class Places:
@@ -31,3 +37,86 @@ class Places:
             self._taken[holder] -= 1
             if not self._taken[holder]:
                 del self._taken[holder]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FairPlace:
+    """One place. Its holder must stop when `is_lost` is set."""
+
+    holder: str
+    crowd: str
+    since_s: float
+    asked_s: float
+    files: int = 0  # files asked for; all but the last are complete
+    is_lost: bool = False
+
+
+class FairPlaces:
+    """Shares a number of places so that neither many peers of one network nor a slow peer can keep others out.
+
+    When all places are taken, a newcomer gets the place of an idle holder. Without one, it gets a place of a network
+    or a peer that holds at least two more than the newcomer's. Otherwise it gets the place of a holder that has had its
+    turn and has held places for longer in total. The loser is refused when it asks for the next part.
+    """
+
+    def __init__(self, places_max: int, per_holder_max: int) -> None:
+        self._places_max = places_max
+        self._per_holder_max = per_holder_max
+        self._places: list[FairPlace] = []
+        self._held_s: Counter[str] = Counter()  # seconds in places that were left, by holder
+
+    def take(self, holder: str, crowd: str | None, now_s: float) -> FairPlace | None:
+        """Return a place, or None if this holder gets none now. ``crowd``: group that it counts with; None: itself."""
+        if sum(place.holder == holder for place in self._places) >= self._per_holder_max:
+            return None
+        place = FairPlace(holder=holder, crowd=crowd or holder, since_s=now_s, asked_s=now_s)
+        if len(self._places) >= self._places_max:
+            victim = self._victim(place, now_s)
+            if victim is None:
+                return None
+            victim.is_lost = True
+            self.leave(victim, now_s)
+        self._places.append(place)
+        return place
+
+    def leave(self, place: FairPlace, now_s: float) -> None:
+        """Free the place, unless it was lost before."""
+        if place not in self._places:
+            return
+        self._places.remove(place)
+        self._held_s[place.holder] += now_s - place.since_s  # type: ignore[assignment]  # a Counter of seconds
+        while len(self._held_s) > _HOLDERS_REMEMBERED:
+            del self._held_s[next(iter(self._held_s))]
+
+    def _victim(self, newcomer: FairPlace, now_s: float) -> FairPlace | None:
+        """Choose the place that the newcomer gets; None if it gets none."""
+        others = [place for place in self._places if place.holder != newcomer.holder]
+        idle = [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]
+        if idle:  # first choice: the holder that has been idle longest
+            return min(idle, key=lambda place: place.asked_s)
+        crowds = Counter(place.crowd for place in self._places)
+        holders = Counter(place.holder for place in self._places)
+
+        def has_too_many(place: FairPlace) -> bool:
+            # With a margin of two, the exchange cannot be reversed by the loser.
+            mine = crowds[newcomer.crowd]
+            if crowds[place.crowd] > mine + 1:
+                return True
+            is_of_larger = place.crowd == newcomer.crowd or crowds[place.crowd] > mine
+            return is_of_larger and holders[place.holder] > holders[newcomer.holder] + 1
+
+        greedy = [place for place in others if has_too_many(place)]
+        if greedy:  # of these the youngest: it has the least to lose
+            return max(greedy, key=lambda place: (crowds[place.crowd], holders[place.holder], place.since_s))
+        # Last choice: a holder that has had its turn and has held places longest.
+        held_s = {
+            holder: self._held_s[holder] + sum(now_s - each.since_s for each in self._places if each.holder == holder)
+            for holder in (*holders, newcomer.holder)
+        }
+        over = [
+            place
+            for place in others
+            if now_s - place.since_s >= (bounds.TURN_S if place.files > 1 else bounds.UNFINISHED_TURN_S)
+            and held_s[place.holder] > held_s[newcomer.holder]
+        ]
+        return max(over, key=lambda place: held_s[place.holder], default=None)

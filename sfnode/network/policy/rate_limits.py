@@ -137,7 +137,12 @@ class RateLimits:
 
     def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; return the seconds that the peer's request must wait, 0 within its limit."""
-        self._forget_idle(now_s)
+        # Forget the peers that have asked nothing for ANSWERS_IDLE_S and owe nothing.
+        rate, last_s = self._rate_us_per_s(), now_s - bounds.ANSWERS_IDLE_S
+        every = self._asking.items()
+        idle = [p for p, each in every if each.bucket.updated_s < last_s and each.bucket.is_full(rate, now_s)]
+        for other in idle:
+            del self._asking[other]
         asking = self._asking.setdefault(peer, _Asking(TokenBucket(bounds.ANSWERS_BURST_US, now_s)))
         asking.is_here = True
         return self._book(asking, cost, now_s)
@@ -160,12 +165,3 @@ class RateLimits:
         """Stop counting a peer whose session has ended; keep its bucket in case it returns soon."""
         if peer in self._asking:
             self._asking[peer].is_here = False
-
-    def _forget_idle(self, now_s: float) -> None:
-        """Forget the peers that have asked nothing for ANSWERS_IDLE_S and owe nothing."""
-        rate = self._rate_us_per_s()
-        last_s = now_s - bounds.ANSWERS_IDLE_S
-        asking = self._asking.items()
-        idle = [p for p, each in asking if each.bucket.updated_s < last_s and each.bucket.is_full(rate, now_s)]
-        for peer in idle:
-            del self._asking[peer]

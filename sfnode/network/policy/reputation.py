@@ -69,7 +69,8 @@ class Reputation:
         points = self.score(peer, now_s) + fault.value
         if points > bounds.SCORE_DISCOURAGED:
             self._scores[peer] = _Score(points, now_s)
-            self._bound_scores(now_s)
+            if len(self._scores) > bounds.SCORES_MAX:
+                del self._scores[max(self._scores, key=lambda each: self._scores[each].at(now_s))]
             return PeerVerdict.TOLERATED
         self._scores.pop(peer, None)
         if self._is_breaker_open(peer, now_s):
@@ -132,7 +133,3 @@ class Reputation:
         # A bug of ours makes many peers seem bad at once: beyond a part of the peers met, further ones are spared.
         self._hit_s[peer] = now_s
         return len(self._hit_s) > max(bounds.BREAKER_FREE, len(self._met_s) // bounds.BREAKER_PART)
-
-    def _bound_scores(self, now_s: float) -> None:
-        if len(self._scores) > bounds.SCORES_MAX:
-            del self._scores[max(self._scores, key=lambda peer: self._scores[peer].at(now_s))]

@@ -47,13 +47,10 @@ class TokenBuckets:
 
     def take(self, name: str, now_s: float, *, wait_s_max: float) -> float | None:
         """Spend one token and return the seconds to wait; spend nothing and return None above ``wait_s_max``."""
-        self._forget_full(now_s)
+        full = [name for name, it in self._buckets.items() if it.level(self._rate_per_s, now_s) >= self._burst]
+        for each in full:
+            del self._buckets[each]
         bucket = self._buckets.setdefault(name, TokenBucket(self._burst, now_s))
         if bucket.level(self._rate_per_s, now_s) - 1 < -wait_s_max * self._rate_per_s:
             return None
         return bucket.take(1, self._rate_per_s, now_s)
-
-    def _forget_full(self, now_s: float) -> None:
-        full = [name for name, it in self._buckets.items() if it.level(self._rate_per_s, now_s) >= self._burst]
-        for name in full:
-            del self._buckets[name]

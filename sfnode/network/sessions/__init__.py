@@ -6,14 +6,7 @@ from sfnode.network.sessions.file_download import (
     Download,
     OtherRunError,
     Wanted,
-    basis_of,
-    data_of,
     fetch,
-    fetch_manifest,
-    manifest_of,
-    piece_of,
-    segment_of,
-    snapshot_of,
 )
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
 from sfnode.network.sessions.handshake import (
@@ -39,13 +32,6 @@ __all__ = [
     "Ask",
     "NeighbourFiles",
     "Pace",
-    "piece_of",
-    "segment_of",
-    "snapshot_of",
-    "fetch_manifest",
-    "basis_of",
-    "data_of",
-    "manifest_of",
     "OtherRunError",
     "OTHER_VERSION",
     "fetch",

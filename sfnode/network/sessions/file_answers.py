@@ -23,7 +23,7 @@ class FileSource(Protocol):
 
     @property
     def total(self) -> int:
-        """The file's length in bytes."""
+        """Return the file's length in bytes."""
 
     def read(self, offset: int, bytes_max: int) -> bytes:
         """Return up to ``bytes_max`` bytes from ``offset`` on, none beyond the end. OSError."""
@@ -41,7 +41,7 @@ class PacedFile:
 
     @property
     def total(self) -> int:
-        """The file's length in bytes."""
+        """Return the file's length in bytes."""
         return self.source.total
 
     def read(self, offset: int, bytes_max: int) -> bytes:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 import trio
 
@@ -22,7 +21,7 @@ from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.sessions.pace import Pace
-from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
+from sfnode.network.transport import DialError, Host, LinkBrokenError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,61 +53,57 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """The number of bytes to download; 0 if unknown."""
+        """Return the number of bytes to download; 0 if unknown."""
         end = self.total if self.end is None else self.end
         return 0 if end is None else end - self.start
 
+    @classmethod
+    def manifest(cls, run_id: bytes | None) -> Wanted:
+        """Describe the manifest of a run; None means the run of the node that is asked."""
+        return cls(
+            name="manifest",
+            request=lambda offset: ManifestRequest(offset=offset),
+            part=ManifestPart,
+            bytes_max=MANIFEST_BYTES_MAX,
+            run_id=run_id,
+        )
 
-MANIFEST: Final = Wanted(
-    name="manifest",
-    request=lambda offset: ManifestRequest(offset=offset),
-    part=ManifestPart,
-    bytes_max=MANIFEST_BYTES_MAX,
-)
+    @classmethod
+    def basis(cls, manifest: Manifest, sha256: str | None = None) -> Wanted:
+        """Describe a published basis of a run: the one with this hash, or the manifest's."""
+        return cls._file("basis", sha256 or manifest.method.basis_sha256, basis_bytes(manifest), BASIS_BYTES_MAX)
 
+    @classmethod
+    def snapshot(cls, sha256: str, file_bytes: int) -> Wanted:
+        """Describe the snapshot that authors attest under this hash."""
+        return cls._file("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
 
-def manifest_of(run_id: bytes | None) -> Wanted:
-    """Describe the manifest of a run; None means the run of the node that is asked."""
-    return replace(MANIFEST, run_id=run_id)
+    @classmethod
+    def data(cls, sha256: str, file_bytes: int) -> Wanted:
+        """Describe a run's public data, which its manifest names by this hash."""
+        return cls._file("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
 
+    @classmethod
+    def piece(cls, sha256: str, piece_bytes: int) -> Wanted:
+        """Describe a piece of a model's file, or the list of its pieces."""
+        piece = cls._file("piece", sha256, piece_bytes, piece_bytes)
+        return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
 
-def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
-    """Describe a published basis of a run: the one with this hash, or the manifest's."""
-    wanted = sha256 or manifest.method.basis_sha256
-    return _file_of("basis", wanted, basis_bytes(manifest), BASIS_BYTES_MAX)
+    @classmethod
+    def _file(cls, name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
+        return cls(
+            name=name,
+            request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
+            part=FilePart,
+            bytes_max=bytes_max,
+            total=file_bytes,
+            sha256=sha256,
+        )
 
-
-def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
-    """Describe the snapshot that authors attest under this hash."""
-    return _file_of("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
-
-
-def data_of(sha256: str, file_bytes: int) -> Wanted:
-    """Describe a run's public data, which its manifest names by this hash."""
-    return _file_of("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
-
-
-def piece_of(sha256: str, piece_bytes: int) -> Wanted:
-    """Describe a piece of a model's file, or the list of its pieces."""
-    piece = _file_of("piece", sha256, piece_bytes, piece_bytes)
-    return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
-
-
-def segment_of(whole: Wanted, start: int, bytes_max: int) -> Wanted:
-    """Describe the segment of a file from ``start`` on. ``bytes_max`` is a multiple of PART_BYTES_MAX."""
-    assert whole.total is not None and bytes_max % PART_BYTES_MAX == 0
-    return replace(whole, start=start, end=min(whole.total, start + bytes_max))
-
-
-def _file_of(name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
-    return Wanted(
-        name=name,
-        request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
-        part=FilePart,
-        bytes_max=bytes_max,
-        total=file_bytes,
-        sha256=sha256,
-    )
+    def segment(self, start: int, bytes_max: int) -> Wanted:
+        """Describe the segment of this file from ``start`` on. ``bytes_max`` is a multiple of PART_BYTES_MAX."""
+        assert self.total is not None and bytes_max % PART_BYTES_MAX == 0
+        return replace(self, start=start, end=min(self.total, start + bytes_max))
 
 
 class OtherRunError(Exception):
@@ -239,24 +234,6 @@ class Download:
         self._total = self.wanted.total
 
 
-async def fetch_manifest(
-    addresses: tuple[str, ...],
-    identity_seed: bytes,
-    *,
-    run_id: bytes | None = None,
-    agent: str = "sfnode",
-    timings: Timings | None = None,
-    on_failure: Callable[[DialReport], None] | None = None,
-) -> bytes:
-    """Fetch the signed manifest of a run; None means the run of the nodes at these addresses. See `fetch`.
-
-    The caller must check the manifest.
-    """
-    return await fetch(
-        Download(manifest_of(run_id)), addresses, identity_seed, agent=agent, timings=timings, on_failure=on_failure
-    )
-
-
 async def fetch(
     download: Download,
     addresses: tuple[str, ...],
@@ -274,10 +251,11 @@ async def fetch(
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
     dialled = tuple(parse_bootstrap(address) for address in addresses)
-    report, elsewhere = on_failure or _ignore, dict[Address, str]()
-    host = Host(identity_seed=identity_seed, on_inbound=_decline)
+    report, elsewhere = on_failure or (lambda _report: None), dict[Address, str]()
+    host = Host(identity_seed=identity_seed, on_inbound=lambda link: link.aclose())
+    rounds = ((number, address) for number in itertools.count(1) for address in dialled)
     async with host.running(()):
-        for attempt, address in _rounds(dialled):
+        for attempt, address in rounds:
             pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
             if len(set(dialled)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
@@ -294,21 +272,6 @@ async def fetch(
                 await trio.sleep(pause_s)
     address, found = elsewhere.popitem()
     raise OperatorError(f"the node at {address} {found}. Ask whoever gave you the address which run they mean")
-
-
-def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
-    """Yield all addresses again and again, each with the number of the round, from 1."""
-    for number in itertools.count(1):
-        for address in addresses:
-            yield number, address
-
-
-def _ignore(_report: DialReport) -> None:
-    """Drop a report, for callers that want none."""
-
-
-async def _decline(link: Link) -> None:
-    await link.aclose()
 
 
 async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:

@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
     @property
     def is_lasting(self) -> bool:
-        """True if asking again soon is pointless."""
+        """Return whether asking again soon is pointless."""
         return self.reason.startswith((OTHER_RUN, OTHER_VERSION))
 
 

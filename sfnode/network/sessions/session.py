@@ -123,16 +123,13 @@ class Session:
                 # [REJECT] SPEC 8: hello is said once
                 raise Reject(RejectReason.UNREQUESTED, "a second hello")
             case _:
-                await self._deliver(message)
-
-    async def _deliver(self, message: Message) -> None:
-        """Pass the message on without a deadline: while the session does not read, this peer feels back-pressure."""
-        self._is_delivering = True
-        try:
-            await self._on_message(self, message)
-        finally:
-            self._is_delivering = False
-            self._heard_s = trio.current_time()
+                # Without a deadline: while the session does not read, this peer feels back-pressure.
+                self._is_delivering = True
+                try:
+                    await self._on_message(self, message)
+                finally:
+                    self._is_delivering = False
+                    self._heard_s = trio.current_time()
 
     def owe(self, cost_bytes: float) -> None:
         """Charge the peer an extra cost; it is read again once it has earned that."""

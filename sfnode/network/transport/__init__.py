@@ -1,6 +1,5 @@
 """Door: `Host`. Dials, listens and carries bytes by libp2p, with work-arounds for its faults."""
 
-from sfnode.network.fastecdsa_placeholder import provide_when_missing
 from sfnode.network.transport.host import DialError, Host, check_can_listen, dialable, share_port
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
@@ -15,5 +14,4 @@ __all__ = [
     "LinkBrokenError",
     "check_can_listen",
     "dialable",
-    "provide_when_missing",
 ]

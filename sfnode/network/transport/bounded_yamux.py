@@ -92,7 +92,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
     async def open_stream(self) -> Any:
         """Open a stream. yamux.py:911 leaks a stream and its slot if the opening is cancelled; there are 256 slots."""
         await self.stream_backlog_semaphore.acquire()
-        stream, is_open = yamux.YamuxStream(self.next_stream_id, self, True), False
+        stream = yamux.YamuxStream(self.next_stream_id, self, True)
         self.next_stream_id += 2
         stream._owns_backlog_slot = True
         try:
@@ -102,11 +102,10 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
                 self.stream_events[stream.stream_id] = trio.Event()
             header = (0, yamux.TYPE_WINDOW_UPDATE, yamux.FLAG_SYN, stream.stream_id, 0)
             await self._write_frame(struct.pack(yamux.YAMUX_HEADER_FORMAT, *header))
-            is_open = True
             return stream
-        finally:
-            if not is_open:
-                await self.forget(stream)
+        except BaseException:
+            await self.forget(stream)
+            raise
 
     async def forget(self, stream: Any) -> None:
         """Free a stream's resources, unread bytes included, and wake its readers; shielded."""
@@ -123,13 +122,11 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         """
         async with self._write_lock:
             await trio.lowlevel.checkpoint_if_cancelled()
-            is_written = False
             try:
                 await self.secured_conn.write(data)
-                is_written = True
-            finally:
-                if not is_written:
-                    self.abort()
+            except BaseException:
+                self.abort()
+                raise
 
 
 class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
@@ -145,7 +142,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
 
     @property
     def send_window(self) -> int:
-        """The number of bytes that we may still send."""
+        """Return the number of bytes that we may still send."""
         return self._send_window
 
     @send_window.setter
@@ -162,7 +159,9 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
                 raise MuxedStreamError("stream is closed for sending")
             size = min(self.send_window, bounds.YAMUX_CHUNK_BYTES_MAX, len(data) - sent)
             if size <= 0:
-                await self._wait_for_window()
+                self._window_opened = trio.Event()
+                with trio.move_on_after(1.0):  # the library sets ``closed`` without waking writers
+                    await self._window_opened.wait()
                 continue
             self.send_window -= size
             header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
@@ -194,11 +193,6 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             await super().reset()
         finally:
             await self.conn.forget(self)
-
-    async def _wait_for_window(self) -> None:
-        self._window_opened = trio.Event()
-        with trio.move_on_after(1.0):  # the library sets ``closed`` without waking writers
-            await self._window_opened.wait()
 
     async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
         # The peer's window and the unread bytes together must not exceed the constant window; the rest may be granted.

@@ -43,7 +43,11 @@ class DirectSession:
     async def read(self, count: int) -> bytes:
         """Return a header, or up to ``count`` bytes of the body after it. ConnectionClosedError, or a Noise error."""
         if self._body_bytes:
-            return await self._read_body(min(count, self._body_bytes))
+            while not self._plain:
+                await self._receive()
+            body = self._take(min(count, self._body_bytes))
+            self._body_bytes -= len(body)
+            return body
         self._deliver()
         while len(self._plain) < HEADER_SIZE:
             await self._receive()
@@ -54,13 +58,6 @@ class DirectSession:
         _, kind, _, _, length = _HEADER.unpack(header)
         self._body_bytes = length if kind == TYPE_DATA else 0
         return header
-
-    async def _read_body(self, count: int) -> bytes:
-        while not self._plain:
-            await self._receive()
-        data = self._take(count)
-        self._body_bytes -= len(data)
-        return data
 
     async def _stay_within_rate(self) -> None:
         """Charge the uncharged frames, and wait while the peer is over its rate."""

@@ -33,17 +33,13 @@ class Doorkeeper:
             raise NotAdmittedError(f"too many strangers like {host}")
         self._shaking_hands.append(host)
         try:
-            await self._wait_for_turn(host)
+            crowd = self._origins.crowd_of(host)
+            if crowd is not None:
+                wait_s = self._turns.take(crowd, trio.current_time(), wait_s_max=bounds.HANDSHAKE_WAIT_S)
+                if wait_s is None:
+                    raise NotAdmittedError(f"too many handshakes with those like {host}")
+                if wait_s > 0:
+                    await trio.sleep(wait_s)
             yield
         finally:
             self._shaking_hands.remove(host)
-
-    async def _wait_for_turn(self, host: str) -> None:
-        crowd = self._origins.crowd_of(host)
-        if crowd is None:
-            return
-        wait_s = self._turns.take(crowd, trio.current_time(), wait_s_max=bounds.HANDSHAKE_WAIT_S)
-        if wait_s is None:
-            raise NotAdmittedError(f"too many handshakes with those like {host}")
-        if wait_s > 0:
-            await trio.sleep(wait_s)

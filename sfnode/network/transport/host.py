@@ -51,7 +51,7 @@ from sfnode.network.transport.libp2p_patches import (
     patch_library,
     patch_swarm,
 )
-from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.link import Link
 from sfnode.network.transport.stream_guard import StreamGuard
 from sfnode.slips import Boundary, Slips
 
@@ -59,6 +59,12 @@ PROTOCOL: Final = TProtocol("/sfnode/1")
 
 # Usual errors when a stream cannot be opened: the peer has gone, is slow, or lacks the protocol.
 _NOT_OPENED: Final = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
+
+_LISTEN_ADVICE: Final = {
+    errno.EADDRINUSE: "another program, perhaps another node, uses this port; stop it or choose another port",
+    errno.EADDRNOTAVAIL: "this machine has no such address; /ip4/0.0.0.0 means every interface",
+    errno.EACCES: "ports below 1024 need root; choose a higher one",
+}
 
 SessionHandler = Callable[[Link], Awaitable[None]]
 
@@ -92,9 +98,8 @@ class Host:
         identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
-        self.serve_beside(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability().answer_link)
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
-        self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # listening addresses with the real ports; set by ``running``
 
@@ -152,40 +157,29 @@ class Host:
 
     async def _upgrade(self, stream: trio.SocketStream, peer: PeerId) -> Link:
         """Negotiate Noise, Yamux and our protocol; close the socket if this fails."""
-        is_done = False
+        connection = None
         try:
             raw = RawConnection(TrioTCPStream(stream), True)
             connection = await self._swarm.upgrade_outbound_raw_conn(raw, ID.from_base58(peer))
             connection.muxed_conn.has_session, connection.muxed_conn.is_stranger = True, False
-            link = await self._open_session(connection)
-            is_done = True
-            return link
-        finally:
-            if not is_done:
-                stream.socket.close()
-
-    async def _open_session(self, connection: Any) -> Link:
-        is_open = False
-        try:
-            link = await self._open_stream(connection, PROTOCOL)
-            is_open = True
-            return link
-        finally:
-            if not is_open:
+            return await self._open_stream(connection, PROTOCOL)
+        except BaseException:
+            if connection is not None:
                 await drop_connection(connection.muxed_conn)
+            stream.socket.close()
+            raise
 
     async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
         """Open a stream below the library's NetStream, which its connection would keep until the connection ends."""
         opened = await connection.muxed_conn.open_stream()
-        link, is_open = Link(connection.muxed_conn, opened, is_outbound=True), False
+        link = Link(connection.muxed_conn, opened, is_outbound=True)
         try:
             communicator = MultiselectCommunicator(opened)
             await self._host.multiselect_client.select_one_of([protocol], communicator, int(bounds.DIAL_S))
-            is_open = True
             return link
-        finally:
-            if not is_open:
-                await link.reset()
+        except BaseException:
+            await link.reset()
+            raise
 
     async def ask_reach(self, link: Link, port: int) -> reach.ReachAnswer | None:
         """Ask the peer of a link how it sees us and, unless ``port`` is 0, whether it can connect to us there.
@@ -227,15 +221,14 @@ class Host:
 
         self._host.set_stream_handler(protocol, answer)
 
-    async def _answer_reach(self, link: Link) -> None:
-        """Answer a peer that asks how we see it. Ignore a broken stream."""
-        with suppress(LinkBrokenError):
-            await self._reachability.answer(link, link.remote_host, link.remote_port)
-
     async def _accept(self, stream: Any) -> None:
         """Accept a session stream: one for each connection, and only from a peer with an Ed25519 key."""
         muxed = stream.muxed_conn
-        if muxed.has_session or not _is_author(str(muxed.peer_id)):
+        is_author = False
+        with suppress(ValueError):
+            author_of_peer(str(muxed.peer_id))
+            is_author = True
+        if muxed.has_session or not is_author:
             await stream.reset()
             return
         muxed.has_session = True
@@ -262,34 +255,18 @@ def _build_host(identity_seed: bytes, connections_max: int) -> Any:
     )
 
 
-def _is_author(peer: str) -> bool:
-    try:
-        author_of_peer(peer)
-    except ValueError:
-        return False
-    return True
-
-
 async def check_can_listen(listen: tuple[Address, ...]) -> None:
     """Raise OperatorError with the system's reason if an address cannot be listened on; the library hides it."""
     for address in listen:
-        await _probe(address)
-
-
-async def _probe(address: Address) -> None:
-    family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
-    try:
-        with trio.socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
-            await probe.bind((address.host, address.port))
-            probe.listen(1)
-    except OSError as error:
-        advice = {
-            errno.EADDRINUSE: "another program, perhaps another node, uses this port; stop it or choose another port",
-            errno.EADDRNOTAVAIL: "this machine has no such address; /ip4/0.0.0.0 means every interface",
-            errno.EACCES: "ports below 1024 need root; choose a higher one",
-        }.get(error.errno or 0, "choose another address")
-        raise OperatorError(f"cannot listen on {address.transport}: {error.strerror}; {advice}") from error
+        family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
+        try:
+            with trio.socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+                await probe.bind((address.host, address.port))
+                probe.listen(1)
+        except OSError as error:
+            advice = _LISTEN_ADVICE.get(error.errno or 0, "choose another address")
+            raise OperatorError(f"cannot listen on {address.transport}: {error.strerror}; {advice}") from error
 
 
 def dialable(address: Address) -> tuple[Address, ...]:

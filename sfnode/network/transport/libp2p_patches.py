@@ -74,7 +74,7 @@ def patch_library() -> None:
     yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES
     yamux.YamuxStream = WindowedStream
     # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and split its dials.
-    tcp._set_reuse_flags = _set_reuse_address
+    tcp._set_reuse_flags = lambda sock: sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
     # multiselect_communicator.py:49 accepts any announced length of a line, in every negotiation.
     multiselect_communicator.read_delim = _read_line
 
@@ -93,7 +93,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[
     swarm.notifees.clear()
     # The auto-connector ignores its settings, dials up to (low + high) / 2, and never forgets a peer.
     swarm.auto_connector = _NoAutoConnector()
-    swarm._schedule_prune = _nothing
+    swarm._schedule_prune = lambda: None
     listeners: list[Any] = []
     make = swarm.transport_manager.add_listen_addr
 
@@ -129,10 +129,6 @@ def _silence() -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def _nothing() -> None:
-    """Do nothing, in place of a method of the library."""
-
-
 class _NoAutoConnector:
     """Replaces the auto-connector: never dials, remembers nothing."""
 
@@ -146,10 +142,6 @@ class _NoAutoConnector:
 
     def record_disconnect(self, _peer: object) -> None:
         """Ignore the peer."""
-
-
-def _set_reuse_address(sock: Any) -> None:
-    sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
 
 
 # --- inbound connections ------------------------------------------------------------------------------------------
@@ -210,7 +202,7 @@ async def _read_line(reader: Any) -> bytes:
 
 def identify_once(host: Any) -> None:
     """Answer identify only once on each connection: the library answers every question, 1 ms each."""
-    tell = identify_handler_for(host, use_varint_format=True)
+    identify = identify_handler_for(host, use_varint_format=True)
 
     async def handle(stream: Any) -> None:
         muxed = stream.muxed_conn
@@ -218,7 +210,7 @@ def identify_once(host: Any) -> None:
             await stream.reset()
             return
         muxed.is_identified = True
-        await tell(stream)
+        await identify(stream)
 
     host.set_stream_handler(IDENTIFY, handle)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -54,6 +55,11 @@ class Reachability:
         self._dialling = 0
         self._dialled_s: dict[str, float] = {}
 
+    async def answer_link(self, link: Link) -> None:
+        """Answer a peer that asks how we see it; ignore a broken stream."""
+        with suppress(LinkBrokenError):
+            await self.answer(link, link.remote_host, link.remote_port)
+
     async def answer(self, link: Link, host: str, port: int) -> None:
         """Answer one question of a peer that we see at ``host`` and ``port``; ignore an incomplete question."""
         with trio.move_on_after(bounds.REACH_ANSWER_S):
@@ -61,7 +67,9 @@ class Reachability:
             if len(request) < _REQUEST.size:
                 return
             outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
-            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), _packed(host), port)
+            address = ipaddress.ip_address(host.partition("%")[0])
+            seen = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
+            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), seen.packed, port)
             await link.send_all(answer)
 
     async def _dial_back(self, host: str, port: int) -> DialBack:
@@ -110,9 +118,3 @@ def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
     address = ipaddress.IPv6Address(packed)
     host = str(address.ipv4_mapped or address)
     return ReachAnswer(outcome=DialBack(outcome), unix_ms=unix_ms, host=host, port=port)
-
-
-def _packed(host: str) -> bytes:
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
-    return mapped.packed

@@ -10,7 +10,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import trio
@@ -41,7 +40,12 @@ class StreamGuard:
     async def handle(self, stream: Any) -> None:
         """Handle one inbound stream from its first byte to its end."""
         peer = stream.muxed_conn.peer_id
-        is_done, failed = False, partial(self._failed, str(peer))
+        is_done = False
+
+        def failed(_error: Exception) -> None:
+            self.failures += 1
+            log(logging.DEBUG, "stream_failed", is_failure=True, peer=str(peer))
+
         self._open[peer] += 1
         try:
             with Boundary(failed):
@@ -60,7 +64,3 @@ class StreamGuard:
             self._open[peer] -= 1
             if not self._open[peer]:
                 del self._open[peer]
-
-    def _failed(self, peer: str, _error: Exception) -> None:
-        self.failures += 1
-        log(logging.DEBUG, "stream_failed", is_failure=True, peer=peer)

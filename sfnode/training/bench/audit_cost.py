@@ -9,8 +9,9 @@ from typing import Final
 
 import torch
 
+from protocol.crypto import seed_of
 from protocol.documents import deviation
-from protocol.subspace import Bases, seed_of
+from protocol.subspace import Bases
 from sfnode.training.bench.subjects import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
 from sfnode.training.estimator import Estimator

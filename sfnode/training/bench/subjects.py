@@ -21,7 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from protocol.crypto import Signer
+from protocol.crypto import Signer, seed_of
 from protocol.errors import OperatorError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
@@ -34,7 +34,6 @@ from protocol.subspace import (
     Start,
     decode_basis_untrusted,
     encode_basis,
-    seed_of,
     words,
 )
 from sfnode.training.task import Example, TaskData

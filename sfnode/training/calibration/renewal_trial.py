@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from protocol.crypto import Signer
+from protocol.crypto import Signer, seed_of
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
-from protocol.subspace import Bases, BasisContent, seed_of
+from protocol.subspace import Bases, BasisContent
 from sfnode.training.estimator import Estimate, Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
