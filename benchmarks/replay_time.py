@@ -19,7 +19,7 @@ import numpy as np
 from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import Stopwatch, memory_mib, peak_memory_mib, report, say
-from benchmarks.sample_runs import OWNER, Shape, kept_records, manifest_of
+from benchmarks.sample_runs import OWNER, Shape, kept_records, manifest_of, weights_of
 from protocol.crypto import SIGNATURE_BYTES
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest, sign_manifest
@@ -156,7 +156,7 @@ def _verify_alone_us(manifest: Manifest, records: Sequence[bytes]) -> float:
 
 def _dense_apply_us(manifest: Manifest) -> float:
     """Microseconds to apply one update to dense weights as MeZO does: D directions of normal numbers, added up."""
-    weights = sum(tensor.rows * max(1, tensor.cols) for tensor in manifest.tensors)
+    weights = weights_of(manifest.tensors)
     dense, source = np.zeros(_DENSE_SAMPLE, dtype=np.float32), np.random.default_rng(0)
     watch = Stopwatch()
     with watch.part("apply"):

@@ -9,12 +9,12 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from protocol.crypto import Author, Signer
+from protocol.crypto import Author, Signer, seed_of
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
-from protocol.run import Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
+from protocol.run import FORMAT, Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
 from protocol.state import Replica
-from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run import OPEN, STALENESS, MethodOptions, build_manifest, method_of
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m
@@ -64,9 +64,10 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     authors_max = 1_024
     while authors_max < shape.authors:
         authors_max, method = 2 * authors_max, replace(method, clip=method.clip // 2)
-    draft = RunDraft(
+    manifest = Manifest(
+        format=FORMAT,
         name="benchmark",
-        owner=OWNER.author,
+        owner=OWNER.author.hex(),
         model=no_model(),
         tensors=tuple(tensors or opt_125m_tensors()),
         task=TaskSpec(
@@ -84,8 +85,15 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
         schedule=schedule,
         steps=shape.steps,
         authors_max=authors_max,
+        staleness=STALENESS,
+        admission=OPEN,
     )
-    return build_manifest(draft)
+    return build_manifest(manifest)
+
+
+def weights_of(tensors: Sequence[TensorSpec]) -> int:
+    """Return the number of weights."""
+    return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
 
 
 def seed_of_author(number: int) -> bytes:
@@ -104,6 +112,27 @@ def scalars_of(manifest: Manifest, source: random.Random) -> tuple[int, ...]:
     clip = manifest.method.clip
     drawn = (round(source.gauss(0, _SCALAR_SPREAD)) for _ in range(manifest.method.scalars))
     return tuple(max(-clip, min(clip, value)) for value in drawn)
+
+
+def some_scalars(manifest: Manifest, index: int) -> tuple[int, ...]:
+    """Return the scalars of update number ``index``: all that there are, one after the other."""
+    clip = manifest.method.clip
+    return tuple((index + direction) % (2 * clip + 1) - clip for direction in range(manifest.method.scalars))
+
+
+def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
+    """Return ``count`` updates of successive steps in the form after verification; they have no valid signatures."""
+    record = bytes(EnvelopeCodec(manifest).record_bytes)
+    return [
+        Envelope(
+            author=OWNER.author,
+            step=index % manifest.method.epoch_steps,
+            seed=seed_of(manifest.run_id, OWNER.author, index),
+            scalars=some_scalars(manifest, index),
+            record=record,
+        )
+        for index in range(count)
+    ]
 
 
 def sealed_records(manifest: Manifest, shape: Shape, *, seed: int = 0) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NewType, TypeVar, get_args, get_origin, get_type_hints
 
 from protocol import limits
 
@@ -41,13 +41,18 @@ OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
-    """Convert a dataclass to a mapping by field name or a row in field order, tuples to lists, enums to their value."""
+    """Convert a dataclass to a mapping by field name or a row in field order, tuples to lists, enums to their value.
+
+    Paths become text.
+    """
     kind: Any = type(value)
     names = _field_names(kind)
     if names is None:
         if isinstance(value, tuple):
             return [to_plain(item, as_rows=as_rows) for item in value]
-        return value.value if isinstance(value, Enum) else value
+        if isinstance(value, Enum):
+            return value.value
+        return value.__fspath__() if hasattr(value, "__fspath__") else value
     if as_rows:
         return [to_plain(getattr(value, name), as_rows=True) for name in names]
     return {name: to_plain(getattr(value, name), as_rows=False) for name in names}
@@ -72,6 +77,8 @@ def _converter(declared: Any) -> _Converter:
     if get_origin(declared) is Annotated:
         kind, bound = get_args(declared)[:2]
         return _bounded(kind, bound)
+    if isinstance(declared, NewType):
+        return _converter(declared.__supertype__)
     if isinstance(declared, types.UnionType):  # the only union in use is "X | None"
         convert = _converter(get_args(declared)[0])
         return lambda data, where: None if data is None else convert(data, where)
@@ -82,6 +89,8 @@ def _converter(declared: Any) -> _Converter:
         return lambda data, where: _convert_tuple(item, data, where, None)
     if issubclass(declared, Enum):
         return lambda data, where: _convert_enum(declared, data, where)
+    if hasattr(declared, "__fspath__"):  # a path of this machine, whose own processes talk to each other
+        return lambda data, where: declared(_convert_scalar(str, data, where))
     return lambda data, where: _convert_scalar(declared, data, where)
 
 

@@ -203,3 +203,12 @@ def format_rate(bytes_per_second: float) -> str:
             return f"{bytes_per_second:.1f} {unit}"
         bytes_per_second /= 1_000
     return f"{bytes_per_second:.1f} GB/s"
+
+
+def described_bytes(done: int, total: int) -> str:
+    """Return two sizes in one unit, such as "120 of 270 MB" or "1.2 of 2.6 GB"."""
+    if total >= 1_000_000_000:
+        return f"{done / 1e9:.1f} of {total / 1e9:.1f} GB"
+    if total >= 1_000_000:
+        return f"{done / 1e6:.0f} of {total / 1e6:.0f} MB"
+    return f"{done / 1e3:.0f} of {total / 1e3:.0f} kB"

@@ -1,6 +1,7 @@
 """Audits simulated runs, message by message: how many honest authors are accused, and how soon a cheat is found.
 
     python -m benchmarks.audit_honesty --messages 10000 --out audits.jsonl
+from sfnode.worker_protocol import TrainingConfig
 
 Each run has eight honest authors and one who signs twice, in five number formats and at several paces, some of them cut
 off for a while; one who is expelled from an earlier step on; and five who cheat, each in another way. Every message of
@@ -30,7 +31,8 @@ from protocol.ledger import Envelope
 from protocol.run import sign_manifest
 from sfnode.demo import data_file
 from sfnode.storage import DataDirectory, Store
-from sfnode.worker import Audit, AuditVerdict, PastStates, TrainingConfig, audit_messages, worker_process
+from sfnode.worker import Audit, AuditVerdict, PastStates, audit_messages, worker_process
+from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
 _OF_EACH_CHEAT = 3
@@ -56,7 +58,7 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
             store.add_statements([run.statement])
         with DataDirectory(directory).reading() as stored:
             ledger = stored.replica(manifest).ledger
-            config = TrainingConfig(model=MODEL, data=str(data_file(split="train")), worker_socket=socket)
+            config = TrainingConfig(model=MODEL, data=data_file(split="train"), worker_socket=socket)
             past = PastStates(manifest, ledger, stored)
             found = await audit_messages(signed, config, past, list(_chosen(ledger.envelopes(), run)))
     return _row(number, run, found)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 
 from protocol.crypto import Signer
-from protocol.run import Manifest, Objective, ScalarKind, TaskKind, TaskSpec
+from protocol.run import FORMAT, Manifest, Objective, ScalarKind, TaskKind, TaskSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.demo import DATA_NAME, LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
-from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import choose_device, choose_precision, load_described, load_tokenizer, trainable_tensors
 from sfnode.training.shared_model import load_shared
@@ -45,15 +45,19 @@ class Models:
         )
         method, schedule = method_of(options)
         return build_manifest(
-            RunDraft(
+            Manifest(
+                format=FORMAT,
                 name=f"audits {number}",
-                owner=owner.author,
+                owner=owner.author.hex(),
                 model=self._description,
                 tensors=trainable_tensors(self._shared["fp32"].model),
                 task=_task(),
                 method=method,
                 schedule=schedule,
                 steps=steps,
+                staleness=STALENESS,
+                admission=OPEN,
+                authors_max=AUTHORS_MAX,
             )
         )
 

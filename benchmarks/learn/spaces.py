@@ -9,6 +9,7 @@ from benchmarks.learn.problems import Task, task_spec
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.sample_runs import OWNER
 from protocol.run import (
+    FORMAT,
     BasisKind,
     CoreKind,
     Manifest,
@@ -21,9 +22,9 @@ from protocol.run import (
     no_model,
 )
 from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
-from sfnode.run import BEST, MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run import AUTHORS_MAX, BEST, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.storage import BasisSpec
-from sfnode.training.calibration import FoundBasis, new_basis
+from sfnode.training.calibration import Calibration, FoundBasis, new_basis
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
@@ -46,7 +47,7 @@ def calibrated(
     first = seed * _SEEDS_APART % len(data.examples)
     others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
     options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    found = new_basis(shared, tensors, others, options, recipe.rank)
+    found = new_basis(Calibration(shared=shared, tensors=tensors, data=others), options, recipe.rank)
     return found if recipe.has_start else replace(found, start=None)
 
 
@@ -92,14 +93,18 @@ def _epsilon_exp(recipe: NetworkTrial, found: FoundBasis | None) -> int | None:
 def _manifest(
     recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], method: tuple[Method, Schedule]
 ) -> Manifest:
-    draft = RunDraft(
+    manifest = Manifest(
+        format=FORMAT,
         name="learn",
-        owner=OWNER.author,
+        owner=OWNER.author.hex(),
         model=no_model("local:learn"),  # nothing is loaded by this manifest
         tensors=tuple(tensors),
         task=task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective)),
         method=method[0],
         schedule=method[1],
         steps=recipe.steps,
+        staleness=STALENESS,
+        admission=OPEN,
+        authors_max=AUTHORS_MAX,
     )
-    return build_manifest(draft)
+    return build_manifest(manifest)

@@ -138,13 +138,13 @@ async def _fetch(case: Case, folder: Path, target: Path, quiet_s: float) -> dict
         await fetching.meet(len(case.kinds))
         await trio.sleep(quiet_s if case.updates_per_s else 0.0)
         before = fetching.updates_since(quiet_s)
-        bytes_before, started_s, cpu_s = fetching.network.statistics.bytes_in, time.monotonic(), time.process_time()
+        bytes_before, started_s, cpu_s = fetching.network.statistics().bytes_in, time.monotonic(), time.process_time()
         fetcher = ModelFetcher(
             spec, fetching.network.neighbour_files, Pace(0.0), Reporter(is_json=True, stream=io.StringIO())
         )
         await fetcher.fetch(spec.files, target)
         seconds = time.monotonic() - started_s
-        received = fetching.network.statistics.bytes_in - bytes_before
+        received = fetching.network.statistics().bytes_in - bytes_before
         result = {
             "seconds": round(seconds, 2),
             "cpu_s": round(time.process_time() - cpu_s, 2),

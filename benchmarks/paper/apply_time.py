@@ -13,18 +13,11 @@ from typing import Final
 import torch
 
 from benchmarks.measures import Stopwatch
+from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.bench import (
-    SHAPES,
-    bench_manifest,
-    perturb,
-    shape_tensors,
-    some_coefficients,
-    verified_envelopes,
-    weights_of,
-)
+from sfnode.training.bench import SHAPES, bench_manifest, perturb, shape_tensors, some_coefficients
 from sfnode.training.model import fold_weights
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)

@@ -13,19 +13,12 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.paper.apply_time import cpu_seconds
-from benchmarks.sample_runs import signer
+from benchmarks.sample_runs import signer, some_scalars
 from protocol.ledger import EnvelopeCodec
-from protocol.run import CoreKind, Manifest
+from protocol.run import Manifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases, quantise
-from sfnode.training.bench import (
-    bench_manifest,
-    forward_twice,
-    published,
-    random_data,
-    shared_copy,
-    some_scalars,
-)
+from sfnode.training.bench import BenchBasis, bench_bases, bench_manifest, forward_twice, random_data, shared_copy
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -72,10 +65,9 @@ def bases_by_method(model: PreTrainedModel, rows: int = ROWS, tokens: int = TOKE
     """The paper's method, and the one of `init`."""
     trained = trainable_tensors(model)
     paper = bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
-    default = bench_manifest(trained, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=1)
     return {
         "rank 32, one canonical direction": Bases(paper),
-        "rank 1, 8 Rademacher directions": published(Bases(default)),
+        "rank 1, 8 Rademacher directions": bench_bases(trained, BenchBasis.PUBLISHED, size=(rows, tokens)),
     }
 
 

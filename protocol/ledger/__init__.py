@@ -2,9 +2,9 @@
 
 from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, bits_of, shard_of
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
+from protocol.ledger.ledger import Accepted, Ledger, LedgerStatistics, Outcome, Voided
 from protocol.ledger.record_store import Archive, records_of, step_of
-from protocol.ledger.roster import NO_STATEMENTS, Roster
+from protocol.ledger.roster import NO_STATEMENTS, Roster, RosterStatistics
 from protocol.ledger.statements import (
     STATEMENT_KEY_BYTES,
     Invitation,
@@ -21,10 +21,12 @@ __all__ = [
     "Envelope",
     "EnvelopeCodec",
     "Ledger",
+    "LedgerStatistics",
     "NO_STATEMENTS",
     "Outcome",
     "PAYLOAD_HASH_BYTES",
     "Roster",
+    "RosterStatistics",
     "STATEMENT_KEY_BYTES",
     "Statement",
     "StatementCodec",

@@ -41,6 +41,17 @@ class Voided:
 
 Outcome = Accepted | Voided
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStatistics:
+    """Holds how much a ledger holds. ``payload_bytes``: size of its records, without frames and copies."""
+
+    updates: int
+    void_slots: int
+    authors: int
+    payload_bytes: int
+
+
 _STEPS_AT_ONCE = 16  # of all authors: what is read back of a span of 1,000 authors takes 3 MB
 _FIRST_STEPS = (1 << _STEPS_AT_ONCE) - 1
 
@@ -77,6 +88,15 @@ class Ledger:
         self._in_memory: deque[tuple[int, Author, int]] = deque()  # span, author, offset; with an archive, oldest first
         self.updates = 0
         self.void_slots = 0
+
+    def statistics(self) -> LedgerStatistics:
+        """Return how much the ledger holds now."""
+        return LedgerStatistics(
+            updates=self.updates,
+            void_slots=self.void_slots,
+            authors=len(self._highest),
+            payload_bytes=self.updates * self.codec.record_bytes,
+        )
 
     # --- the door -----------------------------------------------------------------------------------------
 

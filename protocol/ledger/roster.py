@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from protocol import limits
 from protocol.crypto import Author, u32
@@ -18,6 +19,30 @@ from protocol.ledger.statements import Statement, StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest, has_work
 
 NO_STATEMENTS = bytes(INNER_DIGEST_BYTES)  # the digest of an empty roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RosterStatistics:
+    """Holds what the roster says of one author.
+
+    Attributes:
+        admission: who may contribute to the run, in words.
+        is_admitted: whether the author may contribute, exclusions aside.
+        is_invitation_used: whether others used the author's invitation, too, so that it admits nobody.
+        excluded_from: first step for which the owner excludes the author; None: not excluded.
+        authors_excluded: number of authors that the owner has excluded.
+    """
+
+    admission: str
+    is_admitted: bool
+    is_invitation_used: bool
+    excluded_from: int | None
+    authors_excluded: int
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether anybody may contribute whose key has the work that the run asks for."""
+        return self.admission.startswith(AdmissionKind.OPEN)
 
 
 class Roster:
@@ -127,6 +152,20 @@ class Roster:
             listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
             self._renewals = {statement.from_epoch: statement.sha256 for statement in listed}
         return self._renewals
+
+    def statistics(self, author: Author, claim: Statement | None) -> RosterStatistics:
+        """Return what the roster says of ``author``; ``claim``: the author's claim of an invitation, held here or not.
+
+        An invitation is used if two others have claimed it, so that this claim was dropped, or one besides the author.
+        """
+        is_dropped = claim is not None and len(self.held(claim.key)) > 1
+        return RosterStatistics(
+            admission=self._admission.in_words(),
+            is_admitted=self.is_admitted(author),
+            is_invitation_used=is_dropped or author in self._void,
+            excluded_from=self.excluded_from(author),
+            authors_excluded=len(self.excluded()),
+        )
 
     # --- the set ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol import timings
-from protocol.crypto import Author
 from protocol.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.node_config import NodeConfig
@@ -22,17 +21,17 @@ class Ending:
     """What a node knows about the end of its run.
 
     Attributes:
-        equal: neighbours whose last root is this node's, including those that left with it.
-        differing: neighbours with another root, or without a head yet.
-        awaited: authors at work whose last round is not here.
+        equal_peers: neighbours whose last root is this node's, including those that left with it.
+        differing_peers: neighbours with another root, or without a head yet.
+        awaited_authors: number of authors at work whose last round is not here.
         work_distance: sessions to the nearest node that has work; WORK_DISTANCE_MAX: none is within reach.
         is_over: whether this node has done its part and nothing is missing.
         is_given_up: whether this node has done its part and has waited long enough for the rest.
     """
 
-    equal: int = 0
-    differing: int = 0
-    awaited: tuple[Author, ...] = ()
+    equal_peers: int = 0
+    differing_peers: int = 0
+    awaited_authors: int = 0
     work_distance: int = 0
     is_over: bool = False
     is_given_up: bool = False
@@ -65,7 +64,7 @@ class EndOfRun:
             self.ending, self._finished_ms = Ending(), None
             return
         equal, differing, nearest = self._sync.agreement()
-        awaited = tuple(self._clock.awaited(self._ledger.authors(), now_ms))
+        awaited = len(self._clock.awaited(self._ledger.authors(), now_ms))
         is_held = bool(awaited or differing)
         # One more than the nearest neighbour's distance. It cannot rise without a head, or while anything is missing.
         distance = self.work_distance if nearest is None else min(WORK_DISTANCE_MAX, nearest + 1)
@@ -77,9 +76,9 @@ class EndOfRun:
         is_work_near = self._sync.peers > 0 and distance < WORK_DISTANCE_MAX
         limit_ms = timings.END_WAIT_MS_MAX if self._sync.peers else timings.FIRST_SYNC_TIMEOUT_MS
         self.ending = Ending(
-            equal=equal,
-            differing=differing,
-            awaited=awaited,
+            equal_peers=equal,
+            differing_peers=differing,
+            awaited_authors=awaited,
             work_distance=distance,
             is_over=is_finished and is_compared and not is_held and not is_work_near,
             is_given_up=is_finished and now_ms - self._finished_ms >= limit_ms,

@@ -31,6 +31,10 @@ class AdmissionSpec:
     kind: AdmissionKind
     pow_bits: Annotated[int, Bound(0, limits.POW_BITS_MAX)]
 
+    def in_words(self) -> str:
+        """Return in words who may contribute to the run."""
+        return f"open, {self.pow_bits} bits of work" if self.pow_bits else self.kind.value
+
 
 def broken_admission_rules(spec: AdmissionSpec) -> list[tuple[bool, str]]:
     """Check the rules between the fields (SPEC 1.4.9); return whether each is broken, with its complaint."""

@@ -11,18 +11,20 @@ from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
+from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
 from sfnode.cli.exits import ending, exit_table, wants_json
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
-from sfnode.cli.joining import config, join, start
+from sfnode.cli.join import join
 from sfnode.cli.log import log
 from sfnode.cli.pause import pause, resume
 from sfnode.cli.renew import offer, renew
 from sfnode.cli.report import report
 from sfnode.cli.run import run_group
+from sfnode.cli.start import start
 from sfnode.cli.status import status
 from sfnode.cli.stop import stop
 from sfnode.cli.testnet import testnet

@@ -18,13 +18,7 @@ from protocol.run import SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import (
-    data_dir_option,
-    device_options,
-    json_option,
-    local_model_option,
-    number_option,
-)
+from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
 from sfnode.storage import DataDirectory, read_bytes, training_file, write_durably, write_new
@@ -33,13 +27,12 @@ from sfnode.worker import (
     AuditVerdict,
     PastStates,
     Remeasurement,
-    TrainingConfig,
     audit_messages,
     check_auditable,
     choose_messages,
     report_name,
 )
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
 FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
@@ -85,9 +78,7 @@ def audit(
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
-            device=devices.device,
-            dtype=devices.dtype,
-            device_memory=devices.device_memory,
+            devices=devices,
             basis=data_dir.bases.first(signed.manifest),
             renewals=data_dir.bases.renewals_of(replica),
         )

@@ -96,8 +96,8 @@ def make(
 
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
-    with counting("looking at examples", "forward passes") as tell:
-        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, tell=tell)
+    with counting("looking at examples", "forward passes") as report:
+        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, on_progress=report)
     data = encode_basis(found.rank, found.content)
     write_new(out, [data])
     if is_json:
@@ -106,8 +106,11 @@ def make(
     click.echo(f"basis    {describe_bytes(data)}, rank {found.rank}")
     for line in describe_start(found):
         click.echo(line)
+    suiting = ""
+    if found.learning_rate is not None:
+        suiting = f" --learning-rate {found.learning_rate:.3g} --epsilon-exp {found.epsilon_exp}"
     click.echo(f"written  {out}")
-    click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
+    click.echo(f"next     sfnode init --basis {out}{suiting} ...  (same model, task and --trainable)")
 
 
 def _told(found: FoundBasis) -> dict[str, object]:
@@ -119,13 +122,6 @@ def _told(found: FoundBasis) -> dict[str, object]:
         "start": None if found.of_start is None else asdict(found.of_start),
         "model_alone": None if found.of_model is None else asdict(found.of_model),
     }
-
-
-def _hints(found: FoundBasis) -> str:
-    """Return the options of `sfnode init` that suit the basis; empty where it suggests none."""
-    if found.learning_rate is None:
-        return ""
-    return f" --learning-rate {found.learning_rate:.3g} --epsilon-exp {found.epsilon_exp}"
 
 
 def file_fields(path: Path, data: bytes) -> dict[str, str | int]:

@@ -1,10 +1,9 @@
-"""``sfnode bench``: measure steps, applies, views, replays and memory, always as a ratio within one run."""
+"""``sfnode bench``: measure a training step and its memory, always as a ratio within one run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import click
 
@@ -12,7 +11,6 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option
 from sfnode.doctor import plan_memory
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.worker_protocol import FLOATS
 
 _shape_option = click.option(
     "--shape",
@@ -62,85 +60,6 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
 
 @bench.command()
 @_shape_option
-@number_option("--updates", 1_024, "Apply this many messages.", most=10**7)
-@device_option
-@json_option
-def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
-    """Compare applying updates to the coefficients with adding each one's dense direction to the weights.
-
-    \b
-    Example: sfnode bench apply --shape opt-2.7b --updates 1024 --json
-    """
-    check_can_train()
-    from sfnode.training.bench import bench_apply
-
-    _print(bench_apply(shape, updates=updates, device=device), is_json)
-
-
-@bench.command()
-@_shape_option
-@number_option("--epochs", 1, "Give this many epochs coefficients.", most=10_000)
-@dtype_option
-@device_option
-@json_option
-def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> None:
-    """Measure how long it takes to derive the weights exactly, and compare it with a plain fp32 merge.
-
-    \b
-    Example: sfnode bench view --shape opt-125m --epochs 4
-    """
-    check_can_train()
-    from sfnode.training.bench import bench_view
-
-    _print(bench_view(shape, epochs=epochs, dtype=dtype, device=device), is_json)
-
-
-@bench.command()
-@_shape_option
-@number_option("--updates", 20_000, "Put this many signed messages into the log.", most=10**8)
-@number_option("--directions", 1, "Put this many scalars into each message.", most=16)
-@json_option
-def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
-    """Measure how long a node needs to start from a log, in microseconds per update for each part of the work.
-
-    \b
-    Example: sfnode bench replay --updates 20000 --json
-    """
-    check_can_train()
-    from sfnode.training.bench import bench_replay
-
-    _print(asdict(bench_replay(shape, updates=updates, directions=directions)), is_json)
-
-
-@bench.command()
-@_shape_option
-@_rows_option
-@_tokens_option
-@dtype_option
-@click.option(
-    "--other-dtype",
-    type=click.Choice(FLOATS),
-    default="bf16",
-    show_default=True,
-    help="Compare with a node that holds its weights in this number format.",
-)
-@device_option
-@json_option
-def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, device: str, is_json: bool) -> None:
-    """Measure what an audit of a message costs, and how far two honest nodes of different precision are apart.
-
-    \b
-    Example: sfnode bench audit --shape opt-125m --dtype fp32 --other-dtype bf16
-    """
-    check_can_train()
-    from sfnode.training.bench import bench_audit
-
-    found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
-    _print(asdict(found), is_json)
-
-
-@bench.command()
-@_shape_option
 @_rows_option
 @_tokens_option
 @quantised_dtype_option
@@ -153,26 +72,27 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: 
     Example: sfnode bench memory --shape opt-1.3b --dtype int8
     """
     check_can_train()
-    from sfnode.training.bench import BenchBasis, random_files, run_of, worker_peaks
+    from sfnode.training.bench import BenchBasis, bench_bases, random_files, shape_tensors, worker_peaks
 
+    size = (rows, tokens)
     with random_files(shape) as folder:
-        plan = plan_memory(run_of(shape, (rows, tokens), BenchBasis(basis)).manifest, folder, dtype)
-        found = worker_peaks(folder, shape, (rows, tokens), dtype, BenchBasis(basis))
+        run = bench_bases(shape_tensors(shape), BenchBasis(basis), size=size)
+        plan = plan_memory(run.manifest, folder, dtype)
+        found = worker_peaks(folder, shape, size, dtype, BenchBasis(basis))
     planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
-    measured = {"load_peak": found.load_peak, "training_peak": found.training_peak}
+    measured = {name: found[name] for name in planned}
+    program = found["program"]
     fields = {
         "shape": shape,
         "rows": rows,
         "tokens": tokens,
         "dtype": dtype,
         "basis": basis,
-        "program": found.program,
+        "program": program,
         "planned": planned,
         "measured": measured,
         "ratio": {name: planned[name] / measured[name] for name in planned},
-        "ratio_without_program": {
-            name: (planned[name] - found.program) / (measured[name] - found.program) for name in planned
-        },
+        "ratio_without_program": {name: (planned[name] - program) / (measured[name] - program) for name in planned},
     }
     _print(fields, is_json)
 

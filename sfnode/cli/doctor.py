@@ -11,7 +11,6 @@ import click
 import trio
 
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.joining import given_settings, recall
 from sfnode.cli.options import (
     REPEAT,
     device_options,
@@ -20,6 +19,7 @@ from sfnode.cli.options import (
     run_address_options,
     run_file_option,
 )
+from sfnode.cli.settings import given_settings, recall
 from sfnode.cli.value_types import DataFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
@@ -87,7 +87,7 @@ def doctor(
     signed = decode_run_file(run_file) if run_file else None
     if data_dir is None and signed is not None:
         data_dir = find_data_directory(signed.manifest, None)
-    told = JoinOptions(
+    options = JoinOptions(
         source=RunSource(bootstrap=bootstrap),
         network=NetworkOptions(listen=listen),
         training=TrainingOptions(model=model, revision=revision),
@@ -95,21 +95,21 @@ def doctor(
         is_relay=is_relay,
     )
     if data_dir is not None:
-        told = recall(told, given_settings(click.get_current_context()), data_dir).options
+        options = recall(options, given_settings(click.get_current_context()), data_dir).options
     question = Question(
         data_dir=data_dir,
         is_new=signed is not None or bool(bootstrap.nodes),
         signed=signed,
         run_file=run_file,
-        bootstrap=told.source.bootstrap.nodes,
+        bootstrap=options.source.bootstrap.nodes,
         run_id=bootstrap.run_id,
-        listen=told.network.listen,
-        model=told.training.model,
-        revision=told.training.revision,
-        device=told.devices.device,
-        dtype=told.devices.dtype,
-        device_memory=told.devices.device_memory,
-        is_relay=told.is_relay,
+        listen=options.network.listen,
+        model=options.training.model,
+        revision=options.training.revision,
+        device=options.devices.device,
+        dtype=options.devices.dtype,
+        device_memory=options.devices.device_memory,
+        is_relay=options.is_relay,
     )
     findings = trio.run(_collect, question, is_json)
     last = summary_of(findings)
@@ -125,12 +125,12 @@ def doctor(
 async def _collect(question: Question, is_json: bool) -> list[Finding]:
     findings: list[Finding] = []
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         findings.append(finding)
         if not is_json:
             _say(finding)
 
-    await Examination(question, tell).run()
+    await Examination(question, report).run()
     return findings
 
 

@@ -13,8 +13,8 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, evaluation_file, read_bases
-from sfnode.worker import TrainingConfig, evaluate_states
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker import evaluate_states
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 
 @click.command("eval")
@@ -56,9 +56,7 @@ def evaluate(
         model=find_model(manifest, model, revision),
         data=None,
         eval_data=data,
-        device=devices.device,
-        dtype=devices.dtype,
-        device_memory=devices.device_memory,
+        devices=devices,
         basis=state.basis,
         renewals=state.renewals,
     )

@@ -9,13 +9,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.options import (
-    at_step_option,
-    data_dir_option,
-    dtype_option,
-    json_option,
-    local_model_option,
-)
+from sfnode.cli.options import at_step_option, data_dir_option, dtype_option, json_option, local_model_option
 from sfnode.cli.value_types import FolderPath
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, read_bases

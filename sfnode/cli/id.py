@@ -10,9 +10,7 @@ import click
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from sfnode.cli.options import (
-    json_option,
-)
+from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import peer_of_author

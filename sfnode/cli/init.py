@@ -13,19 +13,12 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
-from sfnode.cli.options import (
-    choice_option,
-    group,
-    json_option,
-    learning_options,
-    model_option,
-    number_option,
-)
+from sfnode.cli.new_run import NewRun, describe_expectation, describe_start, make_run
+from sfnode.cli.options import choice_option, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
-from sfnode.run import STALENESS, DataOptions, find_data_directory
+from sfnode.run import STALENESS, DataOptions, RunOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
@@ -127,7 +120,8 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
         basis_out = out.with_suffix(BASIS_ENDING)
-        run = make_run(options, key_path, default_name=_plain(out.stem), basis_out=basis_out, is_tried=True)
+        name = out.stem.encode("utf-8", "replace").decode("utf-8")  # which a file's name need not be
+        run = make_run(options, key_path, default_name=name, basis_out=basis_out, is_tried=True)
     except OperatorError:
         _say_unasked(context)
         raise
@@ -140,11 +134,6 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         _say(run, out, key_path)
         _say_next(run.signed.manifest, first, key_path, out)
         _say_unasked(context)
-
-
-def _plain(name: str) -> str:
-    """Return a file's name as valid UTF-8; invalid characters become question marks."""
-    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _say_unasked(context: click.Context) -> None:

@@ -17,13 +17,7 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.cli.options import (
-    DEFAULT_DATA_DIR,
-    at_step_option,
-    data_dir_option,
-    json_option,
-    number_option,
-)
+from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter
 from sfnode.run import find_data_directory
@@ -133,8 +127,8 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = (KeyFile(key) if key else data_dir.identity).signer()
-    reporter, tell = _teller("exporting")
-    summary = export_log(data_dir, file, writer, tell)
+    reporter, report = _teller("exporting")
+    summary = export_log(data_dir, file, writer, report)
     reporter.finish()
     size = file.stat().st_size
     fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
@@ -161,8 +155,8 @@ def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     def choose(manifest: Manifest) -> DataDirectory:
         return find_data_directory(manifest, data_dir)
 
-    reporter, tell = _teller("importing")
-    summary = import_log(file, choose, tell)
+    reporter, report = _teller("importing")
+    summary = import_log(file, choose, report)
     reporter.finish()
     added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
     fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
@@ -196,11 +190,11 @@ def _teller(name: str) -> tuple[Reporter, Tell]:
     """Return a reporter and a callback that prints progress on standard error, at most once a second."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 
-    def tell(file_bytes: int, updates: int) -> None:
+    def report(file_bytes: int, updates: int) -> None:
         nonlocal told_s
         if time.monotonic() - told_s >= _PROGRESS_S:
             told_s = time.monotonic()
             text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
             reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
 
-    return reporter, tell
+    return reporter, report

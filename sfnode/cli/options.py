@@ -11,16 +11,7 @@ import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
-from sfnode.run import (
-    BEST,
-    BUILTIN_TASKS,
-    HOME,
-    RANK,
-    MethodOptions,
-    TaskOptions,
-    parse_run_addresses,
-    private_words,
-)
+from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses, private_words
 from sfnode.storage import BEST_STEP, AtStep
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -241,17 +232,18 @@ learning_options = together(task_options, batch_rows_option, trainable_option, m
 # --- what an operator decides
 
 
-def _device_option(text: str) -> Decorator:
-    names = click.Choice(["auto", "cpu", "cuda", "mps"])
-    return click.option("--device", type=names, default=_DEVICE.device, show_default=True, help=text)
-
-
 def _dtype_option(text: str, *others: str) -> Decorator:
     names = click.Choice([*_DTYPES, *others])
     return click.option("--dtype", type=names, default=_DEVICE.dtype, show_default=True, help=text)
 
 
-device_option = _device_option("Compute on this device; `auto` takes a CUDA card if there is one, else the processor.")
+device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda", "mps"]),
+    default=_DEVICE.device,
+    show_default=True,
+    help="Compute on this device; `auto` takes a CUDA card if there is one, else the processor.",
+)
 dtype_option = _dtype_option("Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.")
 quantised_dtype_option = _dtype_option(
     "Hold the weights in this number format; fewer bits take less memory. The int formats need the "

@@ -71,7 +71,7 @@ def resume(data_dir: DataDirectory, is_json: bool) -> None:
 def _paused_now(data_dir: DataDirectory) -> str | None:
     """Return why the node does not measure; empty while it does; None where no node runs or reports."""
     with suppress(OperatorError):
-        return read_status(data_dir).paused
+        return read_status(data_dir).life.paused
     return None
 
 

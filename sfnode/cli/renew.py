@@ -19,12 +19,7 @@ from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.basis import calibration_options, describe_bytes, file_fields
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.inviting import check_epoch_is_free, held_roster
-from sfnode.cli.options import (
-    data_dir_option,
-    json_option,
-    local_model_option,
-    owner_key_option,
-)
+from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
 from sfnode.reporter import counting
@@ -74,8 +69,8 @@ def offer(
     _check(found.trial, "written")
     write_new(out, [data])
     if is_json:
-        told = {"has_start": _has_start(found.content), "trial": _trial_fields(found.trial)}
-        click.echo(json.dumps({**file_fields(out, data), **told}))
+        fields = {"has_start": _has_start(found.content), "trial": _trial_fields(found.trial)}
+        click.echo(json.dumps({**file_fields(out, data), **fields}))
         return
     click.echo(f"start    {_described_start(node.manifest, found.content, found)}")
     click.echo(f"trial    {_described_trial(found.trial)}")
@@ -142,8 +137,8 @@ def renew(
     path = data_dir.bases.store(manifest, data, origin="the new basis", sha256=sha256)
     data_dir.statements.submit([StatementCodec(manifest).renew(owner, first, sha256)])
     if is_json:
-        told = {"from_epoch": first, "has_start": _has_start(content), "trial": _trial_fields(trial)}
-        click.echo(json.dumps({**file_fields(path, data), **told}))
+        fields = {"from_epoch": first, "has_start": _has_start(content), "trial": _trial_fields(trial)}
+        click.echo(json.dumps({**file_fields(path, data), **fields}))
         return
     click.echo(f"start    {_described_start(manifest, content, found)}")
     if not untried:
@@ -180,8 +175,8 @@ class _Followed:
             _check_here(replica, {each.from_epoch for each in renewals}, plan.epoch)
             bases = read_bases(self.manifest, bases_here.first(self.manifest), renewals)
             reached = replica.coefficients()
-        with counting("looking at examples", "forward passes") as tell:
-            return recalibrate(calibration, bases, reached, self._folder, plan, tell)
+        with counting("looking at examples", "forward passes") as report:
+            return recalibrate(calibration, bases, reached, self._folder, plan, report)
 
 
 def _plan(

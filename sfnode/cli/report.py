@@ -24,6 +24,6 @@ def report(data_dir: DataDirectory, out: Path) -> None:
     \b
     Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
     """
-    with counting("verifying the ledger", "updates") as tell:
-        replica = write_report(data_dir, out, tell)
+    with counting("verifying the ledger", "updates") as report:
+        replica = write_report(data_dir, out, report)
     click.echo(f"{out}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")

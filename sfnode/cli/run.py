@@ -23,12 +23,7 @@ from sfnode.cli.inviting import (
     strings_for,
     write_svg,
 )
-from sfnode.cli.options import (
-    data_dir_option,
-    group,
-    json_option,
-    owner_key_option,
-)
+from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
 from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, DataFolder, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation

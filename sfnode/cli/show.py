@@ -13,9 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
-from sfnode.cli.options import (
-    json_option,
-)
+from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
@@ -105,8 +103,8 @@ def _parts(replica: Replica) -> list[AuthorsPart]:
     """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
-    with counting("summing each author's updates", "authors") as tell:
-        effects = effects_of_leaving_out(replica, tell)
+    with counting("summing each author's updates", "authors") as report:
+        effects = effects_of_leaving_out(replica, report)
     return [AuthorsPart(counts=each, share=each.updates / in_all, effect=effects[each.author]) for each in found]
 
 
@@ -136,8 +134,8 @@ def _effect(part: AuthorsPart) -> str:
     effect, counts = part.effect, part.counts
     if effect is None:
         return "nobody else has measured" if counts.updates else "-"
-    told = f"{effect.change:+.3g} ± {effect.error:.2g}"
-    return told if effect.updates == counts.updates else f"{told}, of {counted(effect.updates, 'update')}"
+    text = f"{effect.change:+.3g} ± {effect.error:.2g}"
+    return text if effect.updates == counts.updates else f"{text}, of {counted(effect.updates, 'update')}"
 
 
 def _fields(part: AuthorsPart, unit: str) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from typing import Final
@@ -11,26 +10,9 @@ import click
 
 from sfnode.cli.exits import ExitCode, warn
 from sfnode.cli.options import data_dir_option, json_option
+from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import (
-    PeerState,
-    Status,
-    describe_directions,
-    describe_evaluations,
-    describe_learning,
-    describe_memory,
-    describe_own,
-    describe_pace,
-    describe_peers,
-    describe_slips,
-    describe_stage,
-    describe_time_left,
-    judge_status,
-    own_admission,
-    read_status,
-    short_peer,
-    sparkline,
-)
+from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
 from sfnode.storage import DataDirectory
 
 _CURVE_COLUMNS: Final = 48
@@ -56,12 +38,13 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
     """
     current = read_status(data_dir)
     if is_json:
-        click.echo(json.dumps(dataclasses.asdict(current)))
+        click.echo(json.dumps(current.to_json()))
     else:
         _show(current)
-    if complaint := describe_learning(current):
-        click.echo(f"Warning: {complaint}", err=True)
-    code, trouble = judge_status(current)
+    words = StatusWords(current)
+    if words.learning:
+        click.echo(f"Warning: {words.learning}", err=True)
+    code, trouble = words.health
     if code:
         warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
@@ -77,78 +60,52 @@ def _show(current: Status) -> None:
 
 
 def _rows(current: Status) -> dict[str, str]:
-    return {
-        "run": f"{current.run} ({current.run_id[:16]})",
-        "stage": ", ".join(
-            part
-            for part in (
-                describe_stage(current),
-                describe_directions(current),
-                describe_pace(current),
-                describe_time_left(current),
-            )
-            if part
-        ),
-        "lag": _describe_lag(current),
-        "updates": f"{counted(current.updates, 'update')} of {counted(current.authors, 'author')}, "
-        f"{counted(current.void_slots, 'void slot')}",
-        "own": describe_own(current),
-        "paused": current.paused,
-        "admitted": f"{own_admission(current)} ({current.admission}; "
-        f"{counted(current.authors_excluded, 'author')} excluded)",
-        "loss": _describe_loss(current),
-        "held-out": describe_evaluations(current),
-        "": _curve(current),
-        "speed": _describe_speed(current),
-        "memory": _describe_memory(current),
-        "disk": _describe_disk(current),
-        "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
-        "ledger": current.ledger_root or "catching up",
-        "state": current.state_digest or "catching up",
-        "slips": describe_slips(current),
-        "model": current.model.text if current.model is not None else "",
-        "join": f"sfnode join {current.join}" if current.join else "",
-        "peers": describe_peers(current),
+    words, detail = StatusWords(current), current.detail
+    node, ledger, network, life = current.node, current.ledger, current.network, current.life
+    stage = (words.stage, words.directions, words.pace, words.time_left)
+    excluded = counted(current.roster.authors_excluded, "author")
+    rows = {
+        "run": f"{node.run} ({node.run_id[:16]})",
+        "stage": ", ".join(part for part in stage if part),
+        "lag": "",
+        "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
+        f"{counted(ledger.void_slots, 'void slot')}",
+        "own": words.own_updates,
+        "paused": life.paused,
+        "admitted": f"{words.admission} ({current.roster.admission}; {excluded} excluded)",
+        "loss": "none yet"
+        if current.training.loss is None
+        else f"{current.training.loss:.4f} on the last training batch",
+        "held-out": words.evaluations,
+        "": "",
+        "speed": "",
+        "memory": network.memory.in_words(),
+        "disk": "" if life.disk_free_bytes is None else f"{life.disk_free_bytes / 1e9:,.1f} GB free",
+        "moved": f"{network.bytes_in:,} bytes in, {network.bytes_out:,} out",
+        "ledger": node.ledger_root or "catching up",
+        "state": node.state_digest or "catching up",
+        "slips": words.slips,
+        "model": life.model.text if life.model is not None else "",
+        "join": f"sfnode join {life.join}" if life.join else "",
+        "peers": words.peers,
     }
+    return rows if detail is None else rows | _detail_rows(detail, rows["memory"])
 
 
-def _describe_lag(current: Status) -> str:
-    lag = current.detail.lag_steps if current.detail is not None else 0
-    return f"{counted(lag, 'step')} behind the median of the others" if lag else ""
-
-
-def _describe_loss(current: Status) -> str:
-    return "none yet" if current.loss is None else f"{current.loss:.4f} on the last training batch"
-
-
-def _curve(current: Status) -> str:
-    """Return a curve of the held-out losses, or else of the training losses, from the first step to the last."""
-    detail = current.detail
-    if detail is None:
-        return ""
-    losses = [each.loss for each in detail.evaluations] or [each.loss for each in detail.losses]
-    what = "held-out loss" if detail.evaluations else "training loss"
-    return f"{sparkline(losses, _CURVE_COLUMNS)} {what}" if len(losses) > 1 else ""
-
-
-def _describe_speed(current: Status) -> str:
-    detail = current.detail
-    if detail is None:
-        return ""
-    return (
-        f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
-        f"{format_rate(detail.bytes_out_per_s)} out"
-    )
-
-
-def _describe_memory(current: Status) -> str:
-    workers = current.detail.processes_bytes if current.detail is not None else None
-    return describe_memory(current.memory) + (f", its worker {workers >> 20} MiB" if workers else "")
-
-
-def _describe_disk(current: Status) -> str:
-    free = current.disk_free_bytes
-    return "" if free is None else f"{free / 1e9:,.1f} GB free"
+def _detail_rows(detail: StatusDetail, memory: str) -> dict[str, str]:
+    """Return the rows that need the detail; they replace empty or shorter ones."""
+    lag = detail.progress.lag_steps
+    # A curve of the held-out losses, or else of the training losses, from the first step to the last.
+    losses = [each.loss for each in detail.curve.evaluations] or [each.loss for each in detail.curve.losses]
+    what = "held-out loss" if detail.curve.evaluations else "training loss"
+    workers = detail.processes_bytes
+    return {
+        "lag": f"{counted(lag, 'step')} behind the median of the others" if lag else "",
+        "": f"{sparkline(losses, _CURVE_COLUMNS)} {what}" if len(losses) > 1 else "",
+        "speed": f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
+        f"{format_rate(detail.bytes_out_per_s)} out",
+        "memory": f"{memory}, its worker {workers >> 20} MiB" if workers else memory,
+    }
 
 
 def _describe_peer(peer: PeerState) -> str:

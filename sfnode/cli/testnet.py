@@ -18,21 +18,13 @@ from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
-from sfnode.cli.new_run import RunOptions, make_run
-from sfnode.cli.options import (
-    device_options,
-    group,
-    json_option,
-    learning_options,
-    model_option,
-    number_option,
-)
+from sfnode.cli.new_run import make_run
+from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.run import DataOptions
+from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
-from sfnode.worker import TrainingConfig
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
@@ -117,13 +109,12 @@ def testnet(
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{BASIS_ENDING}")
     signed = run.signed
+    data = training_file(signed.manifest.task, options.data.named(options.task))
     training = TrainingConfig(
         model=options.model,
-        data=training_file(signed.manifest.task, options.data.named(options.task)),
+        data=data,
         eval_data=evaluation_file(signed.manifest.task, eval_data),
-        device=devices.device,
-        dtype=devices.dtype,
-        device_memory=devices.device_memory,
+        devices=devices,
         basis=run.basis,
     )
     config = LocalNetworkConfig(
@@ -134,7 +125,7 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
+        shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
     if is_json:
@@ -209,8 +200,9 @@ class _View:
             self._live.update(_table([NodeOutcome(name=node.name, status=node.status) for node in nodes]))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
-            parts = [f"{node.name} {node.status.step if node.status else '-'}" for node in nodes]
-            losses = [node.status.loss for node in nodes if node.status and node.status.loss is not None]
+            parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
+            found = [node.status.training.loss for node in nodes if node.status is not None]
+            losses = [loss for loss in found if loss is not None]
             loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
 
@@ -229,14 +221,14 @@ def _table(nodes: Sequence[NodeOutcome]) -> Table:
             continue
         table.add_row(
             node.name,
-            f"{status.step}/{status.steps}",
-            str(status.own_updates),
-            str(status.updates),
-            str(status.peers),
-            "" if status.loss is None else f"{status.loss:.3f}",
-            f"{status.bytes_out:,}",
-            f"{status.bytes_in:,}",
-            status.state_digest[:16],
+            f"{status.node.step}/{status.node.steps}",
+            str(status.node.own_updates),
+            str(status.ledger.updates),
+            str(status.node.peers),
+            "" if status.training.loss is None else f"{status.training.loss:.3f}",
+            f"{status.network.bytes_out:,}",
+            f"{status.network.bytes_in:,}",
+            status.node.state_digest[:16],
         )
     return table
 
@@ -261,27 +253,23 @@ def _print_learnt(learnt: Learnt) -> None:
     click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
     for answer in learnt.answers:
         verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
-        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
-
-
-def _shortened(text: str) -> str:
-    """Return the end of the text as one line of at most `_PROMPT_MAX` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _PROMPT_MAX else "..." + line[3 - _PROMPT_MAX :]
+        prompt = " ".join(answer.prompt.split())
+        prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
+        click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
 
 
 def _updates(result: LocalNetworkResult) -> int:
     """Return the number of updates that the first node has applied."""
     first = result.nodes[0].status
-    return 0 if first is None else first.updates
+    return 0 if first is None else first.ledger.updates
 
 
 def _forward_rows(result: LocalNetworkResult) -> int:
-    return sum(status.forward_rows for status in result.statuses)
+    return sum(status.training.forward_rows for status in result.statuses)
 
 
 def _wire_bytes(result: LocalNetworkResult) -> int:
-    return sum(status.bytes_out for status in result.statuses)
+    return sum(status.network.bytes_out for status in result.statuses)
 
 
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:
@@ -296,6 +284,6 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
         "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],
-        "nodes": [{"name": node.name, **(asdict(node.status) if node.status else {})} for node in result.nodes],
+        "nodes": [{"name": node.name, **(node.status.to_json() if node.status else {})} for node in result.nodes],
         "picture": str(result.picture),
     }

@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.value_types import DataFolder, NewFilePath
 from sfnode.storage import DataDirectory, write_new
-from sfnode.top import Viewing, show
+from sfnode.top import show
 
 
 @click.command()
@@ -31,5 +31,5 @@ def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], i
     if not found:
         raise OperatorError("no data directory is named. Name one or several: sfnode top ~/.sfnode/my-run-0123456789ab")
     save = None if svg is None else lambda data: write_new(svg, [data])
-    if not show(found, Viewing(is_once=is_once, save_svg=save)):
+    if not show(found, is_once=is_once, save_svg=save):
         raise SystemExit(ExitCode.FAILED)

@@ -56,9 +56,9 @@ class Question:
 class Examination:
     """Runs all checks once and passes on each finding as it comes."""
 
-    def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
+    def __init__(self, question: Question, report: Callable[[Finding], None]) -> None:
         self._question = question
-        self._tell = tell
+        self._tell = report
         self._signed = question.signed
         self._devices: DeviceReport | str = "not asked"
 
@@ -208,7 +208,7 @@ def _pid_on(data_dir: DataDirectory | None) -> int | None:
     if data_dir is None or not data_dir.is_locked():
         return None
     try:
-        return read_status(data_dir).pid
+        return read_status(data_dir).life.pid
     except OperatorError:
         return None
 

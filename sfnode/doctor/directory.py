@@ -6,7 +6,7 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
-from sfnode.status import describe_slips, last_status, own_admission, read_status
+from sfnode.status import StatusWords, last_status, read_status
 from sfnode.storage import DataDirectory, read_bases, read_bytes
 
 
@@ -21,26 +21,28 @@ def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Findi
         status = read_status(data_dir)
     except OperatorError as error:
         return warning("data directory", f"{data_dir} is held by a node, but: {error}", "see its log; restart it")
-    peers = counted(status.peers, "peer")
-    text = f"{data_dir} belongs to {name}; a node runs on it, pid {status.pid}, step {status.step}, {peers}"
-    if not status.peers:
+    node, roster, words = status.node, status.roster, StatusWords(status)
+    peers = counted(node.peers, "peer")
+    text = f"{data_dir} belongs to {name}; a node runs on it, pid {status.life.pid}, step {node.step}, {peers}"
+    if not node.peers:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
-    if status.excluded_from is not None or (status.is_training and not status.is_admitted):
-        return warning("data directory", f"{text}; {own_admission(status)}", "until then it follows, and sends nothing")
-    if slips := describe_slips(status):
-        return warning("data directory", f"{text}; {slips}", "nothing need be done on this machine")
+    if roster.excluded_from is not None or (status.training.is_training and not roster.is_admitted):
+        return warning("data directory", f"{text}; {words.admission}", "until then it follows, and sends nothing")
+    if words.slips:
+        return warning("data directory", f"{text}; {words.slips}", "nothing need be done on this machine")
     return ok("data directory", text)
 
 
 def check_speed(data_dir: DataDirectory) -> Finding | None:
     """Report how many directions of a round the node measures at the run's pace; None: not known, or it is a relay."""
     status = last_status(data_dir)
-    detail = status.detail if status is not None and status.is_training else None
-    if detail is None or detail.round_s is None:
+    detail = status.detail if status is not None and status.training.is_training else None
+    if detail is None or detail.progress.round_s is None:
         return None
-    count = "all" if detail.directions == detail.directions_max else f"{detail.directions} of"
-    text = f"the node measures {count} {detail.directions_max} directions a round in the run's pace"
-    return ok("speed", f"{text}; the last round took it {detail.round_s:.3g} s")
+    chosen, all_of_them = detail.progress.directions, detail.progress.directions_max
+    count = "all" if chosen == all_of_them else f"{chosen} of"
+    text = f"the node measures {count} {all_of_them} directions a round in the run's pace"
+    return ok("speed", f"{text}; the last round took it {detail.progress.round_s:.3g} s")
 
 
 def check_privacy(data_dir: DataDirectory) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -129,8 +129,11 @@ def plan_memory(
     linear = {each.name: int(each.count * precision.linear_bytes) for each in stored if each.is_linear}
     others = int(sum(each.count for each in stored if not each.is_linear) * precision.compute_bytes)
     split = plan_weights(linear, others, dtype, device_memory)
-    closed = int(_closed_bytes(manifest, precision))
+    staged = [each for each in stored if not (each.is_linear and precision.is_quantised)]
+    columns = _closed_epochs(manifest) * manifest.method.rank
+    closed = int(sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors)) if columns else 0
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
+    basis_entries = manifest.method.rank * sum(tensor.rows + tensor.cols for tensor in manifest.tensors)
     moved = _moved_by_start(manifest, basis)
     started = _started_bytes(manifest, moved, precision)
     start_waiting = sum(started.get(name, 0) for name in split.waiting)
@@ -138,13 +141,13 @@ def plan_memory(
         weights=split.on_device,
         waiting=split.waiting_bytes + closed_waiting,
         least=split.least,
-        staged=int(sum(each.count * precision.compute_bytes for each in stored if _is_staged(each, precision))),
+        staged=int(sum(each.count * precision.compute_bytes for each in staged)),
         reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
         closed=closed - closed_waiting,
         start=sum(started.values()) - start_waiting,
         start_waiting=start_waiting,
         is_start_known=moved is not None,
-        bases=int(_epochs_kept(manifest) * _basis_entries(manifest.tensors, manifest) * precision.compute_bytes),
+        bases=int(_epochs_kept(manifest) * basis_entries * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
@@ -207,10 +210,6 @@ def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
     return 2 * precision.compute_bytes if is_set_aside else 0
 
 
-def _is_staged(tensor: _Stored, precision: Precision) -> bool:
-    return not (tensor.is_linear and precision.is_quantised)
-
-
 def _closed_epochs(manifest: Manifest) -> int:
     """Return how many epochs have another basis than the last one, at the run's end; renewals are not counted."""
     is_random = manifest.method.basis is BasisKind.RANDOM
@@ -219,15 +218,6 @@ def _closed_epochs(manifest: Manifest) -> int:
 
 def _epochs_kept(manifest: Manifest) -> int:
     return min(_BASES_KEPT, 1 + _closed_epochs(manifest))
-
-
-def _basis_entries(tensors: Iterable[TensorSpec], manifest: Manifest) -> int:
-    return manifest.method.rank * sum(tensor.rows + tensor.cols for tensor in tensors)
-
-
-def _closed_bytes(manifest: Manifest, precision: Precision) -> float:
-    columns = _closed_epochs(manifest) * manifest.method.rank
-    return sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors) if columns else 0
 
 
 def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | None:

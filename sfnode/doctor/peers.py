@@ -80,7 +80,7 @@ class Surroundings:
     seen: list[Seen] = field(default_factory=list)
 
 
-async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, tell: Callable[[Finding], None]) -> None:
+async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, report: Callable[[Finding], None]) -> None:
     """Check each bootstrap under a fresh key; pass on a finding for each, and add the answers to ``known``."""
     if not texts:
         return
@@ -89,9 +89,9 @@ async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, tell: Ca
     async with host.running(()):
         for text in texts:
             with trio.move_on_after(_PEER_S) as scope:
-                tell(await _check_bootstrap(host, text, known))
+                report(await _check_bootstrap(host, text, known))
             if scope.cancelled_caught:
-                tell(fail(f"bootstrap {text}", f"not done within {_PEER_S:.0f} s", "try another one"))
+                report(fail(f"bootstrap {text}", f"not done within {_PEER_S:.0f} s", "try another one"))
 
 
 async def _check_bootstrap(host: Host, text: str, known: Surroundings) -> Finding:

@@ -10,7 +10,7 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import Address, NoMappingError, check_can_listen, find_gateway, parse_listen
+from sfnode.network import NoMappingError, check_can_listen, find_gateway, parse_listen
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
@@ -97,12 +97,8 @@ async def held_open(text: str | None) -> AsyncIterator[int]:
     async with trio.open_nursery() as nursery:
         port = address.port
         with suppress(OSError):
-            listeners = await trio.open_tcp_listeners(address.port, host=_host(address))
+            listeners = await trio.open_tcp_listeners(address.port, host=None if address.is_wildcard else address.host)
             port = int(listeners[0].socket.getsockname()[1])
             nursery.start_soon(trio.serve_listeners, trio.aclose_forcefully, listeners)
         yield port
         nursery.cancel_scope.cancel()
-
-
-def _host(address: Address) -> str | None:
-    return None if address.is_wildcard else address.host

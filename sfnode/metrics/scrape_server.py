@@ -1,4 +1,4 @@
-"""Serves a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number.
+"""Serve a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number.
 
 An exception in one connection ends only that connection, and counts as a slip.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -78,22 +77,22 @@ class _Server:
                 with self._strangers.place(_METRICS_CALLER):
                     request = await _request(stream)
                 if request is not None:
-                    await self._reply(stream, request)
+                    await self._reply(stream, *request)
 
-    async def _reply(self, stream: trio.SocketStream, request: _Request) -> None:
+    async def _reply(self, stream: trio.SocketStream, line: bytes, host: str) -> None:
         """Answer within `_ANSWER_S`; send nothing if `_AT_ONCE_MAX` answers are under way."""
         with suppress(trio.WouldBlock), trio.move_on_after(_ANSWER_S):
             self._limiter.acquire_on_behalf_of_nowait(stream)
             try:
-                await stream.send_all(await self._response_to(request))
+                await stream.send_all(await self._response_to(line, host))
             finally:
                 self._limiter.release_on_behalf_of(stream)
 
-    async def _response_to(self, request: _Request) -> bytes:
-        if not is_name_of_ours(request.host):
+    async def _response_to(self, line: bytes, host: str) -> bytes:
+        if not is_name_of_ours(host):
             text = b"the metrics are not served under this name: ask 127.0.0.1 or localhost\n"
             return _response("421 Misdirected Request", text)
-        match request.line.split(b" "):
+        match line.split(b" "):
             case [b"GET", b"/metrics", _]:
                 return await trio.to_thread.run_sync(_figures, self._last_status)
             case [b"GET", _, _]:
@@ -103,26 +102,21 @@ class _Server:
         return _response("400 Bad Request", b"GET /metrics\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """The parts of a request that are read: its first line, and its Host header, empty unless there is exactly one."""
+async def _request(stream: trio.SocketStream) -> tuple[bytes, str]:
+    """Read a whole request; return its first line and its Host header, which is empty unless there is exactly one.
 
-    line: bytes
-    host: str
-
-
-async def _request(stream: trio.SocketStream) -> _Request:
-    """Read a whole request; return an empty first line if it is too long or breaks off."""
+    The first line is empty if the request is too long or breaks off.
+    """
     received = b""
     while b"\r\n\r\n" not in received:
         part = await stream.receive_some(_REQUEST_BYTES_MAX)
         received += part
         if not part or len(received) > _REQUEST_BYTES_MAX:
-            return _Request(line=b"", host="localhost")
+            return b"", "localhost"
     line, *headers = received.partition(b"\r\n\r\n")[0].split(b"\r\n")
     named = [header.partition(b":") for header in headers]
     hosts = [value.strip().decode("latin-1") for name, _, value in named if name.strip().lower() == b"host"]
-    return _Request(line=line, host=hosts[0] if len(hosts) == 1 else "")
+    return line, hosts[0] if len(hosts) == 1 else ""
 
 
 def _figures(last_status: Callable[[], Status]) -> bytes:

@@ -29,7 +29,7 @@ from sfnode.network.policy import (
     parse_origins,
     peer_of_author,
 )
-from sfnode.network.reports import DialReport, NeighbourInfo, Readiness
+from sfnode.network.reports import DialReport, NetworkStatistics, PeerState, Readiness
 from sfnode.network.sessions import (
     FULL,
     OBSERVER_RUN_ID,
@@ -79,7 +79,8 @@ __all__ = [
     "MappingReport",
     "MemoryConfig",
     "MemoryState",
-    "NeighbourInfo",
+    "NetworkStatistics",
+    "PeerState",
     "Network",
     "NetworkConfig",
     "NoMappingError",

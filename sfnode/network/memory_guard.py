@@ -75,6 +75,15 @@ class MemoryState:
     is_full: bool = False
     let_go: int = 0
 
+    def in_words(self) -> str:
+        """Return how much memory the process takes, and the effects of a full one."""
+        if self.resident_bytes is None:
+            return "unknown: this system does not say"
+        text = f"{self.resident_bytes >> 20} MiB of {self.bytes_max >> 20} (--memory-max)"
+        if self.is_full:
+            text += f": no newcomer is let in, and {self.let_go} inbound neighbours were let go"
+        return text
+
 
 def is_over(resident: int | None, bytes_max: int) -> bool:
     """Return whether ``resident`` exceeds the limit; False if it is unknown."""

@@ -46,7 +46,7 @@ from sfnode.network.policy import (
     parse_listen,
     pushed_cost_bytes,
 )
-from sfnode.network.reports import DialReport, NeighbourInfo, NetworkStatistics, Readiness
+from sfnode.network.reports import DialReport, NetworkStatistics, PeerState, Readiness
 from sfnode.network.sessions import (
     DISCOURAGED,
     DUPLICATE,
@@ -186,7 +186,7 @@ class Network:
         owed_bytes = 0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)
         self._open_sessions.handled(peer, news=news, owed_bytes=owed_bytes)
 
-    def neighbours(self) -> tuple[NeighbourInfo, ...]:
+    def neighbours(self) -> tuple[PeerState, ...]:
         """Return a description of every running session."""
         return tuple(info(each, self._book, self._open_sessions.score(each.peer)) for each in self._open_sessions.all())
 
@@ -231,8 +231,9 @@ class Network:
         """The outcome of the request for a port of the router; None until it is known."""
         return self._mapper.report
 
-    @property
     def statistics(self) -> NetworkStatistics:
+        """Return the figures of the network now."""
+        worst = max(self.dial_reports, key=lambda report: report.failures, default=None)
         return NetworkStatistics(
             bytes_in=self._total.bytes_in,
             bytes_out=self._total.bytes_out,
@@ -243,6 +244,8 @@ class Network:
             streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
+            expects_peers=bool(self.known_peers()),
+            unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )
 
     # --- sessions

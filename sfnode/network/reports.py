@@ -10,17 +10,32 @@ from sfnode.network.memory_guard import MemoryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeighbourInfo:
-    """Describes one running session."""
+class PeerState:
+    """Holds the state of one neighbour: of its session, and of its ledger, which the node core knows.
+
+    Attributes:
+        address: the address that this node dialled, or the IP address that the neighbour came from.
+        is_outbound: whether this node dialled it.
+        rtt_ms: round-trip time; None until the first pong.
+        score: 0 or less; its penalties, which halve every ten minutes.
+        bytes_in, bytes_out: of the wire protocol, in this session.
+        updates: number that it held by its last report; None: no report yet.
+        is_equal: whether it recently reported exactly the set of updates that this node held at that moment.
+        own_updates_min: number of this node's own updates that it certainly holds: those that this node had when both
+            last held the same set; None: they never did in this session.
+    """
 
     peer: PeerId
-    address: str  # the address that we dialled, or the IP address from which the peer came
+    address: str
     is_outbound: bool
     agent: str
+    rtt_ms: float | None
+    score: float
     bytes_in: int
     bytes_out: int
-    rtt_ms: float | None  # None until the first pong
-    score: float  # at most 0; recent faults lower it
+    updates: int | None = None
+    is_equal: bool = False
+    own_updates_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +50,29 @@ class DialReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkStatistics:
-    """Totals of the network since its start. Bytes are frames with length prefix, without Noise, yamux and TCP."""
+    """Holds the figures of the network, totals since its start.
+
+    Attributes:
+        bytes_in, bytes_out: frames of the wire protocol with length prefix, without Noise, yamux and TCP.
+        sessions_inbound, sessions_outbound: running now.
+        streams_failed: ended by an exception.
+        streams_refused: beyond the number that one peer may have open.
+        memory: of this process, without its worker, and whether inbound neighbours are refused for it.
+        expects_peers: whether the node knows of others to dial: bootstraps, or peers that it met.
+        unreached: the address that failed most often, and why; empty: none.
+    """
 
     bytes_in: int
     bytes_out: int
     frames_in: int
     frames_out: int
-    sessions_inbound: int  # running now
+    sessions_inbound: int
     sessions_outbound: int
-    streams_failed: int  # ended by an exception
-    streams_refused: int  # beyond the number that one peer may have open
-    memory: MemoryState  # of this process, and whether inbound neighbours are refused for it
+    streams_failed: int
+    streams_refused: int
+    memory: MemoryState
+    expects_peers: bool
+    unreached: str
 
 
 class Readiness(Protocol):

@@ -11,7 +11,7 @@ from sfnode.network import NetworkConfig
 from sfnode.node.control import WorkLimits
 from sfnode.run import SharingOptions
 from sfnode.storage import DataDirectory
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from sfnode.model_files import (
 )
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
-from sfnode.reporter import Reporter, format_rate
-from sfnode.status import ModelProgress, ModelStage, described_bytes
+from sfnode.reporter import Reporter, described_bytes, format_rate
+from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import describe_os_error
 
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that

@@ -21,9 +21,9 @@ from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_process import resolve_apart
 from sfnode.node.piece_fetcher import PieceSources
-from sfnode.reporter import Reporter
+from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
-from sfnode.status import ModelProgress, ModelStage, described_bytes
+from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import describe_os_error
 
 

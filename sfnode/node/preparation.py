@@ -26,7 +26,7 @@ from sfnode.run import (
     shared_data,
 )
 from sfnode.storage import DataDirectory, evaluation_file, size_of_run, training_file
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 
 
 async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
@@ -84,8 +84,10 @@ def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingCon
     """Return the file that this node gives to others; None if its operator did not ask for that."""
     if not options.sharing.share_data:
         return None
-    file = options.training.data if training is None else training.data
-    return shared_data(manifest.task, None if file is None else Path(training_file(manifest.task, file)))
+    if training is not None:
+        return shared_data(manifest.task, training.data)
+    file = options.training.data
+    return shared_data(manifest.task, None if file is None else training_file(manifest.task, file))
 
 
 def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
@@ -139,9 +141,7 @@ def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig
         model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
         data=training_file(manifest.task, training.data),
         eval_data=eval_data,
-        device=options.devices.device,
-        dtype=options.devices.dtype,
-        device_memory=options.devices.device_memory,
+        devices=options.devices,
         threads=training.threads,
         worker_socket=training.worker_socket,
     )

@@ -56,12 +56,13 @@ from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.node.statement_folder import StatementFolder
-from sfnode.node.watching import LearningCurve, NetworkNews, NodeWatch, StatusDetails
+from sfnode.node.watching import NodeWatch
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import RenewedBasis, Store
-from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker import Evaluate, Job, Trainer
+from sfnode.worker_protocol import TrainingConfig
 
 _EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
 
@@ -90,8 +91,6 @@ class RunningNode:
         self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
         self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
         self._last_evaluation = -1
-        news = NetworkNews(reporter)
-        self.details = StatusDetails(LearningCurve(config.data_dir, reporter), news)
         self.overseer = Overseer(config.data_dir.control.is_paused, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
@@ -124,7 +123,7 @@ class RunningNode:
         if config.training is not None:
             training = config.training, config.signed, signer.author, replica.shown
             self.trainer = Trainer(*training, reporter, self._renewals_here)
-        self._watch = NodeWatch(self, news)
+        self._watch = NodeWatch(self)
 
     def _served_run(self) -> ServedRun:
         """Return the run's files and data for which strangers and neighbours may ask this node."""
@@ -180,7 +179,7 @@ class RunningNode:
 
     def model_progress(self) -> ModelProgress | None:
         """Return the progress of finding and loading the model; None if neither is going on."""
-        since_s = None if self.trainer is None else self.trainer.statistics.loading_since_s
+        since_s = None if self.trainer is None else self.trainer.loading_since_s
         if since_s is None:
             return self._model_finder.look()
         text = f"loading the model, {trio.current_time() - since_s:.0f} s"
@@ -202,7 +201,7 @@ class RunningNode:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
             with self.slips.contained("news"):
-                self.details.hear(event, self.node)
+                self._watch.hear(event)
             # Every honest neighbour sends copies, and is not charged for the time that other programs take.
             is_copies = isinstance(event, MessageArrived) and isinstance(event.message, Records)
             clock = time.thread_time if is_copies else time.perf_counter

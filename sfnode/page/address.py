@@ -1,4 +1,4 @@
-"""The address at which a page is served: parse HOST:PORT and open its socket."""
+"""Parse the address at which a page is served, and open its socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAddress:
-    """The address at which a page is served.
+    """Names where a page is served.
 
     Attributes:
         port: None stands for `PORT`, or the next free one.
@@ -30,17 +30,32 @@ class PageAddress:
         """Return whether only this machine can reach the page."""
         return self.host == "localhost" or (_ip(self.host) is not None and ipaddress.ip_address(self.host).is_loopback)
 
+    @staticmethod
+    def parse(text: str) -> PageAddress:
+        """Parse HOST, HOST:PORT or [IPV6]:PORT. OperatorError if it is none of these."""
+        host, port = _split(text)
+        is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
+        if not host or not is_port or (host != "localhost" and _ip(host) is None):
+            raise OperatorError(
+                f"--web {text!r} is not an address to serve the page at: write an IP address of this machine and a "
+                f"port, such as {LOOPBACK}:{PORT}; or leave it out, and write --web as the last option"
+            )
+        return PageAddress(host=host, port=None if port is None else int(port))
 
-def parse_page_address(text: str) -> PageAddress:
-    """Parse HOST, HOST:PORT or [IPV6]:PORT. OperatorError if it is none of these."""
-    host, port = _split(text)
-    is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
-    if not host or not is_port or (host != "localhost" and _ip(host) is None):
+    def listen(self) -> socket.socket:
+        """Return a socket that listens here. OperatorError if none of the permitted ports is free."""
+        ports = range(PORT, PORT + _PORTS) if self.port is None else (self.port,)
+        reason = ""
+        for port in ports:
+            try:
+                return _listening(self.host, port)
+            except OSError as error:
+                reason = error.strerror or str(error)
+        where = f"ports {ports[0]} to {ports[-1]}" if len(ports) > 1 else f"port {ports[0]}"
         raise OperatorError(
-            f"--web {text!r} is not an address to serve the page at: write an IP address of this machine and a port, "
-            f"such as {LOOPBACK}:{PORT}; or leave it out, and write --web as the last option"
+            f"the page cannot be served at {self.host}, {where}: {reason}. Name another address with --web HOST:PORT, "
+            "or leave --web away"
         )
-    return PageAddress(host=host, port=None if port is None else int(port))
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -58,22 +73,6 @@ def _ip(host: str) -> str | None:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return None
-
-
-def open_page_socket(address: PageAddress) -> socket.socket:
-    """Return a socket that listens at ``address``. OperatorError if none of the permitted ports is free."""
-    ports = range(PORT, PORT + _PORTS) if address.port is None else (address.port,)
-    reason = ""
-    for port in ports:
-        try:
-            return _listening(address.host, port)
-        except OSError as error:
-            reason = error.strerror or str(error)
-    where = f"ports {ports[0]} to {ports[-1]}" if len(ports) > 1 else f"port {ports[0]}"
-    raise OperatorError(
-        f"the page cannot be served at {address.host}, {where}: {reason}. Name another address with --web HOST:PORT, "
-        "or leave --web away"
-    )
 
 
 def _listening(host: str, port: int) -> socket.socket:

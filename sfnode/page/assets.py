@@ -1,4 +1,4 @@
-"""The static files of the page. They are hand-written and load nothing from other hosts."""
+"""Read the static files of the page. They are hand-written and load nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ SCRIPTS: Final = ("marks.js", "charts.js", "map.js", "page.js")  # in this order
 STYLE: Final = "page.css"
 INDEX: Final = "index.html"
 ICON: Final = "icon.svg"
+SERVED: Final = (*SCRIPTS, STYLE, ICON)  # by name; the index is at the root
 _DATA: Final = '<script type="application/json" id="view"></script>'
 
 
 @cache
 def asset(name: str) -> bytes:
-    """Return the content of one of the files named above."""
-    return (_FOLDER / name).read_bytes()
+    """Return the content of one of the files named above; an empty name stands for the index."""
+    return (_FOLDER / (name or INDEX)).read_bytes()
 
 
 def single_file(sections: object) -> bytes:
@@ -38,7 +39,8 @@ def single_file(sections: object) -> bytes:
     text = _replaced(text, "<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
     text = _replaced(text, f'<link rel="stylesheet" href="{STYLE}">', f"<style>{style}</style>")
     text = _replaced(text, f'href="{ICON}"', f'href="{icon}"')
-    text = _replaced(text, _DATA, f"{_DATA.removesuffix('</script>')}{_embedded(sections)}</script>")
+    data = json.dumps(sections).replace("<", "\\u003c")  # names and log lines of strangers must not close the element
+    text = _replaced(text, _DATA, f"{_DATA.removesuffix('</script>')}{data}</script>")
     return _replaced(text, "</body>", f"<script>{script}</script>\n</body>").encode()
 
 
@@ -50,8 +52,3 @@ def _replaced(text: str, old: str, new: str) -> str:
 def _source(text: str) -> str:
     """Return the hash by which a content policy permits this inline text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _embedded(data: object) -> str:
-    """Encode as JSON that cannot close the script element: names and log lines may come from strangers."""
-    return json.dumps(data).replace("<", "\\u003c")

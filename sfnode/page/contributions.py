@@ -1,4 +1,4 @@
-"""Each author's share of a run over time, computed from the ledger's bitmaps without reading a record."""
+"""Compute each author's share of a run over time from the ledger's bitmaps, without reading a record."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS: Final = 40  # parts of the drawn run: a phone still has some pixels for e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """One author's contribution to a run.
+    """Holds one author's contribution to a run.
 
     Attributes:
         updates: number of valid updates.
@@ -61,12 +61,9 @@ def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
 
 def _cells(steps: int, manifest: Manifest) -> tuple[int, ...]:
     """Return `Contribution.cells`. ``steps`` is a bitmap; an author has one slot in every ``local_steps`` steps."""
-    bounds = [manifest.steps * number // CELLS for number in range(CELLS + 1)]
-    return tuple(_share(steps, range(*ends), manifest.method.local_steps) for ends in pairwise(bounds))
-
-
-def _share(steps: int, part: range, local_steps: int) -> int:
-    """Return the percentage of filled slots in a part of the run; a part of a short run may have no slot."""
-    slots = -(-len(part) // local_steps)  # rounded up
-    held = steps >> part.start & (1 << len(part)) - 1
-    return min(100, 100 * held.bit_count() // max(1, slots))
+    cells: list[int] = []
+    for start, end in pairwise(manifest.steps * number // CELLS for number in range(CELLS + 1)):
+        slots = -(-(end - start) // manifest.method.local_steps)  # rounded up; a part of a short run may have no slot
+        held = steps >> start & (1 << (end - start)) - 1
+        cells.append(min(100, 100 * held.bit_count() // max(1, slots)))
+    return tuple(cells)

@@ -1,4 +1,4 @@
-"""The last lines of a node's log, for its page."""
+"""Keep the last lines of a node's log, for its page."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class LogTail:
 
     @property
     def lines(self) -> list[LogLine]:
-        """The lines that are kept, oldest first."""
+        """Return the lines that are kept, oldest first."""
         return list(self._lines)

@@ -1,30 +1,19 @@
-"""The sections of one node's page, as plain values: of a running node, or of the data directory that it has left."""
+"""Build the sections of one node's page, as plain values, from a running node or the data directory it has left."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
-from sfnode.network import author_of_peer
+from sfnode.network import PeerState, author_of_peer
 from sfnode.page.contributions import Contribution, contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
-from sfnode.status import (
-    PeerState,
-    Status,
-    describe_learning,
-    describe_pace,
-    describe_stage,
-    describe_time_left,
-    judge_status,
-    last_status,
-)
+from sfnode.status import Status, StatusWords, last_status
 from sfnode.storage import DataDirectory, best_of, has_become_worse
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
@@ -35,26 +24,26 @@ _NOT_SHOWN: Final = frozenset({"join", "join_string", "pid", "detail"})
 Sections = Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageSource:
-    """The inputs that the page cannot read from the data directory.
+class Page:
+    """Builds the page of the node with one data directory.
 
-    Attributes:
+    Args:
         ledger: returns the node's ledger; None while it is being read.
         pid: process id of the node; statuses of other processes are ignored. None: no node runs, any status is shown.
-        tail: the node's last log lines.
+        tail: the node's last log lines; None: there are none.
     """
 
-    ledger: Callable[[], Ledger | None]
-    pid: int | None = None
-    tail: LogTail = field(default_factory=LogTail)
-
-
-class Page:
-    """Builds the page of the node with one data directory."""
-
-    def __init__(self, data_dir: DataDirectory, manifest: Manifest, source: PageSource) -> None:
-        self._data_dir, self._manifest, self._source = data_dir, manifest, source
+    def __init__(
+        self,
+        data_dir: DataDirectory,
+        manifest: Manifest,
+        ledger: Callable[[], Ledger | None],
+        *,
+        pid: int | None = None,
+        tail: LogTail | None = None,
+    ) -> None:
+        self._data_dir, self._manifest = data_dir, manifest
+        self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
         """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
@@ -64,16 +53,16 @@ class Page:
             "run": self._run(),
             "status": None if status is None else _status(status),
             "evaluations": self._evaluations(),
-            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.losses],
+            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
-            "log": self._source.tail.lines,
+            "log": self._tail.lines,
         }
 
     def _status(self) -> Status | None:
         """Return the last status that was written, if it is readable and of the right process."""
         status = last_status(self._data_dir)
-        return status if status is not None and self._source.pid in (None, status.pid) else None
+        return status if status is not None and self._pid in (None, status.life.pid) else None
 
     def _run(self) -> Sections:
         manifest = self._manifest
@@ -81,7 +70,7 @@ class Page:
             "name": manifest.name,
             "id": manifest.run_id.hex(),
             "steps": manifest.steps,
-            "is_live": self._source.pid is not None,
+            "is_live": self._pid is not None,
             "version": __version__,
             "facts": facts_of(manifest),
         }
@@ -99,27 +88,24 @@ class Page:
         }
 
     def _authors(self, status: Status | None) -> Sections:
-        ledger = self._source.ledger()
+        ledger = self._ledger()
         found = [] if ledger is None else contributions_to(ledger, self._manifest)
-        own = "" if status is None else status.author
-        return {"authors": [_author(each, own) for each in _shown(found, own)], "authors_in_all": len(found)}
-
-
-def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
-    """Return the first AUTHORS_MAX contributions; this node's is always among them."""
-    later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]
-    return [*found[: AUTHORS_MAX - len(later)], *later]
+        own = "" if status is None else status.node.author
+        later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]  # this node is always shown
+        shown = [*found[: AUTHORS_MAX - len(later)], *later]
+        return {"authors": [_author(each, own) for each in shown], "authors_in_all": len(found)}
 
 
 def _status(status: Status) -> Sections:
-    shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
-    words = {
-        "trouble": judge_status(status)[1] or describe_learning(status),
-        "stage": describe_stage(status),
-        "pace": describe_pace(status),
-        "left": describe_time_left(status),
+    shown = {name: value for name, value in status.to_json().items() if name not in _NOT_SHOWN}
+    words = StatusWords(status)
+    texts = {
+        "trouble": words.health[1] or words.learning,
+        "stage": words.stage,
+        "pace": words.pace,
+        "left": words.time_left,
     }
-    return {**shown, "words": words}
+    return {**shown, "words": texts}
 
 
 def _neighbour(each: PeerState) -> Sections:

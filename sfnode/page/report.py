@@ -1,4 +1,4 @@
-"""``sfnode report``: the page of a run as one HTML file, made from a data directory."""
+"""Write the page of a run as one HTML file, made from a data directory, for ``sfnode report``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from protocol.state import Replica
 from sfnode.page.assets import single_file
-from sfnode.page.node_page import Page, PageSource, Sections
+from sfnode.page.node_page import Page, Sections
 from sfnode.storage import DataDirectory, write_new
 
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
 
 
-def write_report(data_dir: DataDirectory, path: Path, tell: Tally) -> Replica:
+def write_report(data_dir: DataDirectory, path: Path, tally: Tally) -> Replica:
     """Verify every record of a data directory and write the page to ``path``; a node may be running there.
 
     OperatorError; StorageDamagedError: the ledger is damaged.
@@ -23,8 +23,8 @@ def write_report(data_dir: DataDirectory, path: Path, tell: Tally) -> Replica:
     with data_dir.reading() as stored:
         replica, total = Replica(manifest, stored.archive), stored.count()
         for number in stored.replaying(replica):
-            tell(number, total)
-        page = Page(data_dir, manifest, PageSource(ledger=lambda: replica.ledger))
+            tally(number, total)
+        page = Page(data_dir, manifest, lambda: replica.ledger)
         write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
     return replica
 

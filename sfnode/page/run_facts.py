@@ -1,10 +1,9 @@
-"""The manifest in words, for the page."""
+"""Put the manifest into words, for the page."""
 
 from __future__ import annotations
 
 from protocol.run import Manifest
 from sfnode.reporter import counted
-from sfnode.status import describe_admission
 
 Fact = tuple[str, str]
 
@@ -17,7 +16,7 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
         ("Owner", manifest.owner),
-        ("Admission", describe_admission(manifest)),
+        ("Admission", manifest.admission.in_words()),
         ("Authors at most", f"{manifest.authors_max:,}"),
         ("Model", f"{manifest.model.id} {manifest.model.revision[:12]}".strip()),
         ("Trained", f"{len(manifest.tensors):,} tensors"),

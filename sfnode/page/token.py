@@ -1,4 +1,4 @@
-"""The secret that lets a browser on another machine see the page: a file in the data directory."""
+"""Keep the secret that lets a browser on another machine see the page, in a file of the data directory."""
 
 from __future__ import annotations
 

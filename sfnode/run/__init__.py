@@ -2,16 +2,15 @@
 
 from sfnode.run.amounts import parse_rate, parse_size
 from sfnode.run.builder import (
+    AUTHORS_MAX,
     BEST,
     OPEN,
     RANK,
     STALENESS,
     MethodOptions,
-    RunDraft,
     build_manifest,
     method_of,
     read_toml,
-    renewable,
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.default_directory import HOME, find_data_directory
@@ -32,11 +31,13 @@ from sfnode.run.node_options import (
 from sfnode.run.private_text import private_words
 from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
+from sfnode.run.run_draft import RunDraft, RunOptions
 from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, label_warning, task_texts
+from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, task_texts
 from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
+    "AUTHORS_MAX",
     "BEST",
     "BUILTIN_TASKS",
     "DataOptions",
@@ -52,6 +53,7 @@ __all__ = [
     "STALENESS",
     "RunAddress",
     "RunDraft",
+    "RunOptions",
     "RunSource",
     "SharingOptions",
     "SnapshotOptions",
@@ -70,9 +72,7 @@ __all__ = [
     "is_of_peers",
     "join_string",
     "joiner_model",
-    "label_warning",
     "method_of",
-    "renewable",
     "parse_hours",
     "parse_rate",
     "parse_run_addresses",

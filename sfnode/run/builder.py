@@ -13,26 +13,22 @@ from protocol.crypto import round_half_away
 from protocol.errors import OperatorError, Reject
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
 from protocol.run import (
-    FORMAT,
     AdmissionKind,
     AdmissionSpec,
     BasisKind,
     CoreKind,
     Manifest,
     Method,
-    ModelSpec,
     ScalarKind,
     Schedule,
     ScheduleKind,
-    TaskSpec,
-    TensorSpec,
     checked,
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
 from sfnode.storage import BasisSpec, read_bytes
 
-_AUTHORS_MAX = 1_024
+AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
 _EPSILON_EXP: Final = -10
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
@@ -89,29 +85,6 @@ class MethodOptions:
     schedule: ScheduleKind = ScheduleKind.LINEAR
     epoch_steps: int = 1_024
     epsilon_exp: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDraft:
-    """Describes a new run before the rules of its manifest are checked.
-
-    Attributes:
-        method, schedule: see `method_of`.
-        steps: length of the run.
-        staleness, authors_max: as in the manifest.
-    """
-
-    name: str
-    owner: bytes
-    model: ModelSpec
-    tensors: tuple[TensorSpec, ...]
-    task: TaskSpec
-    method: Method
-    schedule: Schedule
-    steps: int
-    staleness: int = STALENESS
-    admission: AdmissionSpec = OPEN
-    authors_max: int = _AUTHORS_MAX
 
 
 def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[Method, Schedule]:
@@ -171,34 +144,20 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
 
 
 def _weight_bits(method: Method) -> int:
-    """Return how many bits a weight may have with U C V^T exact (SPEC 4.5) for _AUTHORS_MAX authors.
+    """Return how many bits a weight may have with U C V^T exact (SPEC 4.5) for AUTHORS_MAX authors.
 
     More bits meet a learning rate more closely.
     """
     # The exact sum has COEFFICIENT_BITS_MAX bits: what all other factors leave is room for the weight.
-    others = _AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
+    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
     return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 
 
-def build_manifest(draft: RunDraft, settings: Mapping[str, object] | None = None) -> Manifest:
-    """Return a checked manifest; OperatorError names the field that breaks a rule.
+def build_manifest(manifest: Manifest, settings: Mapping[str, object] | None = None) -> Manifest:
+    """Return the manifest with its rules checked; OperatorError names the field that breaks one.
 
-    ``settings`` are fields of the manifest as plain data, which replace or complete those of ``draft``.
+    ``settings`` are fields of it as plain data, which replace or complete its own.
     """
-    manifest = Manifest(
-        format=FORMAT,
-        name=draft.name,
-        owner=draft.owner.hex(),
-        model=draft.model,
-        tensors=draft.tensors,
-        task=draft.task,
-        method=draft.method,
-        schedule=draft.schedule,
-        steps=draft.steps,
-        staleness=draft.staleness,
-        admission=draft.admission,
-        authors_max=draft.authors_max,
-    )
     try:
         return checked(_merged(to_plain(manifest, as_rows=False), settings or {}))
     except Reject as reject:

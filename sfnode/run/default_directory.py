@@ -24,10 +24,6 @@ def default_data_dir(manifest: Manifest, home: Path) -> Path:
     earlier = f"{manifest.name}-{manifest.run_id.hex()[:12]}"  # with the unchanged name
     if is_plain_file_name(earlier) and os.path.isdir(home / earlier):  # False for too long a name, where Path raises
         return home / earlier
-    return home / _folder_name(manifest)
-
-
-def _folder_name(manifest: Manifest) -> str:
-    """Return a safe folder name: a run's name is free text, perhaps a stranger's, and could lead anywhere."""
+    # A run's name is free text, perhaps a stranger's, and could lead anywhere.
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:_NAME_LENGTH_MAX] or "run"
-    return f"{name}-{manifest.run_id.hex()[:12]}"
+    return home / f"{name}-{manifest.run_id.hex()[:12]}"

@@ -187,8 +187,5 @@ def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
 def _changed(value: object, values: Mapping[str, object]) -> object:
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    return replace(value, **{each.name: _field_of(value, each.name, values) for each in fields(value)})
-
-
-def _field_of(group: object, name: str, values: Mapping[str, object]) -> object:
-    return values[name] if name in values else _changed(getattr(group, name), values)
+    names = [each.name for each in fields(value)]
+    return replace(value, **{n: values[n] if n in values else _changed(getattr(value, n), values) for n in names})

@@ -51,8 +51,8 @@ def unwrapped(text: str) -> bytes:
     whole = _LENGTH_BYTES + length + _CHECKSUM_BYTES
     wanted = len(_PREFIX) + -(-8 * whole // 5)
     if len(data) < whole:
-        told = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
-        raise OperatorError(f"the string to join is cut off{told}. {_HOW}")
+        place = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
+        raise OperatorError(f"the string to join is cut off{place}. {_HOW}")
     if len(data) > whole or data[-_CHECKSUM_BYTES:] != _checksum(data[:-_CHECKSUM_BYTES]):
         raise OperatorError(f"the string to join is not as it was made: a character is wrong or too many. {_HOW}")
     return data[_LENGTH_BYTES:-_CHECKSUM_BYTES]

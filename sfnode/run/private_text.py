@@ -24,7 +24,12 @@ def private_words(given: str, what: str) -> list[str]:
     ``what`` names it in errors, as "the invitation". OperatorError: there is no text, or it cannot be read.
     """
     if given == _INPUT:
-        data, source = _from_input(what), "standard input"
+        source = "standard input"
+        if sys.stdin.isatty():
+            asked = getpass.getpass(f"Paste {what}, then press Enter (it is not shown): ")
+            data = asked.encode("utf-8", "surrogateescape")
+        else:
+            data = sys.stdin.buffer.read(_BYTES_MAX + 1)
     elif given.startswith(_FILE):
         if given == _FILE:
             raise OperatorError(f"{what} was to be in a file, but {_FILE} is followed by no name")
@@ -49,10 +54,3 @@ def _from_file(path: Path, what: str) -> bytes:
             return file.read(_BYTES_MAX + 1)
     except OSError as error:
         raise OperatorError(f"cannot read {what} from {path}: {describe_os_error(error)}") from None
-
-
-def _from_input(what: str) -> bytes:
-    """Read all of standard input; at a terminal, read one line without showing it."""
-    if sys.stdin.isatty():
-        return getpass.getpass(f"Paste {what}, then press Enter (it is not shown): ").encode("utf-8", "surrogateescape")
-    return sys.stdin.buffer.read(_BYTES_MAX + 1)

@@ -28,38 +28,40 @@ def is_of_peers(task: TaskSpec, data: str | None) -> bool:
     return data is None and bool(task.data_sha256) and not task.data.startswith(EMBEDDED)
 
 
-async def find_public_data(task: TaskSpec, told: RunAddress, data_dir: DataDirectory, reporter: Reporter) -> str | None:
+async def find_public_data(
+    task: TaskSpec, address: RunAddress, data_dir: DataDirectory, reporter: Reporter
+) -> str | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
-    ``told`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
+    ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
     if path.is_file() and hashlib.sha256(read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
         return str(path)
-    if not told.run_data_bytes:
+    if not address.run_data_bytes:
         return None
-    text = f"asking the bootstrap for the run's public data, {told.run_data_bytes:,} bytes; --data FILE takes a copy"
-    reporter.event("fetching_data", text, bootstrap=list(told.nodes), total_bytes=told.run_data_bytes)
-    tell = progress_of(reporter, "data", "the data")
-    download = Download(Wanted.data(task.data_sha256, told.run_data_bytes), tell)
+    text = f"asking the bootstrap for the run's public data, {address.run_data_bytes:,} bytes; --data FILE takes a copy"
+    reporter.event("fetching_data", text, bootstrap=list(address.nodes), total_bytes=address.run_data_bytes)
+    report = progress_of(reporter, "data", "the data")
+    download = Download(Wanted.data(task.data_sha256, address.run_data_bytes), report)
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(download, told.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
+    data = await fetch(download, address.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
     write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))
     return str(path)
 
 
-def described_source(told: RunAddress) -> str:
+def described_source(address: RunAddress) -> str:
     """Return in words what a join string says about model and data."""
-    if told.run_data == DATA_PRIVATE:
+    if address.run_data == DATA_PRIVATE:
         data = "data of your own (--data), which never leave this machine"
-    elif told.run_data.startswith(EMBEDDED):
-        data = f"data {told.run_data}, which come with sfnode"
+    elif address.run_data.startswith(EMBEDDED):
+        data = f"data {address.run_data}, which come with sfnode"
     else:
-        data = f"public data {told.run_data}, "
-        data += "from its nodes" if told.run_data_bytes else "a copy of which you name with --data"
-    return f"model {told.run_model}, {data}"
+        data = f"public data {address.run_data}, "
+        data += "from its nodes" if address.run_data_bytes else "a copy of which you name with --data"
+    return f"model {address.run_model}, {data}"
 
 
 def shared_data(task: TaskSpec, file: Path | None) -> Path:

@@ -76,9 +76,10 @@ class _Content:
 def join_string(address: RunAddress) -> str:
     """Return the join string with at most `NODES_MAX` nodes. The run, a node and both names must be known."""
     invitation = read_invitation(address.invitation) if address.invitation else None
+    nodes = map(parse_address, address.nodes[:NODES_MAX])
     content = _Content(
         run_id=address.run_id or b"",
-        nodes=tuple(map(_node_of, address.nodes[:NODES_MAX])),
+        nodes=tuple(_Node(transport=node.transport, author=author_of_peer(node.peer or "")) for node in nodes),
         invitation=b"" if invitation is None else invitation.secret + invitation.signature,
         run_model=address.run_model,
         run_data=address.run_data,
@@ -86,16 +87,6 @@ def join_string(address: RunAddress) -> str:
     )
     packed: bytes = msgpack.packb(to_plain(content, as_rows=True), use_bin_type=True)
     return wrapped(packed)
-
-
-def _node_of(text: str) -> _Node:
-    address = parse_address(text)
-    return _Node(transport=address.transport, author=author_of_peer(address.peer or ""))
-
-
-def _address_of(node: _Node) -> str:
-    """Return the node's multiaddr. ValueError."""
-    return str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}"))
 
 
 def _content_of(text: str) -> RunAddress:
@@ -108,10 +99,10 @@ def _content_of(text: str) -> RunAddress:
         )
     except (ValueError, Malformed, msgpack.UnpackException) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
-    told = content.invitation
-    if len(told) not in (0, _INVITATION_BYTES):
+    packed = content.invitation
+    if len(packed) not in (0, _INVITATION_BYTES):
         raise OperatorError("the string to join holds half an invitation. Ask for another")
-    invitation = Invitation(secret=told[:_SECRET_BYTES], signature=told[_SECRET_BYTES:]).text if told else ""
+    invitation = Invitation(secret=packed[:_SECRET_BYTES], signature=packed[_SECRET_BYTES:]).text if packed else ""
     return RunAddress(
         run_id=content.run_id,
         nodes=nodes,
@@ -135,9 +126,9 @@ def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
             f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one of "
             "them. Leave the other out"
         )
-    told = next((each for each in found if each.run_model), RunAddress())
+    longest = next((each for each in found if each.run_model), RunAddress())
     nodes = tuple(node for each in found for node in each.nodes)
-    return replace(told, run_id=next(iter(run_ids), None), nodes=nodes)
+    return replace(longest, run_id=next(iter(run_ids), None), nodes=nodes)
 
 
 def _put_together(texts: Sequence[str]) -> list[str]:
@@ -155,8 +146,8 @@ def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: 
     ``data_bytes`` is the length of the public data that the node gives; 0: it gives none.
     """
     address = address_for_others(manifest.run_id, addresses)
-    told = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
-    return join_string(told) if address.nodes else ""
+    whole = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
+    return join_string(whole) if address.nodes else ""
 
 
 def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:

@@ -80,8 +80,8 @@ async def _fetch_basis(
     wanted = Wanted.basis(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
-    tell = progress_of(reporter, "basis", "the basis")
-    download, seed = Download(wanted, tell), secrets.token_bytes(_SEED_BYTES)
+    report = progress_of(reporter, "basis", "the basis")
+    download, seed = Download(wanted, report), secrets.token_bytes(_SEED_BYTES)
     data = await fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
     path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))

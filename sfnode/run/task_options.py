@@ -69,6 +69,20 @@ class TaskTexts:
         """Return the kind of task that the completion implies."""
         return kind_of(self.completion)
 
+    @property
+    def label_warning(self) -> str:
+        """Return a warning if label words run into the prompt, with the words to use instead; else empty.
+
+        Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
+        """
+        bare = [word for word in self.label_words if word[:1].isascii() and word[:1].isalnum()]
+        if not bare or not _ENDS_IN_WORD.search(self.template):
+            return ""
+        wanted = ",".join(f" {word}" if word in bare else word for word in self.label_words)
+        end = ", and no space at the end of the template" if self.template.endswith(" ") else ""
+        place = f"right after {self.template[-20:]!r}"
+        return f'no text has the label word {bare[0]!r} {place}. Write --labels "{wanted}"{end}'
+
 
 def task_texts(options: TaskOptions) -> TaskTexts:
     """Return the given texts, else those of the built-in task. OperatorError if they make no task."""
@@ -89,16 +103,3 @@ def task_texts(options: TaskOptions) -> TaskTexts:
     if len(words) < 2 or len(set(words)) < len(words):
         raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
     return TaskTexts(template=template, completion=completion, label_words=words)
-
-
-def label_warning(texts: TaskTexts) -> str:
-    """Return a warning if label words run into the prompt, with the words to use instead; else empty.
-
-    Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
-    """
-    bare = [word for word in texts.label_words if word[:1].isascii() and word[:1].isalnum()]
-    if not bare or not _ENDS_IN_WORD.search(texts.template):
-        return ""
-    wanted = ",".join(f" {word}" if word in bare else word for word in texts.label_words)
-    told = f'no text has the label word {bare[0]!r} right after {texts.template[-20:]!r}. Write --labels "{wanted}"'
-    return f"{told}, and no space at the end of the template" if texts.template.endswith(" ") else told

@@ -1,15 +1,14 @@
-"""Draw a curve in one line of text."""
+"""Draw a curve in one line of text, and thin out its points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
-
-from sfnode.status.recent_rate import thinned
+from typing import Final, TypeVar
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _ASCII_BARS: Final = "_.-=*#"
+_Point = TypeVar("_Point")
 
 
 def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
@@ -19,3 +18,11 @@ def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) ->
     low, high = min(shown, default=0.0), max(shown, default=0.0)
     scale = (len(bars) - 1) / (high - low) if high > low else 0.0
     return "".join(bars[round((value - low) * scale)] for value in shown)
+
+
+def thinned(points: Sequence[_Point], count_max: int) -> tuple[_Point, ...]:
+    """Return at most ``count_max`` (two or more) of the points, evenly spaced, with the first and the last."""
+    if len(points) <= count_max:
+        return tuple(points)
+    last = len(points) - 1
+    return tuple(points[number * last // (count_max - 1)] for number in range(count_max))

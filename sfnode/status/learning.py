@@ -21,14 +21,14 @@ def describe_learning(status: Status) -> str:
 
     The held-out loss decides if this node measures it often enough, else the loss of its training batches.
     """
-    detail = status.detail
-    if detail is None or not status.is_training:
+    if status.detail is None or not status.training.is_training:
         return ""
-    held_out = [LossPoint(step=each.step, loss=each.loss) for each in detail.evaluations]
+    curve = status.detail.curve
+    held_out = [LossPoint(step=each.step, loss=each.loss) for each in curve.evaluations]
     if len(held_out) >= _HELD_OUT_MIN:
         return _complaint("held-out loss", held_out)
-    if len(detail.losses) >= _TRAINING_MIN:
-        return _complaint("training loss", detail.losses)
+    if len(curve.losses) >= _TRAINING_MIN:
+        return _complaint("training loss", curve.losses)
     return ""
 
 

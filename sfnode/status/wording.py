@@ -1,174 +1,206 @@
-"""Put a node's status into words, for `sfnode status`, the progress line and other views."""
+"""Put a node's status into words, for `sfnode status`, the progress line and other views; judge whether it is well."""
 
 from __future__ import annotations
 
 import math
 import time
+from enum import IntEnum
 from typing import Final
 
-from protocol.run import AdmissionKind, Manifest
-from sfnode.network import MemoryState
 from sfnode.reporter import counted, format_rate, format_seconds
+from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
 
-ADMITTED: Final = "admitted"
-NO_ADMISSION_NEEDED: Final = "not needed: a relay contributes nothing"
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
 _SHORT_PEER: Final = 12
 
 
-def describe_admission(manifest: Manifest) -> str:
-    """Return in words who may contribute to the run."""
-    spec = manifest.admission
-    return f"open, {spec.pow_bits} bits of work" if spec.pow_bits else spec.kind.value
+class Health(IntEnum):
+    """Says whether a node is well; the values are exit codes of `sfnode status`. 1: none reports, 2: wrong usage."""
+
+    WELL = 0
+    NO_PEERS = 3
+    NOT_ADMITTED = 4
+    EXCLUDED = 5
+    IDLE = 6
 
 
-def own_admission(status: Status) -> str:
-    """Return in words whether this node may contribute, and what to do if not."""
-    if status.excluded_from is not None:
-        return f"excluded by the owner from step {status.excluded_from} on"
-    if status.is_admitted:
-        return ADMITTED
-    if not status.is_training:
-        return NO_ADMISSION_NEEDED
-    if status.admission.startswith(AdmissionKind.OPEN):
-        return "following only: this node's key does not have the work that the run asks for"
-    if status.is_invitation_used:
-        return (
-            "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, and "
-            f"start again with --invite; or for `sfnode run admit {status.author}`"
-        )
-    return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
+class StatusWords:
+    """Puts one status into words. A text is empty where there is nothing to say."""
 
+    ADMITTED: Final = "admitted"
 
-def describe_end(status: Status) -> str:
-    """Return in words whether a finished node equals its neighbours, or what it waits for before it may leave."""
-    if status.is_over:
-        return f"equal with {counted(status.equal_peers, 'peer')}" if status.equal_peers else "alone"
-    missing = [
-        counted(status.differing_peers, "peer") + " to become equal with" if status.differing_peers else "",
-        counted(status.awaited_authors, "author") + " at work" if status.awaited_authors else "",
-    ]
-    found = [text for text in missing if text]
-    others = "others at work further away" if status.peers else "a neighbour to compare with"
-    return f"waiting for {' and '.join(found) or others}"
+    def __init__(self, status: Status) -> None:
+        self._status = status
 
+    # --- is it well?
 
-def describe_memory(memory: MemoryState) -> str:
-    """Return in words how much memory the node takes, and the effects of a full one."""
-    if memory.resident_bytes is None:
-        return "unknown: this system does not say"
-    text = f"{memory.resident_bytes >> 20} MiB of {memory.bytes_max >> 20} (--memory-max)"
-    if memory.is_full:
-        text += f": no newcomer is let in, and {memory.let_go} inbound neighbours were let go"
-    return text
+    @property
+    def health(self) -> tuple[Health, str]:
+        """Return whether the node is well, and what is wrong.
 
+        A node whose run is over needs no peers; a relay needs no admission.
+        """
+        network, life, training = self._status.network, self._status.life, self._status.training
+        is_over = self._status.end.is_over
+        if self._status.roster.excluded_from is not None:
+            return Health.EXCLUDED, self.admission
+        if not self._status.node.peers and network.expects_peers and not is_over:
+            why = f": it cannot reach {network.unreached}" if network.unreached else ""
+            return Health.NO_PEERS, f"this node knows of others, and none is connected{why}"
+        if training.is_training and not self._status.roster.is_admitted:
+            return Health.NOT_ADMITTED, self.admission
+        if training.is_training and not is_over and life.paused:
+            return Health.IDLE, f"this node is paused: {life.paused}"
+        if training.is_training and not is_over and training.trouble:
+            return Health.IDLE, f"this node measures nothing now: {training.trouble}"
+        return Health.WELL, ""
 
-def describe_slips(status: Status) -> str:
-    """Return in words how many slips there were and how to report them; empty: none."""
-    if not status.slips.count:
-        return ""
-    text = f"{counted(status.slips.count, 'slip')} of our own (the last: {status.slips.last}); the node has gone on"
-    return f"{text}. Please report it with the lines `slip` of the node's log: docs/troubleshooting.md"
+    @property
+    def learning(self) -> str:
+        """Return why the run does not seem to learn."""
+        return describe_learning(self._status)
 
+    @property
+    def admission(self) -> str:
+        """Return whether this node may contribute, and what to do if not."""
+        roster, author = self._status.roster, self._status.node.author
+        if roster.excluded_from is not None:
+            return f"excluded by the owner from step {roster.excluded_from} on"
+        if roster.is_admitted:
+            return self.ADMITTED
+        if not self._status.training.is_training:
+            return "not needed: a relay contributes nothing"
+        if roster.is_open:
+            return "following only: this node's key does not have the work that the run asks for"
+        if roster.is_invitation_used:
+            return (
+                "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, "
+                f"and start again with --invite; or for `sfnode run admit {author}`"
+            )
+        return f"not admitted: ask the owner to run `sfnode run admit {author}`"
 
-def progress_line(status: Status) -> str:
-    """Return the progress line.
+    @property
+    def slips(self) -> str:
+        """Return how many slips there were and how to report them."""
+        slips = self._status.life.slips
+        if not slips.count:
+            return ""
+        text = f"{counted(slips.count, 'slip')} of our own (the last: {slips.last}); the node has gone on"
+        return f"{text}. Please report it with the lines `slip` of the node's log: docs/troubleshooting.md"
 
-    Such as "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left".
-    """
-    detail = status.detail
-    parts = [f"{_clock(status.time)} {describe_stage(status)}".strip()]
-    if status.paused and not status.is_finished:
-        parts.append(f"paused: {status.paused}")
-    if status.model is not None:
-        parts.append(status.model.text)
-    if status.loss is not None:
-        parts.append(f"loss {status.loss:.3f}")
-    parts.append(counted(status.updates, "update"))
-    parts.append(counted(status.peers, "peer"))
-    if detail is not None:
-        parts.append(format_rate(detail.bytes_in_per_s + detail.bytes_out_per_s))
-        told = (describe_directions(status), describe_pace(status), describe_time_left(status))
-        parts.extend(part for part in told if part)
-    return ", ".join(parts)
+    # --- where is it in the run?
 
+    @property
+    def progress_line(self) -> str:
+        """Return the progress line.
 
-def _clock(unix_s: float) -> str:
-    """Return the local time of day; empty for a number that is not a sensible time."""
-    return time.strftime("%H:%M:%S", time.localtime(unix_s)) if 0 <= unix_s < _UNIX_S_MAX else ""
+        Such as "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left".
+        """
+        status, detail, life = self._status, self._status.detail, self._status.life
+        is_time = 0 <= life.time < _UNIX_S_MAX
+        clock = time.strftime("%H:%M:%S", time.localtime(life.time)) if is_time else ""
+        parts = [
+            f"{clock} {self.stage}".strip(),
+            f"paused: {life.paused}" if life.paused and not status.node.is_finished else "",
+            life.model.text if life.model is not None else "",
+            f"loss {status.training.loss:.3f}" if status.training.loss is not None else "",
+            counted(status.ledger.updates, "update"),
+            counted(status.node.peers, "peer"),
+        ]
+        if detail is not None:
+            parts += [format_rate(detail.bytes_in_per_s + detail.bytes_out_per_s), self.directions, self.pace]
+            parts.append(self.time_left)
+        return ", ".join(part for part in parts if part)
 
+    @property
+    def stage(self) -> str:
+        """Return where the node is in the run."""
+        status, node = self._status, self._status.node
+        if status.is_catching_up:
+            return f"catching up {100 * status.ledger.updates // node.catching_up} %"
+        if node.is_finished:
+            is_author = node.own_updates or status.training.is_training
+            return f"{f'finished {node.steps} steps' if is_author else 'the run is finished'}, {self.end}"
+        if status.may_contribute:
+            return f"step {node.step}/{node.steps}"
+        what = "following" if status.training.is_training else "relaying"
+        run_step = max(node.step, status.detail.progress.run_step if status.detail else 0)
+        return f"{what}, the run is at step {run_step}/{node.steps}"
 
-def describe_stage(status: Status) -> str:
-    """Return in words where the node is in the run."""
-    if status.catching_up > status.updates:
-        return f"catching up {100 * status.updates // status.catching_up} %"
-    if status.is_finished:
-        what = f"finished {status.steps} steps" if status.own_updates or status.is_training else "the run is finished"
-        return f"{what}, {describe_end(status)}"
-    if status.may_contribute:
-        return f"step {status.step}/{status.steps}"
-    what = "following" if status.is_training else "relaying"
-    run_step = max(status.step, status.detail.run_step if status.detail else 0)
-    return f"{what}, the run is at step {run_step}/{status.steps}"
+    @property
+    def end(self) -> str:
+        """Return whether a finished node equals its neighbours, or what it waits for before it may leave."""
+        end = self._status.end
+        if end.is_over:
+            return f"equal with {counted(end.equal_peers, 'peer')}" if end.equal_peers else "alone"
+        missing = [
+            counted(end.differing_peers, "peer") + " to become equal with" if end.differing_peers else "",
+            counted(end.awaited_authors, "author") + " at work" if end.awaited_authors else "",
+        ]
+        found = [text for text in missing if text]
+        others = "others at work further away" if self._status.node.peers else "a neighbour to compare with"
+        return f"waiting for {' and '.join(found) or others}"
 
+    @property
+    def pace(self) -> str:
+        """Return steps per second, or per minute if slower; empty while unknown, catching up or finished."""
+        status = self._status
+        pace = status.detail.steps_per_s if status.detail else None
+        if pace is None or not 0 < pace < math.inf or status.node.is_finished or status.is_catching_up:
+            return ""
+        return f"{pace:.1f} steps/s" if pace >= 1 else f"{60 * pace:.1f} steps/min"
 
-def describe_pace(status: Status) -> str:
-    """Return steps per second, or per minute if slower; empty while unknown, catching up or finished."""
-    pace = status.detail.steps_per_s if status.detail else None
-    if pace is None or not 0 < pace < math.inf or status.is_finished or status.catching_up > status.updates:
-        return ""
-    return f"{pace:.1f} steps/s" if pace >= 1 else f"{60 * pace:.1f} steps/min"
+    @property
+    def directions(self) -> str:
+        """Return how many of a round's directions a slow machine measures; empty where it measures all."""
+        progress = self._status.detail.progress if self._status.detail else None
+        if progress is None or not 0 < progress.directions < progress.directions_max:
+            return ""
+        return f"{progress.directions} of {progress.directions_max} directions" if self._status.may_contribute else ""
 
+    @property
+    def time_left(self) -> str:
+        """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
+        left_s = self._status.detail.left_s if self._status.detail else None
+        if left_s is None or not 0 < left_s < _LEFT_S_MAX or self._status.node.is_finished:
+            return ""
+        return f"{format_seconds(left_s)} left"
 
-def describe_directions(status: Status) -> str:
-    """Return how many of a round's directions a slow machine measures; empty where it measures all."""
-    detail = status.detail
-    if detail is None or not 0 < detail.directions < detail.directions_max or not status.may_contribute:
-        return ""
-    return f"{detail.directions} of {detail.directions_max} directions"
+    # --- what does it hold?
 
+    @property
+    def peers(self) -> str:
+        """Return how many peers there are, and how many recently held the same updates as this node."""
+        detail = self._status.detail
+        if detail is None or not detail.peers:
+            return counted(self._status.node.peers, "peer")
+        equal = sum(peer.is_equal for peer in detail.peers)
+        return f"{counted(len(detail.peers), 'peer')}, equal with {equal} of them in the last 30 s"
 
-def describe_time_left(status: Status) -> str:
-    """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
-    left_s = status.detail.left_s if status.detail else None
-    if left_s is None or not 0 < left_s < _LEFT_S_MAX or status.is_finished:
-        return ""
-    return f"{format_seconds(left_s)} left"
+    @property
+    def own_updates(self) -> str:
+        """Return the number of this node's updates, their share of all, and how many peers are known to hold them."""
+        detail, updates = self._status.detail, self._status.ledger.updates
+        if detail is None:
+            return f"{self._status.node.own_updates:,}"
+        own = detail.progress.own_updates
+        text = f"{own:,} ({100 * own / updates:.1f} % of all)" if updates else f"{own:,}"
+        held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
+        if held:
+            text += f"; {counted(len(held), 'peer')} of {len(detail.peers)} known to hold {min(held):,} or more of them"
+        return text
 
-
-def describe_peers(status: Status) -> str:
-    """Return how many peers there are, and how many recently held the same updates as this node."""
-    detail = status.detail
-    if detail is None or not detail.peers:
-        return counted(status.peers, "peer")
-    equal = sum(peer.is_equal for peer in detail.peers)
-    return f"{counted(len(detail.peers), 'peer')}, equal with {equal} of them in the last 30 s"
-
-
-def describe_own(status: Status) -> str:
-    """Return the number of this node's updates, their share of all, and how many peers are known to hold them."""
-    detail = status.detail
-    if detail is None:
-        return f"{status.own_updates:,}"
-    text = f"{detail.own_updates:,}"
-    if status.updates:
-        text += f" ({100 * detail.own_updates / status.updates:.1f} % of all)"
-    held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
-    if held:
-        text += f"; {counted(len(held), 'peer')} of {len(detail.peers)} known to hold {min(held):,} or more of them"
-    return text
-
-
-def describe_evaluations(status: Status) -> str:
-    """Return the last held-out loss and accuracy, and the best; empty where nothing was measured."""
-    detail = status.detail
-    if detail is None or not detail.evaluations or detail.best is None:
-        return ""
-    last, best = detail.evaluations[-1], detail.best
-    text = f"{last.loss:.4f}, accuracy {100 * last.accuracy:.1f} % at step {last.step}"
-    return text + (" (the best so far)" if last == best else f"; best {best.loss:.4f} at step {best.step}")
+    @property
+    def evaluations(self) -> str:
+        """Return the last held-out loss and accuracy, and the best; empty where nothing was measured."""
+        curve = self._status.detail.curve if self._status.detail else None
+        if curve is None or not curve.evaluations or curve.best is None:
+            return ""
+        last, best = curve.evaluations[-1], curve.best
+        text = f"{last.loss:.4f}, accuracy {100 * last.accuracy:.1f} % at step {last.step}"
+        return text + (" (the best so far)" if last == best else f"; best {best.loss:.4f} at step {best.step}")
 
 
 def short_peer(peer: str) -> str:

@@ -28,7 +28,7 @@ def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
     return name, sha256_of(path)
 
 
-def training_file(task: TaskSpec, data: str | None) -> str:
+def training_file(task: TaskSpec, data: str | None) -> Path:
     """Return the path of this node's training data; OperatorError if they are missing or not the run's."""
     if data is None and task.data.startswith(EMBEDDED):
         data = task.data
@@ -43,14 +43,14 @@ def training_file(task: TaskSpec, data: str | None) -> str:
             f"{path} is not the run's data {task.data}: its SHA-256 is {sha256_of(path)[:16]}..., the manifest says "
             f"{task.data_sha256[:16]}... Get the file that the owner of the run published"
         )
-    return str(path)
+    return path
 
 
-def evaluation_file(task: TaskSpec, data: str | None) -> str | None:
+def evaluation_file(task: TaskSpec, data: str | None) -> Path | None:
     """Return the path of the held-out examples, or None; those of an embedded task come with the package."""
     if data is None and task.data.startswith(EMBEDDED):
-        return str(demo.data_file(task.data.removeprefix(EMBEDDED), "eval"))
-    return str(locate(data, split="eval")) if data is not None else None
+        return demo.data_file(task.data.removeprefix(EMBEDDED), "eval")
+    return locate(data, split="eval") if data is not None else None
 
 
 def locate(data: str, *, split: str = "train") -> Path:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.worker import TrainingConfig, evaluate_states
+from sfnode.worker import evaluate_states
+from sfnode.worker_protocol import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: 
         Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
         for found in await evaluate_states(signed, config, [None, Coefficients(signed.manifest), state])
     )
-    answers = _answers(signed.manifest.task, Path(data), before, after)
+    answers = _answers(signed.manifest.task, data, before, after)
     return Learnt(before=before, started=started, after=after, answers=answers)
 
 

@@ -12,14 +12,14 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
-from protocol.schema import from_plain_untrusted
 from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, write_durably
 from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker import TrainingConfig, worker_process
+from sfnode.worker import worker_process
+from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -81,9 +81,9 @@ class LocalNode:
     def _take(self, event: NodeEvent) -> None:
         match event:
             case {"event": "progress", **fields}:
-                self.status = from_plain_untrusted(Status, fields, "progress")
-                if self.status.loss is not None:
-                    self.losses[self.status.step] = self.status.loss
+                self.status = Status.from_json_untrusted(fields, "progress")
+                if self.status.training.loss is not None:
+                    self.losses[self.status.node.step] = self.status.training.loss
             case {"event": "started", "addresses": [str(address), *_]}:
                 self.address = address
             case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
@@ -147,7 +147,8 @@ class LocalNetwork:
                 seconds = time.monotonic() - started
                 is_stopped = await self._stop_all()
             finally:
-                self._kill_all()
+                for process in [node.process for node in self.nodes if node.process.is_alive]:
+                    process.kill()
             return await self._check(is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
 
     # --- start --------------------------------------------------------------------------------------------
@@ -167,26 +168,23 @@ class LocalNetwork:
         training, is_first = self._config.training, not self.nodes
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         data = self._config.shards[len(self.nodes)] if self._config.shards else training.data
-        arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(self._next_socket())]
-        arguments += ["--device", training.device, "--dtype", training.dtype]
-        if training.device_memory is not None:
-            arguments += ["--device-memory", str(training.device_memory)]
+        socket = self._sockets[len(self.nodes) % len(self._sockets)]
+        arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(socket)]
+        arguments += ["--device", training.devices.device, "--dtype", training.devices.dtype]
+        if training.devices.device_memory is not None:
+            arguments += ["--device-memory", str(training.devices.device_memory)]
         if is_first:
             arguments += ["--run", str(self._config.folder / RUN_FILE)]
             arguments += [] if training.basis is None else ["--basis", str(training.basis)]
             steps = self._signed.manifest.steps
             if training.eval_data is not None:
                 every = max(_EVAL_EVERY_MIN, steps // _CURVE_POINTS)
-                arguments += ["--eval-data", training.eval_data, "--eval-every", str(every)]
+                arguments += ["--eval-data", str(training.eval_data), "--eval-every", str(every)]
         else:
             arguments += ["--bootstrap", self.nodes[0].address]
         if not is_late:
             arguments += ["--neighbours-min", str(min(self._config.nodes - 1, _NEIGHBOURS_MIN))]
         return arguments
-
-    def _next_socket(self) -> Path:
-        """Return the socket of the worker for the node that is about to start."""
-        return self._sockets[len(self.nodes) % len(self._sockets)]
 
     async def _wait_for_address(self, node: LocalNode) -> None:
         assert node.process.process is not None
@@ -207,7 +205,7 @@ class LocalNetwork:
         while trio.current_time() < deadline:
             self._listen()
             self._watcher(self.nodes)
-            is_half_way = max(node.status.step if node.status else 0 for node in self.nodes) >= half
+            is_half_way = max(node.status.node.step if node.status else 0 for node in self.nodes) >= half
             if is_half_way and len(self.nodes) == self._config.nodes:
                 for index in range(self._config.late_nodes):
                     self._start(f"late{index}", is_late=True)
@@ -227,10 +225,10 @@ class LocalNetwork:
 
     def _is_agreed(self) -> bool:
         """Return whether the run is over for all nodes and they report the same ledger and state."""
-        statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_over]
+        statuses = [node.status for node in self.nodes if node.status is not None and node.status.end.is_over]
         if len(statuses) < len(self.nodes):
             return False
-        return len({(status.ledger_root, status.state_digest) for status in statuses}) == 1
+        return len({(status.node.ledger_root, status.node.state_digest) for status in statuses}) == 1
 
     # --- stop and check -----------------------------------------------------------------------------------
 
@@ -247,11 +245,6 @@ class LocalNetwork:
             await trio.sleep(_POLL_S)
         return all(node.process.exit_code == 0 for node in self.nodes)
 
-    def _kill_all(self) -> None:
-        for node in self.nodes:
-            if node.process.is_alive:
-                node.process.kill()
-
     async def _check(self, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
@@ -263,7 +256,7 @@ class LocalNetwork:
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
-        digests = [node.status.state_digest if node.status else "" for node in self.nodes]
+        digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
         return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,

@@ -119,8 +119,12 @@ class NodeProcess:
     def last_words(self) -> str:
         """Return the last line of the log that is not an event: the cause, where the node ended by itself."""
         said = [line for line in self.logs[-1].read_text(errors="replace").splitlines() if line.strip()]
-        words = (line if not line.startswith("{") else _error_in(line) for line in reversed(said))
-        return next(filter(None, words), "it said nothing")
+        for line in reversed(said):
+            if not line.startswith("{"):
+                return line
+            if error := json.loads(line).get("error"):
+                return f"Error: {error['message']}"
+        return "it said nothing"
 
 
 def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
@@ -128,9 +132,3 @@ def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
     end = data.rfind(b"\n") + 1
     objects = [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")]
     return [each for each in objects if "event" in each], end
-
-
-def _error_in(line: str) -> str:
-    """Return the error in a JSON line as text; empty for an event."""
-    error = json.loads(line).get("error")
-    return f"Error: {error['message']}" if error else ""

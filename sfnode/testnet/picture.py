@@ -99,10 +99,11 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
 def _accuracy_panel(line: Line, steps: tuple[int, int]) -> list[str]:
     lowest = min((value for _, value in line), default=0.5)
     panel = Panel(rows=ACCURACY_ROWS, steps=steps, values=(0.4 if lowest >= 0.42 else 0.0, 1.0))
-    dots = [_dot(panel, point, ACCURACY_COLOUR) for point in line] if len(line) <= 60 else []
+    shown = line if len(line) <= 60 else []
+    dots = [svg.dot((panel.x(step), panel.y(value)), ACCURACY_COLOUR) for step, value in shown]
     return [
         _heading(panel, "Accuracy on held-out data", "share of correct answers, %", ACCURACY_COLOUR),
-        *_grid(panel, _percent),
+        *_grid(panel, lambda value: f"{100 * value:.0f}"),
         _polyline(panel, line, f'stroke="{ACCURACY_COLOUR}" stroke-width="2.5"'),
         *dots,
         *_end_labels(panel, line, lambda value: f"{100 * value:.1f} %", ACCURACY_COLOUR),
@@ -158,10 +159,6 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [index * gap for index in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)]
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.0f}"
-
-
 def _grid(panel: Panel, label: Label) -> list[str]:
     parts = []
     for value in _ticks(*panel.values, 5 if panel.rows is ACCURACY_ROWS else 4):
@@ -188,11 +185,6 @@ def _heading(panel: Panel, name: str, unit: str, colour: str) -> str:
 
 def _polyline(panel: Panel, line: Line, stroke: str) -> str:
     return svg.polyline([(panel.x(step), panel.y(value)) for step, value in line], stroke)
-
-
-def _dot(panel: Panel, point: tuple[int, float], colour: str) -> str:
-    step, value = point
-    return svg.dot((panel.x(step), panel.y(value)), colour)
 
 
 def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Door: `show`. The live view of nodes on this machine: `sfnode top`."""
 
-from sfnode.top.live_view import Viewing, show
-from sfnode.top.node_view import NodeView, look
+from sfnode.top.live_view import show
 
-__all__ = ["NodeView", "Viewing", "look", "show"]
+__all__ = ["show"]

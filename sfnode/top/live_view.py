@@ -12,7 +12,6 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 from sfnode.reporter import Reporter
-from sfnode.status import progress_line
+from sfnode.status import StatusWords
 from sfnode.storage import DataDirectory
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
@@ -34,40 +33,25 @@ _FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewing:
-    """Holds the options of the view.
+def show(
+    data_dirs: Sequence[DataDirectory], *, is_once: bool = False, save_svg: Callable[[bytes], None] | None = None
+) -> bool:
+    """Show the nodes until the user quits; return whether all reported at the last look.
 
-    Attributes:
-        is_once: show them once, then end.
-        save_svg: pass one look to this as an SVG picture, then end.
+    ``is_once``: show them once, then end; ``save_svg``: pass one look to this as an SVG picture, then end.
     """
-
-    is_once: bool = False
-    save_svg: Callable[[bytes], None] | None = None
-
-
-def show(data_dirs: Sequence[DataDirectory], viewing: Viewing) -> bool:
-    """Show the nodes until the user quits, or once; return whether all reported at the last look."""
     views = [look(NodeView(data_dir=data_dir)) for data_dir in data_dirs]
-    if viewing.save_svg is not None:
-        viewing.save_svg(_picture(views))
-    elif viewing.is_once or not _can_live():
-        views = _print_lines(views, viewing.is_once)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if save_svg is not None:
+        console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
+        console.print(draw(views))
+        save_svg(console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode())
+    elif is_once or not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        views = _print_lines(views, is_once)
     else:
         with suppress(KeyboardInterrupt):
             views = _run_live(views)
     return not any(view.trouble for view in views)
-
-
-def _can_live() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
-def _picture(views: Sequence[NodeView]) -> bytes:
-    console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(draw(views))
-    return console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode()
 
 
 # --- lines
@@ -75,24 +59,20 @@ def _picture(views: Sequence[NodeView]) -> bytes:
 
 def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
     """Print a line for a node each time its text has changed, until none reports; return the last views."""
-    told: dict[DataDirectory, str] = {}
+    printed: dict[DataDirectory, str] = {}
     reporter = Reporter()
     while True:
         for view in views:
-            text = _line(view)
-            if text != told.get(view.data_dir):
+            text = view.trouble
+            if not text and view.status is not None:
+                text = "; ".join([StatusWords(view.status).progress_line, *view.warnings()])
+            if text != printed.get(view.data_dir):
                 reporter.event("node", f"{view.data_dir.path.name}: {text}")
-            told[view.data_dir] = text
+            printed[view.data_dir] = text
         if is_once or all(view.trouble for view in views):
             return views
         time.sleep(_LINE_S)
         views = [look(view) for view in views]
-
-
-def _line(view: NodeView) -> str:
-    if view.trouble or view.status is None:
-        return view.trouble
-    return "; ".join([progress_line(view.status), *view.warnings()])
 
 
 # --- screen

@@ -1,11 +1,11 @@
-"""The view of one data directory: its last status, and why there is no newer one."""
+"""Look at one data directory: its last status, and why there is no newer one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from protocol.errors import OperatorError
-from sfnode.status import Status, describe_learning, judge_status, read_status
+from sfnode.status import Status, StatusWords, read_status
 from sfnode.storage import DataDirectory
 
 
@@ -28,7 +28,8 @@ class NodeView:
         """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
-        return [text for text in (judge_status(self.status)[1], describe_learning(self.status)) if text]
+        words = StatusWords(self.status)
+        return [text for text in (words.health[1], words.learning) if text]
 
 
 def look(view: NodeView) -> NodeView:
@@ -36,12 +37,9 @@ def look(view: NodeView) -> NodeView:
     try:
         return NodeView(data_dir=view.data_dir, status=read_status(view.data_dir))
     except OperatorError as error:
-        return _without_news(view, str(error))
-
-
-def _without_news(view: NodeView, error: str) -> NodeView:
-    """Return the view with ``error`` as its trouble; a node that was over when last seen has left, not failed."""
-    if view.status is None or not view.status.is_over or not error.startswith("no node runs"):
-        return replace(view, trouble=error)
+        trouble = str(error)
+    # A node whose run was over when it was last seen has left, and not failed.
+    if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
+        return replace(view, trouble=trouble)
     text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.data_dir}"
     return replace(view, trouble=text, is_done=True)

@@ -12,21 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sfnode.reporter import counted, format_rate, format_seconds, printable
-from sfnode.status import (
-    News,
-    PeerState,
-    Status,
-    StatusDetail,
-    describe_directions,
-    describe_end,
-    describe_memory,
-    describe_pace,
-    describe_stage,
-    describe_time_left,
-    own_admission,
-    short_peer,
-    sparkline,
-)
+from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, short_peer, sparkline
 from sfnode.top.node_view import NodeView
 
 _LABEL_COLUMNS: Final = 9
@@ -37,6 +23,15 @@ _NEWS_MAX: Final = 3
 _NAME_COLUMNS: Final = 20
 _LINES: Final = 24
 _PARTS: Final = 1_000  # of a progress bar
+_PEER_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
+    ("peer", "left"),
+    ("", "left"),
+    ("address", "left"),
+    ("delay", "right"),
+    ("updates", "right"),
+    ("equal", "left"),
+    ("score", "right"),
+)
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:
@@ -64,8 +59,8 @@ def _draw_one(view: NodeView, lines: int, is_ascii: bool) -> RenderableType:
 
 
 def _title(status: Status) -> Text:
-    text = Text(printable(status.run), style="bold cyan", overflow="ellipsis", no_wrap=True)
-    text.append(f"  {status.run_id[:12]}  node {status.author[:12]}", style="not bold dim")
+    text = Text(printable(status.node.run), style="bold cyan", overflow="ellipsis", no_wrap=True)
+    text.append(f"  {status.node.run_id[:12]}  node {status.node.author[:12]}", style="not bold dim")
     if status.detail is not None:
         text.append(f"  up {format_seconds(status.detail.uptime_s)}", style="not bold dim")
     return text
@@ -83,43 +78,38 @@ def _facts(status: Status, is_ascii: bool, style: str) -> Table:
 def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]]:
     detail = status.detail
     yield "run", _progress(status)
-    if status.model is not None:
-        yield "model", Text(printable(status.model.text), style="yellow")
+    if status.life.model is not None:
+        yield "model", Text(printable(status.life.model.text), style="yellow")
     if detail is not None:
-        yield "loss", _curve_line([each.loss for each in detail.losses], _training_loss(status), is_ascii)
-        yield "held-out", _held_out(detail, is_ascii)
+        loss = "none yet" if status.training.loss is None else f"{status.training.loss:.4f}"
+        yield "loss", _curve_line([each.loss for each in detail.curve.losses], loss, is_ascii)
+        yield "held-out", _held_out(detail.curve, is_ascii)
         yield "updates", _updates(status, detail)
         yield "equal", _equal(status, detail)
-    yield "admitted", Text(printable(own_admission(status)))
+    yield "admitted", Text(printable(StatusWords(status).admission))
     yield "memory", _memory(status)
     if detail is not None:
-        yield "speed", _speed(detail)
+        rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"
+        yield "speed", Text(f"{detail.rows_per_s:,.0f} forward rows/s, {rates}")
 
 
 def _progress(status: Status) -> RenderableType:
-    done, total = status.step, status.steps
-    if status.catching_up > status.updates:
-        done, total = status.updates, status.catching_up
-    elif status.detail is not None and not status.own_updates:
-        done = max(done, status.detail.run_step)
+    node, words = status.node, StatusWords(status)
+    done, total, stage = node.step, node.steps, words.stage
+    if status.is_catching_up:
+        done, total, stage = status.ledger.updates, node.catching_up, "catching up"
+    elif status.detail is not None and not node.own_updates:
+        done = max(done, status.detail.progress.run_step)
+    if node.is_finished and not status.is_catching_up:
+        stage = f"finished, {words.end}"
     grid = Table.grid(padding=(0, 1))
     share = min(1.0, done / total) if total else 0.0
-    words = [_stage(status), describe_directions(status), describe_pace(status), describe_time_left(status)]
+    texts = [stage, words.directions, words.pace, words.time_left]
     bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=_BAR_COLUMNS)
     bar.style, bar.complete_style, bar.finished_style = "grey37", "cyan", "green"
-    style = "green" if status.is_finished else "bold"
-    grid.add_row(bar, f"{100 * share:.0f} %", Text(", ".join(word for word in words if word), style=style))
+    style = "green" if node.is_finished else "bold"
+    grid.add_row(bar, f"{100 * share:.0f} %", Text(", ".join(text for text in texts if text), style=style))
     return grid
-
-
-def _stage(status: Status) -> str:
-    if status.catching_up > status.updates:
-        return "catching up"
-    return f"finished, {describe_end(status)}" if status.is_finished else describe_stage(status)
-
-
-def _training_loss(status: Status) -> str:
-    return "none yet" if status.loss is None else f"{status.loss:.4f}"
 
 
 def _curve_line(losses: Sequence[float], text: str, is_ascii: bool) -> Text:
@@ -129,20 +119,21 @@ def _curve_line(losses: Sequence[float], text: str, is_ascii: bool) -> Text:
     return line
 
 
-def _held_out(detail: StatusDetail, is_ascii: bool) -> Text:
-    if not detail.evaluations or detail.best is None:
+def _held_out(curve: CurveStatistics, is_ascii: bool) -> Text:
+    if not curve.evaluations or curve.best is None:
         return Text("not measured on this node: see --eval-every", style="dim")
-    last, best = detail.evaluations[-1], detail.best
-    line = _curve_line([each.loss for each in detail.evaluations], f"{last.loss:.4f}", is_ascii)
+    last, best = curve.evaluations[-1], curve.best
+    line = _curve_line([each.loss for each in curve.evaluations], f"{last.loss:.4f}", is_ascii)
     line.append(f" {100 * last.accuracy:.1f} % right")
     line.append(", the best" if best == last else f", best: step {best.step}", style="dim")
     return line
 
 
 def _updates(status: Status, detail: StatusDetail) -> Text:
-    share = f" ({100 * detail.own_updates / status.updates:.1f} %)" if status.updates else ""
-    text = f"{counted(status.updates, 'update')} of {counted(status.authors, 'author')}, {detail.own_updates:,} own"
-    lag = f", {counted(detail.lag_steps, 'step')} behind" if detail.lag_steps else ""
+    ledger, progress = status.ledger, detail.progress
+    share = f" ({100 * progress.own_updates / ledger.updates:.1f} %)" if ledger.updates else ""
+    text = f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, {progress.own_updates:,} own"
+    lag = f", {counted(progress.lag_steps, 'step')} behind" if progress.lag_steps else ""
     return Text(f"{text}{share}{lag}")
 
 
@@ -150,7 +141,7 @@ def _equal(status: Status, detail: StatusDetail) -> Text:
     count = len(detail.peers)
     equal = sum(peer.is_equal for peer in detail.peers)
     if not count:
-        return Text("no peers" if status.expects_peers else "alone: no other node is known", style="yellow")
+        return Text("no peers" if status.network.expects_peers else "alone: no other node is known", style="yellow")
     line = Text().append(f"with {equal} of {counted(count, 'peer')}", style="green" if equal == count else "")
     held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
     if held:
@@ -159,15 +150,11 @@ def _equal(status: Status, detail: StatusDetail) -> Text:
 
 
 def _memory(status: Status) -> Text:
-    line = Text(describe_memory(status.memory), style="yellow" if status.memory.is_full else "")
+    memory = status.network.memory
+    line = Text(memory.in_words(), style="yellow" if memory.is_full else "")
     if status.detail is not None and status.detail.processes_bytes:
         line.append(f", worker {status.detail.processes_bytes >> 20} MiB")
     return line
-
-
-def _speed(detail: StatusDetail) -> Text:
-    rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"
-    return Text(f"{detail.rows_per_s:,.0f} forward rows/s, {rates}")
 
 
 def _peers(detail: StatusDetail, count_max: int, style: str) -> Iterator[RenderableType]:
@@ -177,34 +164,20 @@ def _peers(detail: StatusDetail, count_max: int, style: str) -> Iterator[Rendera
     for name, justify in _PEER_COLUMNS:
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
     for peer in detail.peers[:count_max]:
-        table.add_row(*(printable(cell) for cell in _peer_row(peer)))
+        row = (
+            short_peer(peer.peer),
+            "out" if peer.is_outbound else "in",
+            peer.address.split("/p2p/")[0],
+            "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms",
+            "" if peer.updates is None else f"{peer.updates:,}",
+            "yes" if peer.is_equal else "no",
+            f"{peer.score:.0f}",
+        )
+        table.add_row(*(printable(cell) for cell in row))
     yield Text()
     yield table
     if len(detail.peers) > count_max:
         yield Text(f"and {len(detail.peers) - count_max} more", style="dim")
-
-
-_PEER_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
-    ("peer", "left"),
-    ("", "left"),
-    ("address", "left"),
-    ("delay", "right"),
-    ("updates", "right"),
-    ("equal", "left"),
-    ("score", "right"),
-)
-
-
-def _peer_row(peer: PeerState) -> tuple[str, ...]:
-    return (
-        short_peer(peer.peer),
-        "out" if peer.is_outbound else "in",
-        peer.address.split("/p2p/")[0],
-        "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms",
-        "" if peer.updates is None else f"{peer.updates:,}",
-        "yes" if peer.is_equal else "no",
-        f"{peer.score:.0f}",
-    )
 
 
 def _news(news: Sequence[News]) -> Iterator[RenderableType]:
@@ -233,17 +206,17 @@ def _cells(view: NodeView) -> tuple[str, ...]:
     if status is None:
         return (view.data_dir.path.name, "not seen", "", "", "", "", "")
     detail = status.detail
-    accuracy = f"{100 * detail.evaluations[-1].accuracy:.1f} %" if detail and detail.evaluations else ""
-    left = describe_time_left(status).removesuffix(" left")
-    stage = "finished" if status.is_finished else describe_stage(status).replace(", the run is at", "")
+    words, loss = StatusWords(status), status.training.loss
+    accuracy = f"{100 * detail.curve.evaluations[-1].accuracy:.1f} %" if detail and detail.curve.evaluations else ""
+    stage = "finished" if status.node.is_finished else words.stage.replace(", the run is at", "")
     return (
         view.data_dir.path.name,
-        f"gone at step {status.step}" if view.trouble else stage,
-        "" if status.loss is None else f"{status.loss:.3f}",
+        f"gone at step {status.node.step}" if view.trouble else stage,
+        "" if loss is None else f"{loss:.3f}",
         accuracy,
-        str(status.peers),
-        f"{detail.own_updates if detail else status.own_updates:,}",
-        left,
+        str(status.node.peers),
+        f"{detail.progress.own_updates if detail else status.node.own_updates:,}",
+        words.time_left.removesuffix(" left"),
     )
 
 

@@ -30,7 +30,7 @@ from sfnode.training.model import (
     closed_weights,
     newest_epoch,
 )
-from sfnode.training.shared_model import Evaluation, FoldedWeights, SharedModel
+from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import (
     CandidateBatch,
     Example,
@@ -41,6 +41,7 @@ from sfnode.training.task import (
     group_objectives,
     macro_f1,
 )
+from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
 
@@ -127,7 +128,7 @@ class Estimator:
         return projected_gradients(method, loss_G)
 
     @torch.inference_mode()
-    def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluation:
+    def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluated:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
         Sessions of one run with equal states and data share one result, which the first call computes.
@@ -158,7 +159,7 @@ class Estimator:
             found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
         return torch.cat(found).double().cpu()
 
-    def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
+    def _evaluate(self, examples: Sequence[Example]) -> Evaluated:
         right, loss = 0.0, 0.0
         predictions, labels = [], []
         for members in chunks_of(examples, EVALUATION_TOKENS):
@@ -173,7 +174,7 @@ class Estimator:
         by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # the order of `chunks_of`
         places = {number: place for place, number in enumerate(by_length)}
         first = [int(predicted[places[number]]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
-        return Evaluation(
+        return Evaluated(
             accuracy=right / len(examples),
             f1=None if is_completion else float(macro_f1(predicted[None], torch.cat(labels)[None])),
             loss=loss / len(examples),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -38,30 +37,12 @@ from sfnode.training.task import (
     score_words,
     word_logits,
 )
+from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
 
 BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes reach first
 _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """Quality of the model over all rows.
-
-    Attributes:
-        accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.
-        f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
-        loss: mean over the rows.
-        rows: number of rows.
-        predictions: likeliest label of each of the first rows; empty of completions.
-    """
-
-    accuracy: float
-    f1: float | None
-    loss: float
-    rows: int
-    predictions: tuple[int, ...]
 
 
 class FoldedWeights:
@@ -80,7 +61,7 @@ class SharedModel:
         self.switch = WeightSwitch(model)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
-        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
+        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()
         self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
         head = output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)

@@ -14,7 +14,6 @@ import selectors
 import signal
 import socket
 import sys
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +45,6 @@ from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
-    Evaluated,
     EvaluateRequest,
     FailureKind,
     Message,
@@ -76,22 +74,23 @@ class ModelPool:
 
     def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
         """Open a session on the model that ``request`` names; the first request for a model loads it."""
-        manifest = decode_run_untrusted(request.manifest).manifest
+        manifest, training = decode_run_untrusted(request.manifest).manifest, request.training
+        assert training.model is not None, "it is found before a worker is asked for anything"
         with telling() as tell:
-            folder = resolve_model(request.model, manifest.model.revision, tell)
+            folder = resolve_model(training.model, manifest.model.revision, tell)
         if (folder.path, manifest.run_id) not in self._checked:
             check_model(folder.path, manifest.model)
             check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
-        device, precision = choose_device(request.device), choose_precision(request.dtype)
-        limit = request.device_memory
-        key = (folder.path, str(device), request.dtype, limit)
+        devices = training.devices
+        device, precision = choose_device(devices.device), choose_precision(devices.dtype)
+        limit = devices.device_memory
+        key = (folder.path, str(device), devices.dtype, limit)
         if key not in self._models:
             self._models[key] = load_shared(precision, folder.path, device, limit), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
-        data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
-        bases = read_bases(manifest, Path(request.basis) if request.basis else None, request.renewals)
-        return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, data, evaluation_data))
+        bases = read_bases(manifest, training.basis, training.renewals)
+        return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, training.data, training.eval_data))
 
 
 class Service:
@@ -116,10 +115,11 @@ class Service:
 
     def _open(self, request: OpenSession) -> SessionOpened:
         shared, self._session = self._pool.open(request)
-        log.info("session opened author=%s model=%s device=%s", request.author.hex()[:8], request.model, shared.device)
+        training, author = request.training, request.author.hex()[:8]
+        log.info("session opened author=%s model=%s device=%s", author, training.model, shared.device)
         return SessionOpened(
             device=shared.device.type,
-            dtype=request.dtype,
+            dtype=training.devices.dtype,
             data_rows=len(self._session.data.examples),
             eval_rows=len(self._session.data.evaluation_examples),
             model_parameters=shared.parameters,
@@ -132,7 +132,6 @@ class Service:
 
 
 def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
-    start = time.perf_counter()
     match request:
         case SetCoefficients(epochs=epochs):
             for entry in epochs:
@@ -140,19 +139,9 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
             return CoefficientsSet()
         case EstimateRequest(step=step, seed=seed, directions=directions):
             made = session.estimate(seed, step, directions)
-            seconds = time.perf_counter() - start
-            return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows, seconds=seconds)
+            return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows)
         case EvaluateRequest(rows_max=rows_max, is_alone=is_alone):
-            found = session.evaluate(rows_max, is_alone)
-            seconds = time.perf_counter() - start
-            return Evaluated(
-                accuracy=found.accuracy,
-                f1=found.f1,
-                loss=found.loss,
-                rows=found.rows,
-                seconds=seconds,
-                predictions=found.predictions,
-            )
+            return session.evaluate(rows_max, is_alone)
         case _:
             assert_never(request)
 

@@ -1,4 +1,4 @@
-"""Access to a page, decided from the head of a request before any other code reads it."""
+"""Decide who may read a page, from the head of a request and before any other code reads it."""
 
 from __future__ import annotations
 
@@ -54,14 +54,16 @@ class PageAccess:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie that holds the token."""
+        """Return the name of the cookie that holds the token."""
         return f"sfnode_{self.port}"
 
     def refusal(self, request: Request) -> Response | None:
         """Return the response that refuses or redirects a request; None if the page may answer it."""
         if not is_name_of_ours(request.headers.get("host", ""), self.host):
             return PlainTextResponse(_WRONG_NAME, 421)
-        if _is_of_another_site(request.headers):
+        # A page of another site made the browser send the request; following a link does not count.
+        is_navigated = request.headers.get("sec-fetch-mode") == "navigate"
+        if request.headers.get("sec-fetch-site") == "cross-site" and not is_navigated:
             return PlainTextResponse("Another site asks for this page.\n", 403)
         if request.method != "GET":
             return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET"})
@@ -70,21 +72,13 @@ class PageAccess:
     def _ask(self, request: Request, token: str) -> Response | None:
         given = request.query_params.get("token")
         if given is not None and _is_equal(given, token):
-            return self._remembering(token)
+            # Without the token in the address bar; a cookie that no script can read keeps it.
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self.cookie, token, max_age=30 * 86_400, httponly=True, samesite="strict")
+            return response
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         is_shown = _is_equal(bearer, token) or _is_equal(_cookie(request.headers, self.cookie), token)
         return None if is_shown else PlainTextResponse(_NO_TOKEN, 401)
-
-    def _remembering(self, token: str) -> Response:
-        """Redirect to the page without the token in the address bar; a cookie that no script can read keeps it."""
-        response = RedirectResponse("/", 303)
-        response.set_cookie(self.cookie, token, max_age=30 * 86_400, httponly=True, samesite="strict")
-        return response
-
-
-def _is_of_another_site(headers: Headers) -> bool:
-    """Return whether a page of another site made the browser send the request; following a link does not count."""
-    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _is_equal(given: str, token: str) -> bool:

@@ -1,4 +1,4 @@
-"""The responses to a browser. They are read-only: no request changes anything in the node."""
+"""Answer a browser. The answers are read-only: no request changes anything in the node."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from sfnode.page import ICON, INDEX, SCRIPTS, STYLE, asset
+from sfnode.page import SERVED, asset
 from sfnode.web.access import Gate, PageAccess, Recognise
 from sfnode.web.viewers import Viewers
 
-_TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_TYPES: Final = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
 def page_app(viewers: Viewers, access: PageAccess, recognise: Recognise) -> Starlette:
     """Return the application that serves the page, its files and its stream of changes behind a `Gate`."""
-    files = [Route(f"/{name}", _file) for name in (*SCRIPTS, STYLE, ICON)]
-    routes = [Route("/", _file), Route("/events", _Events(viewers), methods=["GET"]), *files]
+    files = [Route(f"/{name}", _file) for name in ("", *SERVED)]
+    routes = [Route("/events", _Events(viewers), methods=["GET"]), *files]
     return Starlette(routes=routes, middleware=[Middleware(Gate, access=access, recognise=recognise)])
 
 
 async def _file(request: Request) -> Response:
-    name = request.url.path.removeprefix("/") or INDEX
+    name = request.url.path.removeprefix("/")
     return Response(asset(name), media_type=_TYPES[PurePath(name).suffix])
 
 

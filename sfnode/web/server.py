@@ -1,4 +1,4 @@
-"""The sockets of a page: few at a time, bounded in time, and closed at once when the node stops."""
+"""Serve a page on sockets that are few, bounded in time, and closed at once when the node stops."""
 
 from __future__ import annotations
 
@@ -74,8 +74,11 @@ class _Connections:
     async def _serve(self, accepted: trio.SocketStream) -> None:
         """Serve one connection; treat it as a stranger until a request on it passes the gate."""
         try:
-            client = _peer_of(accepted)
-            if not self._is_full():
+            host, port, *_ = accepted.socket.getpeername()
+            client = host, port
+            # `Strangers` makes room among strangers.
+            known = sum(stream.stranger.is_known for stream in self._open.values())
+            if known < _CONNECTIONS_MAX and len(self._open) < 2 * _CONNECTIONS_MAX:
                 with (
                     self._strangers.place(client[0]) as stranger,
                     self._listed(client, _Stream(accepted, stranger)) as it,
@@ -87,11 +90,6 @@ class _Connections:
             log(logging.ERROR, "page_connection_failed", is_failure=True)
         finally:
             await trio.aclose_forcefully(accepted)
-
-    def _is_full(self) -> bool:
-        """Return whether a new connection must be refused; `Strangers` makes room among strangers."""
-        known = sum(stream.stranger.is_known for stream in self._open.values())
-        return known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX
 
     @contextmanager
     def _listed(self, client: Client, stream: _Stream) -> Iterator[_Stream]:
@@ -106,12 +104,6 @@ class _Connections:
         """Treat the connection as known: a permitted request came on it."""
         if client in self._open:
             self._strangers.recognise(self._open[client].stranger)
-
-
-def _peer_of(stream: trio.SocketStream) -> Client:
-    """Return the remote IP address and port. OSError if the peer has disconnected."""
-    host, port, *_ = stream.socket.getpeername()
-    return host, port
 
 
 class _Stream:

@@ -1,4 +1,4 @@
-"""The stream of changes to each browser: all sections first, then those that have changed.
+"""Make the stream of changes to each browser: all sections first, then those that have changed.
 
 Nothing is queued for a slow browser: it gets the newest sections when it is ready for more.
 """

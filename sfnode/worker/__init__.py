@@ -7,7 +7,6 @@ from sfnode.worker.process_memory import children_bytes
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.worker.supervisor import worker_process
 from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingStatistics
-from sfnode.worker.training_config import TrainingConfig
 
 __all__ = [
     "Audit",
@@ -16,7 +15,6 @@ __all__ = [
     "PastStates",
     "Remeasurement",
     "Trainer",
-    "TrainingConfig",
     "TrainingStatistics",
     "AuditVerdict",
     "audit_messages",

@@ -10,8 +10,14 @@ from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.worker.client import coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
+from sfnode.worker_protocol import (
+    CoefficientsSet,
+    Evaluated,
+    EvaluateRequest,
+    OpenSession,
+    SessionOpened,
+    TrainingConfig,
+)
 
 
 async def evaluate_states(
@@ -31,7 +37,7 @@ async def _evaluate_on(
     results: list[Evaluated] = []
     for state in states:
         session = await connect(socket)
-        await session.request(replace(config, data=None).open_session(signed), SessionOpened)
+        await session.request(OpenSession(manifest=signed.encode(), training=replace(config, data=None)), SessionOpened)
         if state is not None:
             await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
         results.append(await session.request(EvaluateRequest(rows_max=0, is_alone=state is None), Evaluated))

@@ -11,16 +11,22 @@ from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
-from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
+from sfnode.worker_protocol import (
+    CoefficientsSet,
+    Estimated,
+    EstimateRequest,
+    OpenSession,
+    SessionOpened,
+    TrainingConfig,
+)
 
 
 class Measuring:
     """Measures on any state in any number format. ``aclose`` closes all sessions."""
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
-        """Take a worker's socket and a run; ``config.dtype`` is the format that is used first."""
-        self.dtype = config.dtype
+        """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
+        self.dtype = config.devices.dtype
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)
@@ -36,9 +42,10 @@ class Measuring:
         """
         if dtype in self._sessions:
             return
+        training = replace(self._config, devices=replace(self._config.devices, dtype=dtype))
         session = await connect(self._socket)
         try:
-            await session.request(replace(self._config, dtype=dtype).open_session(self._signed), SessionOpened)
+            await session.request(OpenSession(manifest=self._signed.encode(), training=training), SessionOpened)
         except BaseException:
             await session.aclose()
             raise

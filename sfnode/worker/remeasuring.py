@@ -30,7 +30,7 @@ from sfnode.worker.audit_case import (
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 
 _CONTROL_SCALARS: Final = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
 _EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far as this node knows
@@ -92,7 +92,7 @@ async def audit_messages(
     """
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)
-        await measuring.open(config.dtype)
+        await measuring.open(config.devices.dtype)
         cases = [AuditCase(envelope) for envelope in chosen]
         await Auditor(measuring, past).examine(cases)
         await measuring.aclose()

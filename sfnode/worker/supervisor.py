@@ -16,7 +16,7 @@ from sfnode.children.awaited import running
 from sfnode.children.program import Program, Stillness
 from sfnode.storage import describe_os_error
 from sfnode.worker.client import WorkerSession, connect
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 
 STILL_S = 60.0  # without computing, before the socket is there: a disk that wakes up takes seconds
 COMPUTING_S = 300.0  # of processor time: importing torch takes 3 s, and ten times as much on an old machine

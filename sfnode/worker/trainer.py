@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,14 +18,15 @@ from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep, RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
-from sfnode.worker.training_config import TrainingConfig
 from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
+    OpenSession,
     SessionOpened,
+    TrainingConfig,
 )
 
 
@@ -41,18 +42,24 @@ Job = StartEstimate | Evaluate
 _REST_FACTOR: Final = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStatistics:
-    """Holds what the worker has done for this node."""
+    """Holds what the worker has done for this node.
 
+    Attributes:
+        is_training: whether the node should contribute; False for a relay.
+        loss: mean loss of the last estimate's forward rows.
+        accuracy: share of right answers when last measured.
+        worker_restarts: times that the worker was started anew.
+        trouble: a fault that keeps the node from measuring; empty if the last measurement succeeded.
+    """
+
+    is_training: bool = False
     loss: float | None = None
     accuracy: float | None = None
     forward_rows: int = 0
-    restarts: int = 0
-    failures: int = 0
-    trouble: str = ""  # why the last measurement failed; empty if it succeeded
-    loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
-    evaluations: list[EvaluatedStep] = field(default_factory=list)  # not fetched yet
+    worker_restarts: int = 0
+    trouble: str = ""
 
 
 class Trainer:
@@ -68,7 +75,9 @@ class Trainer:
         renewals: Callable[[], tuple[RenewedBasis, ...]] | None = None,
     ) -> None:
         """Take the node's settings; ``renewals`` returns the later bases of the owner that are here."""
-        self.statistics = TrainingStatistics()
+        self.loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
+        self.evaluations: list[EvaluatedStep] = []  # not fetched yet
+        self._statistics = TrainingStatistics(is_training=True)
         self._config = config
         self._signed = signed
         self._author = author
@@ -81,21 +90,25 @@ class Trainer:
         self._opened_with: tuple[RenewedBasis, ...] | None = None  # None: no session has been opened yet
         self.estimating: int | None = None  # the step in work, until the node has heard of its end
 
+    def statistics(self) -> TrainingStatistics:
+        """Return what the worker has done so far."""
+        return self._statistics
+
     async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
         """Work on ``model``, a folder or a reference that the worker resolves, until cancelled.
 
         OperatorError if the model, the data or the device cannot be used.
         """
         self._config = replace(self._config, model=model)
-        self.statistics.loading_since_s = trio.current_time()
+        self.loading_since_s = trio.current_time()
         await self._give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
-        self.statistics.restarts += 1
-        self.statistics.loading_since_s = trio.current_time()
-        self.statistics.trouble = str(error)
+        restarts = self._statistics.worker_restarts + 1
+        self._statistics = replace(self._statistics, worker_restarts=restarts, trouble=str(error))
+        self.loading_since_s = trio.current_time()
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
         await self._give_up_step(inbox)
@@ -131,7 +144,8 @@ class Trainer:
 
     async def _open(self, session: WorkerSession) -> None:
         renewals = self._renewals()
-        request = replace(self._config, renewals=renewals).open_session(self._signed, self._author)
+        training = replace(self._config, renewals=renewals)
+        request = OpenSession(manifest=self._signed.encode(), training=training, author=self._author)
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
@@ -139,7 +153,7 @@ class Trainer:
                 raise
             raise OperatorError(str(error)) from None
         self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
-        since_s, self.statistics.loading_since_s = self.statistics.loading_since_s, None
+        since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
         self._reporter.event(
             "worker_ready",
@@ -161,16 +175,15 @@ class Trainer:
             request = EstimateRequest(step=job.step, seed=job.seed, directions=job.directions)
             estimated = await session.request(request, Estimated)
         except NumericError as error:
-            self.statistics.failures += 1
-            self.statistics.trouble = f"step {job.step} was skipped: {error}"
+            self._statistics = replace(self._statistics, trouble=f"step {job.step} was skipped: {error}")
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
             return EstimateSkipped(step=job.step)
         # Changed old epochs made this round slow: send no more of them for a while.
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
-        self.statistics.loss, self.statistics.trouble = estimated.loss, ""
-        self.statistics.forward_rows += estimated.rows
+        rows = self._statistics.forward_rows + estimated.rows
+        self._statistics = replace(self._statistics, loss=estimated.loss, trouble="", forward_rows=rows)
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
@@ -181,8 +194,8 @@ class Trainer:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
             return
-        self.statistics.accuracy = result.accuracy
-        self.statistics.evaluations.append(
+        self._statistics = replace(self._statistics, accuracy=result.accuracy)
+        self.evaluations.append(
             EvaluatedStep(step=job.step, accuracy=result.accuracy, loss=result.loss, rows=result.rows)
         )
         self._reporter.event(

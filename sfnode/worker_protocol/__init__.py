@@ -25,6 +25,7 @@ from sfnode.worker_protocol.messages import (
 )
 from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS, Precision
 from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
+from sfnode.worker_protocol.training_config import TrainingConfig
 from sfnode.worker_protocol.weight_plan import WeightPlan, check_room, plan_weights, waits_in_files
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "SessionOpened",
     "SetCoefficients",
     "Source",
+    "TrainingConfig",
     "WeightPlan",
     "WorkerFailure",
     "check_room",

@@ -16,7 +16,7 @@ import msgpack
 from protocol.errors import Reject, WorkerError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.storage import RenewedBasis
+from sfnode.worker_protocol.training_config import TrainingConfig
 
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
 
@@ -36,27 +36,13 @@ class OpenSession:
 
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
-        basis: file of the run's published basis; None if the basis is random.
-        renewals: the bases that replaced it, by epoch.
-        model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used).
-        data: JSONL file to train on; None for a session that only evaluates.
-        eval_data: JSONL file to evaluate on, or None.
+        training: with a model; ``devices`` say where to load it.
         author: 32-byte public key of the node (for log lines only: seeds come with each request).
-        device: "auto", "cpu", "cuda" or "mps".
-        dtype: one of PRECISIONS, for the base weights and the forward pass.
-        device_memory: MiB that the weights may take on the device; None: no limit.
     """
 
     manifest: bytes
-    basis: str | None
-    renewals: tuple[RenewedBasis, ...]
-    model: str
-    data: str | None
-    eval_data: str | None
-    author: bytes
-    device: str
-    dtype: str
-    device_memory: int | None
+    training: TrainingConfig
+    author: bytes = bytes(32)  # of a session that signs nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,21 +110,23 @@ class Estimated:
     scalars: tuple[int, ...]
     loss: float
     rows: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """Holds the share of rows whose likeliest label word is right (0 ... 1), macro F1 (None: completions), mean loss.
+    """Holds the quality of a model over all rows.
 
-    ``predictions``: likeliest label of each of the first rows; empty for completions.
+    Attributes:
+        accuracy: share of rows whose likeliest label word is right (of completions a share of tokens), 0 ... 1.
+        f1: mean over the labels, 0 ... 1; None of completions.
+        loss: mean over the rows.
+        predictions: likeliest label of each of the first rows; empty of completions.
     """
 
     accuracy: float
     f1: float | None
     loss: float
     rows: int
-    seconds: float
     predictions: tuple[int, ...]
 
 

@@ -29,7 +29,7 @@ from benchmarks.learn.scaling import Scaled
 from benchmarks.learn.trained_core import Dimension
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
-from sfnode.training.bench.mezo import mezo_step
+from sfnode.training.bench.references import mezo_step
 from tests import REPOSITORY
 from tests.support.manifests import small_manifest
 

@@ -24,8 +24,7 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
     "sfnode.model_files.resolving": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
-    "sfnode.training.bench.peak_memory": (),
-    "sfnode.training.bench.worker_memory": (),
+    "sfnode.training.bench.memory": (),
     "sfnode.training.conversion": ("--help",),
     "sfnode.training.devices": (),
 }

@@ -15,7 +15,7 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.status import own_admission
+from sfnode.status import StatusWords
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, write_statements
@@ -25,6 +25,7 @@ from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
 from tests.support.statements import admit, exclude, renew
+from tests.support.statuses import changed
 
 ALICE, BOB = signer(1).author, signer(2).author
 
@@ -312,13 +313,13 @@ def test_join__open_run_at_a_public_address__is_warned_of(
     [
         ({}, "admitted"),
         ({"excluded_from": 7}, "excluded by the owner from step 7 on"),
-        ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.author}`"),
+        ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.node.author}`"),
         ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
         ({"is_admitted": False, "admission": "open, 20 bits of work"}, "does not have the work"),
     ],
 )
 def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:
-    assert text in own_admission(replace(STATUS, **changes))  # type: ignore[arg-type]
+    assert text in StatusWords(changed(STATUS, **changes)).admission
 
 
 def test_store__statements__are_read_before_records(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -28,17 +27,16 @@ from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_below
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.statuses import blank, changed
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
 ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
-STATUS = Status(
+STATUS = changed(
+    blank(Status),
     run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
-    is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
-    updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3, expects_peers=True,
-    is_training=True, paused="", trouble="", unreached="", is_invitation_used=False,
-    loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
-    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
-    join_string="", admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
+    updates=13, authors=2, own_updates=7, skipped_steps=1, peers=3, expects_peers=True, is_training=True,
+    loss=0.5, forward_rows=112, ledger_root="aa" * 32, state_digest="bb" * 32,
+    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, ignored=2, admission="open", is_admitted=True,
     memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20), disk_free_bytes=41_500_000_000,
 )  # fmt: skip
 
@@ -59,13 +57,13 @@ def directory(tmp_path: Path) -> Path:
 def running(directory: Path) -> Iterator[Path]:
     """The same directory while a node holds it and has just reported."""
     store = Store(DataDirectory(directory), SIGNED)
-    report(directory, replace(STATUS, time=time.time()))
+    report(directory, changed(STATUS, time=time.time()))
     yield directory
     store.close()
 
 
 def report(directory: Path, status: Status) -> None:
-    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+    (directory / STATUS_FILE).write_text(json.dumps(status.to_json()))
 
 
 # --- help -------------------------------------------------------------------------------------------------------
@@ -144,7 +142,7 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
     ):
         assert part in text.stdout
     told = json.loads(call("status", "--data-dir", running, "--json").stdout)
-    assert {**told, "time": 0.0} == asdict(STATUS)
+    assert {**told, "time": 0.0} == STATUS.to_json()
 
 
 @pytest.mark.parametrize(
@@ -167,11 +165,11 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
 def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
     changes: dict[str, object], code: int, part: str, running: Path
 ) -> None:
-    report(running, replace(STATUS, time=time.time(), **changes))  # type: ignore[arg-type]
+    report(running, changed(STATUS, time=time.time(), **changes))
     for outcome in (call("status", "--data-dir", running), call("status", "--data-dir", running, "--json")):
         assert outcome.code == code, outcome
         assert part in outcome.stderr and f"sfnode doctor --data-dir {running}" in outcome.stderr
-    assert json.loads(outcome.stdout)["author"] == STATUS.author
+    assert json.loads(outcome.stdout)["author"] == STATUS.node.author
     assert call("status", "--data-dir", running, "--running").code == 0
 
 
@@ -186,13 +184,13 @@ def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
     ],
 )
 def test_status__node_that_lacks_what_it_does_not_need__is_well(changes: dict[str, object], running: Path) -> None:
-    report(running, replace(STATUS, time=time.time(), **changes))  # type: ignore[arg-type]
+    report(running, changed(STATUS, time=time.time(), **changes))
     outcome = call("status", "--data-dir", running)
     assert (outcome.code, outcome.stderr) == (0, "")
 
 
 def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Path) -> None:
-    report(directory, replace(STATUS, time=time.time()))
+    report(directory, changed(STATUS, time=time.time()))
     assert_teaches(call("status", "--data-dir", directory, "--json"), "no node runs", str(directory), "sfnode join")
     write_node_file(DataDirectory(directory), {})
     assert_teaches(call("status", "--data-dir", directory), f"sfnode start --data-dir {directory}")
@@ -213,7 +211,7 @@ def test_status__node_that_ended__says_how(directory: Path) -> None:
 
 
 def test_status__node_that_no_longer_reports__fails_and_names_its_process(running: Path) -> None:
-    report(running, replace(STATUS, time=time.time() - 60))
+    report(running, changed(STATUS, time=time.time() - 60))
     assert_teaches(call("status", "--data-dir", running), str(running), f"pid {os.getpid()}", "60 s", "hangs")
 
 

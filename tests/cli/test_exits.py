@@ -17,8 +17,7 @@ from protocol import errors
 from sfnode import cli as cli_package
 from sfnode.cli import cli
 from sfnode.cli.exits import MEANINGS, ExitCode
-from sfnode.cli.joining import join
-from sfnode.cli.joining.grouped_help import GROUPS
+from sfnode.cli.join import GROUPS, join
 from tests import REPOSITORY
 from tests.support.cli_calls import call
 from tests.support.commands import commands_below

@@ -11,7 +11,7 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from protocol.run.manifest import sign_manifest
-from sfnode.cli.joining.settings import SETTINGS, Origin, read_settings, recall
+from sfnode.cli.settings import SETTINGS, Origin, read_settings, recall
 from sfnode.run.node_file import FieldValue, read_node_file, write_node_file
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.run_address import RunAddress

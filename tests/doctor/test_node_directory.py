@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from sfnode.storage.store import Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call
 from tests.support.daemons import free_ports
-from tests.support.statuses import DETAIL
+from tests.support.statuses import DETAIL, changed
 
 PEER = peer_of_author(bytes(31) + b"\1")
 
@@ -41,8 +40,8 @@ def findings(*arguments: object) -> dict[str, dict[str, str]]:
 
 
 def report(directory: Path, **changes: object) -> None:
-    status = replace(STATUS, time=time.time(), **changes)  # type: ignore[arg-type]
-    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+    status = changed(STATUS, time=time.time(), **changes)
+    (directory / STATUS_FILE).write_text(json.dumps(status.to_json()))
 
 
 def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(directory: Path) -> None:
@@ -87,14 +86,14 @@ def test_doctor__node_that_is_not_well__is_a_warning_that_says_why(
 def test_doctor__node_that_has_measured__says_what_this_machine_gives(
     directions: int, round_s: float, said: str, directory: Path
 ) -> None:
-    report(directory, detail=replace(DETAIL, directions=directions, round_s=round_s))
+    report(directory, detail=changed(DETAIL, directions=directions, round_s=round_s))
     found = check_speed(DataDirectory(directory))
     assert found is not None and found.verdict is Verdict.OK and found.text.startswith(said)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"detail": None}, {"detail": replace(DETAIL, round_s=None)}, {"detail": DETAIL, "is_training": False}],
+    [{"detail": None}, {"detail": changed(DETAIL, round_s=None)}, {"detail": DETAIL, "is_training": False}],
     ids=["no detail", "nothing measured", "relay"],
 )
 def test_doctor__node_that_has_measured_nothing__says_nothing_of_speed(

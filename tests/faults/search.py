@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 import trio
-import trio.testing
 
+from tests.faults.clock import UnhurriedClock
 from tests.faults.instrument import SITES
 from tests.faults.kinds import kinds
 from tests.faults.points import Fault, Mode, Points
@@ -122,7 +122,7 @@ def search(
 
     while not is_over:
         with TemporaryDirectory(prefix="faults-") as folder:
-            trio.run(in_one_world, Path(folder), clock=trio.testing.MockClock(rate=RATE))
+            trio.run(in_one_world, Path(folder), clock=UnhurriedClock(RATE))
 
 
 async def _carry_out(world: World, faults: Sequence[Fault], tally: Tally, on_plans: Callable[[int], None]) -> bool:

@@ -30,7 +30,7 @@ from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter
 from sfnode.slips import ENDINGS, Slips, split
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
 from tests.netlab.worker import PacedWorker
 from tests.support.daemons import free_ports
@@ -135,7 +135,7 @@ class World:
         network = NetworkConfig(
             listen=(f"/ip4/127.0.0.1/tcp/{seat.port}",), bootstrap=others, local_discovery=False, outbound_target=2
         )
-        training = TrainingConfig(model="none", data=str(self._folder), worker_socket=self.worker.path)
+        training = TrainingConfig(model="none", data=self._folder, worker_socket=self.worker.path)
         config = DaemonConfig(
             signed=self.signed,
             data_dir=DataDirectory(seat.folder),
@@ -320,7 +320,7 @@ class World:
                 told.append(f"node {seat.number} has no life; its last ended with {_leaf(seat.last_end)!r}")
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
-            trouble = life.trainer.statistics.trouble if life.trainer else ""
+            trouble = life.trainer.statistics().trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
                 f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "

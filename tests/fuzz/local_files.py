@@ -11,7 +11,6 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from pathlib import Path
 
 from protocol.errors import OperatorError, StorageDamagedError, WorkerError
@@ -22,17 +21,19 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.status import ModelProgress, ModelStage, Status, describe_learning, progress_line, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
 from sfnode.status import node_status as status_module
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.replay import replay
 from sfnode.worker_protocol import messages as worker_messages
+from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
-from tests.support.statuses import DETAIL
+from tests.support.statuses import DETAIL, blank, changed
 
 MANIFEST = small_manifest()
 OWN = peer_of_author(bytes(32))
@@ -81,8 +82,9 @@ def check_status(data: bytes) -> None:
             status = read_status(DataDirectory(FOLDER))
         except OperatorError:
             return
-    progress_line(status).encode()
-    describe_learning(status).encode()
+    words = StatusWords(status)
+    words.progress_line.encode()
+    words.learning.encode()
 
 
 @contextmanager
@@ -105,22 +107,15 @@ def _disk_says(data: bytes) -> Iterator[None]:
 
 def status_seeds() -> Iterator[bytes]:
     """A snapshot in the far future (else it is too old by the time of the test), and some that are wrong."""
-    values: dict[str, object] = {field.name: 1 for field in fields(Status)}
-    values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", admission="open", loss=0.5)
-    values.update(
-        join="",
-        is_finished=False,
-        is_over=False,
-        is_admitted=True,
-        expects_peers=True,
-        is_training=True,
-        is_invitation_used=False,
-        accuracy=None,
-    )
-    values.update(memory=MemoryState(bytes_max=1 << 29))
-    values.update(model=ModelProgress(stage=ModelStage.FETCHING, text="fetching", done_bytes=1, total_bytes=2))
-    status = Status(**{**values, "time": 1e12, "step": 3, "steps": 40})  # type: ignore[arg-type]
-    plain = asdict(status)
+    model = ModelProgress(stage=ModelStage.FETCHING, text="fetching", done_bytes=1, total_bytes=2)
+    status = changed(
+        blank(Status), run="r", run_id="00", author="00", admission="open", loss=0.5, is_admitted=True,
+        is_training=True, expects_peers=True, memory=MemoryState(bytes_max=1 << 29), model=model,
+        time=1e12, step=3, steps=40, pid=1, peers=1, own_updates=1, updates=1, catching_up=1,
+    )  # fmt: skip
+    plain = status.to_json()
+    detail = changed(status, detail=DETAIL).to_json()["detail"]
+    assert isinstance(detail, dict)
     yield json.dumps(plain).encode()
     yield json.dumps({**plain, "catching_up": 5, "loss": None}).encode()
     yield json.dumps({**plain, "time": 5}).encode()
@@ -128,8 +123,8 @@ def status_seeds() -> Iterator[bytes]:
     yield json.dumps({**plain, "loss": "0.5"}).encode()
     yield json.dumps({**plain, "x": 5}).encode()
     yield json.dumps({**plain, "model": None}).encode()
-    yield json.dumps({**plain, "detail": asdict(DETAIL)}).encode()
-    yield json.dumps({**plain, "detail": {**asdict(DETAIL), "left_s": 1e300, "steps_per_s": float("nan")}}).encode()
+    yield json.dumps({**plain, "detail": detail}).encode()
+    yield json.dumps({**plain, "detail": {**detail, "left_s": 1e300, "steps_per_s": float("nan")}}).encode()
     yield b"{}"
     yield b"[]"
 
@@ -170,24 +165,18 @@ def worker_seeds() -> Iterator[bytes]:
     """A message of each kind."""
     messages: tuple[worker_messages.Message, ...] = (
         worker_messages.OpenSession(
-            basis=None,
-            renewals=(),
             manifest=b"m",
-            model="a",
-            data=None,
-            eval_data="b",
-            author=bytes(32),
-            device="cpu",
-            dtype="fp32",
-            device_memory=300,
+            training=TrainingConfig(
+                model="a", data=None, eval_data=Path("b"), devices=DeviceOptions(device="cpu", device_memory=300)
+            ),
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63, directions=8),
         worker_messages.EvaluateRequest(rows_max=0),
         worker_messages.SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=5),
         worker_messages.CoefficientsSet(),
-        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2, seconds=0.1),
-        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, seconds=0.1, predictions=(1,)),
+        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2),
+        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, predictions=(1,)),
         worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
     )
     for message in messages:

@@ -109,7 +109,7 @@ def _valid(declared: type[Any]) -> object:
         TaskSpec: data["task"],
         TensorSpec: data["tensors"][0],
         PeerRow: {"peer": "x", "addresses": ["/a"], "last_success_unix_ms": 1, "failures": 0},
-        Estimated: [1, [5, -5], 0.5, 2, 0.1],
+        Estimated: [1, [5, -5], 0.5, 2],
         WorkerFailure: ["memory", "text"],
         AuthorHoldings: [bytes(32), bytes(16), bytes(128), bytes(128)],
         Authors: [1, 0, [[bytes(32), bytes(16), bytes(128), bytes(128)]], True],
@@ -117,7 +117,7 @@ def _valid(declared: type[Any]) -> object:
         Hello: [1, bytes(32), "a", ["/b"], 0],
         Peers: [[["a", ["/b"]]]],
         PullRequest: [1, [[0, bytes(32), bytes(128)]]],
-        OpenSession: [b"m", None, "model", None, "eval", bytes(32), "cpu", "fp32"],
+        OpenSession: [b"m", ["model", None, "eval", ["cpu", "fp32", None], None, None, None, []], bytes(32)],
         SetCoefficients: [[[0, bytes(8)]]],
     }
     return parts[declared]

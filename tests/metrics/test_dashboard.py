@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sfnode.metrics import METRICS
+from sfnode.metrics.exposition import METRICS
 from tests import REPOSITORY
 
 

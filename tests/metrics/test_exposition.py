@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfnode.metrics import METRICS, Metric, MetricKind, exposition
+from sfnode.metrics.exposition import METRICS, Metric, MetricKind, exposition
 from sfnode.status import Status
 from tests import REPOSITORY
-from tests.support.statuses import STATUS
+from tests.support.statuses import STATUS, changed
 
 
 def figures(status: Status) -> dict[str, float]:
@@ -26,12 +25,12 @@ def test_exposition__of_a_status__says_what_it_says() -> None:
 
 
 def test_exposition__figure_that_there_is_not__has_no_line() -> None:
-    assert set(figures(STATUS)) - set(figures(replace(STATUS, loss=None))) == {"sfnode_loss_nats"}
+    assert set(figures(STATUS)) - set(figures(changed(STATUS, loss=None))) == {"sfnode_loss_nats"}
 
 
 def test_exposition__name_with_quotes_and_line_breaks__stays_one_label() -> None:
-    text = exposition(replace(STATUS, run='a"b\nsfnode_peers 99')).decode()
-    assert figures(replace(STATUS, run='a"b\nsfnode_peers 99'))["sfnode_peers"] == 3
+    text = exposition(changed(STATUS, run='a"b\nsfnode_peers 99')).decode()
+    assert figures(changed(STATUS, run='a"b\nsfnode_peers 99'))["sfnode_peers"] == 3
     assert r'run="a\"b\nsfnode_peers 99"' in text
 
 

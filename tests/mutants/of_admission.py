@@ -20,7 +20,9 @@ ADMISSION = (
     Mutant(
         name="owner-left-outside",
         breaks="`init` makes a run by invitation and no invitation: the owner's own node cannot train",
-        edits=(Edit("sfnode.cli.init", "_invitation", "manifest.admission.kind is not AdmissionKind.INVITE", "True"),),
+        edits=(
+            Edit("sfnode.cli.init", "_write_invitation", "manifest.admission.kind is not AdmissionKind.INVITE", "True"),
+        ),
         detector=Tests(
             ("tests/cli/test_admission.py::test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node",)
         ),

@@ -27,12 +27,12 @@ BASES = (
         edits=(
             Edit(
                 _READOUT,
-                "alike",
+                "uniform_weights",
                 "inputs_NI.T @ dual_N / scale",
                 "inputs_NI.mean(dim=0) / inputs_NI.mean(dim=0).square().sum() / len(inputs)",
             ),
         ),
-        detector=Tests((_TESTS + "test_alike__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones",)),
+        detector=Tests((_TESTS + "test_uniform_weights__inputs_of_unlike_sizes__one_of_any_example_old_or_new",)),
     ),
     Mutant(
         name="start-of-the-wrong-sign",
@@ -115,7 +115,7 @@ BASES = (
             Edit(
                 "sfnode.training.calibration.trajectory",
                 "trajectory_basis",
-                "min(judged, key=lambda each: judged[each].loss, default=1.0)",
+                "min(found, key=lambda each: found[each].loss, default=1.0)",
                 "1.0",
             ),
         ),

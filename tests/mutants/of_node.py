@@ -346,7 +346,7 @@ END = (
     Mutant(
         name="last-rounds-are-not-awaited",
         breaks="an author at work whose connection is down for a moment is left behind",
-        edits=(Edit(_END, "EndOfRun.look", "tuple(self._clock.awaited(self._ledger.authors(), now_ms))", "()"),),
+        edits=(Edit(_END, "EndOfRun.look", "len(self._clock.awaited(self._ledger.authors(), now_ms))", "0"),),
         detector=Tests((f"{_END_TESTS}end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent",)),
     ),
     Mutant(

@@ -123,7 +123,7 @@ STORAGE = (
         edits=(
             Edit(
                 "sfnode.node.watching.status_file",
-                "StatusWriter._write_file",
+                "StatusFile.write",
                 "except OperatorError as error:",
                 "except ZeroDivisionError as error:",
             ),

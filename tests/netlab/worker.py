@@ -46,7 +46,7 @@ class PacedWorker(FakeWorker):
         await self.running.wait()
         drawn = hashlib.shake_128(request.seed.to_bytes(8, "little")).digest(self.scalars)
         q = tuple(byte % (2 * _SPREAD + 1) - _SPREAD for byte in drawn)
-        return Estimated(step=request.step, scalars=q, loss=0.5, rows=16, seconds=self.pace_s)
+        return Estimated(step=request.step, scalars=q, loss=0.5, rows=16)
 
     async def obey(self) -> None:
         """Carry out orders until there come no more."""

@@ -96,7 +96,7 @@ async def test_growth__20_nodes_know_one_bootstrap_with_little_room__all_find_ea
         await until(lambda: all(len(node.peers()) >= 4 for node in nodes), within_s=20.0)
         await bootstrap.stop()
         await until(lambda: is_connected(nodes), within_s=10.0)
-        assert all(node.network.statistics.sessions_outbound <= bounds.OUTBOUND_MAX for node in nodes)
+        assert all(node.network.statistics().sessions_outbound <= bounds.OUTBOUND_MAX for node in nodes)
         nursery.cancel_scope.cancel()
 
 

@@ -18,7 +18,6 @@ from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resi
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.inbound import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
-from sfnode.status import describe_memory
 from tests.properties.test_inbound import GROUPS, PLACES
 from tests.support.network_nodes import LOOPBACK, Node, network, start, until
 
@@ -109,7 +108,7 @@ def test_guard__unknown_memory__never_lets_anybody_go() -> None:
     guard = machine.guard()
     guard.look()
     assert (machine.neighbours, guard.state.is_full) == (3, False)
-    assert describe_memory(guard.state).startswith("unknown")
+    assert guard.state.in_words().startswith("unknown")
 
 
 async def test_guard__runs__looks_once_in_each_interval(autojump_clock: trio.abc.Clock) -> None:
@@ -194,9 +193,9 @@ async def test_node__memory_full__inbound_neighbours_go_newcomers_wait_and_the_d
         await until(_has_failed(newcomer))
         assert newcomer.network.dial_reports[0].reason == FULL
         assert node.peers() == {chosen.peer}
-        assert node.network.statistics.memory.let_go == 2
+        assert node.network.statistics().memory.let_go == 2
         machine.resident = 900
-        await until(lambda: not node.network.statistics.memory.is_full)
+        await until(lambda: not node.network.statistics().memory.is_full)
         late = await _guest(nursery, 6, node)
         await until(lambda: node.peers() == {chosen.peer, late.peer})
         nursery.cancel_scope.cancel()

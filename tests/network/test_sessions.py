@@ -70,7 +70,7 @@ async def test_session__1000_messages_each_way__all_arrive_in_order() -> None:
         for node in pair:
             await until(lambda node=node: len(node.messages()) == 1_000)  # type: ignore[misc]
             assert node.messages() == [record(number) for number in range(1_000)]
-        statistics = pair[0].network.statistics
+        statistics = pair[0].network.statistics()
         assert statistics.frames_in >= 1_000 <= statistics.frames_out
         assert statistics.bytes_in > 100_000 < statistics.bytes_out
         nursery.cancel_scope.cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from protocol.ledger.statements import StatementCodec, read_invitation
 from protocol.run.manifest import Manifest
 from sfnode.keys.node_key import claim_invitation
 from sfnode.node.watching.network_news import AdmissionNews
-from sfnode.node.watching.status_file import StatusWriter
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from tests.cli.test_commands import STATUS
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
 from tests.support.statements import run_with
+from tests.support.statuses import changed
 
 RUN: Manifest = run_with("invite")
 SEED_3 = b"author" + (3).to_bytes(26, "big")  # of `signer(3)`
@@ -38,8 +37,7 @@ def claimed_by(*authors: int) -> Roster:
 
 def is_named_used(folder: Path, roster: Roster, author: int) -> bool:
     claim = DataDirectory(folder).statements.own_claim(RUN)
-    writer = StatusWriter(folder / "status.json", 1, Reporter(stream=io.StringIO()), claim)
-    return writer._is_invitation_used(roster, signer(author).author)
+    return roster.statistics(signer(author).author, claim).is_invitation_used
 
 
 @pytest.mark.parametrize(("others", "is_used"), [((), False), ((1,), True), ((1, 2), True)])
@@ -63,7 +61,7 @@ def said(folder: Path, *looks: tuple[dict[str, Any], bool]) -> list[str]:
     screen = io.StringIO()
     news = AdmissionNews(DataDirectory(folder), Reporter(stream=screen))
     for changes, is_live in looks:
-        news.look(replace(STATUS, **{**REFUSED, **changes}), is_live=is_live)
+        news.look(changed(STATUS, **{**REFUSED, **changes}), is_live=is_live)
     return screen.getvalue().splitlines()
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfnode.node.watching.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
+from sfnode.node.watching.catch_up import WINDOW_S, CatchUpMonitor, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:
     """What is told, second by second, of a run that grows and a joiner that takes in so many updates each second."""
     catch_up = CatchUpMonitor()
-    gaps = (Gap(time=t, held=intake * t, wanted=ahead + growth * t) for t in range(seconds + 1))
-    return [found for gap in gaps if (found := catch_up.look(gap)) is not None]
+    looks = (catch_up.look(t, held=intake * t, wanted=ahead + growth * t) for t in range(seconds + 1))
+    return [found for found in looks if found is not None]
 
 
 def test_catch_up__run_grows_faster__is_told_once_a_window() -> None:
@@ -25,10 +25,10 @@ def test_catch_up__run_grows_faster__is_told_once_a_window() -> None:
 
 def test_catch_up__nothing_is_missing__forgets_the_window() -> None:
     catch_up = CatchUpMonitor()
-    assert catch_up.look(Gap(time=0, held=0, wanted=10)) is None
-    assert catch_up.look(Gap(time=WINDOW_S, held=20, wanted=0)) is None  # live
-    assert catch_up.look(Gap(time=WINDOW_S + 1, held=20, wanted=30)) is None
-    assert catch_up.look(Gap(time=2 * WINDOW_S, held=20, wanted=40)) is None
+    assert catch_up.look(0, held=0, wanted=10) is None
+    assert catch_up.look(WINDOW_S, held=20, wanted=0) is None  # live
+    assert catch_up.look(WINDOW_S + 1, held=20, wanted=30) is None
+    assert catch_up.look(2 * WINDOW_S, held=20, wanted=40) is None
 
 
 @given(growth=st.integers(0, 1_000), extra=st.integers(1, 1_000))

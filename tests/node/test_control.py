@@ -32,7 +32,7 @@ from sfnode.run.working_hours import DAY_MINUTES, parse_hours
 from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker.trainer import Job, Trainer
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER, small_manifest
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -179,7 +179,7 @@ class Bench:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
         self.overseer = Overseer(DataDirectory(directory).control.is_paused, limits, reporter, Slips(), self.machine)
-        config = TrainingConfig(model=None, data="train.jsonl")
+        config = TrainingConfig(model=None, data=Path("train.jsonl"))
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
         self.jobs_in, self.jobs_out = trio.open_memory_channel[Job](8)

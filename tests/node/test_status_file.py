@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from sfnode.node.watching.status_file import StatusWriter
+from sfnode.node.watching.status_file import StatusFile
 from sfnode.reporter import Reporter
 from sfnode.status import Status
+from tests.support.statuses import blank
 
 
 def test_status_file__cannot_be_written__is_said_once_and_once_more_when_it_can(tmp_path: Path) -> None:
-    nothing: dict[str, Any] = {field.name: 0 for field in fields(Status)}
     said = io.StringIO()
     path = tmp_path / "status.json"
-    writer = StatusWriter(path, 1, Reporter(is_json=True, stream=said))
+    file = StatusFile(path, Reporter(is_json=True, stream=said))
     path.mkdir()
     for _ in range(3):
-        writer._write_file(Status(**nothing))
+        file.write(blank(Status))
     path.rmdir()
     for _ in range(3):
-        writer._write_file(Status(**nothing))
+        file.write(blank(Status))
     assert json.loads(path.read_text())["pid"] == 0
     first, second = [json.loads(line) for line in said.getvalue().splitlines()]
     assert (first["event"], first["is_written"], second["is_written"]) == ("status_file", False, True)

@@ -58,10 +58,6 @@ GOOD_CALLS: Final = {
     "id backup": f"new.backup {_NODE} --passphrase-file passphrase",
     "id restore": "good.backup --data-dir new-node --passphrase-file passphrase",
     "bench step": "",
-    "bench apply": "",
-    "bench view": "",
-    "bench replay": "",
-    "bench audit": "",
     "bench memory": "",
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.page import TOKEN_FILE, PageAddress, load_or_create_token, open_page_socket, parse_page_address
+from sfnode.page import TOKEN_FILE, PageAddress, load_or_create_token
 from sfnode.storage.data_directory import DataDirectory
 
 
@@ -26,7 +26,7 @@ from sfnode.storage.data_directory import DataDirectory
     ],
 )
 def test_page_address__as_typed__is_understood(text: str, host: str, port: int | None, is_loopback: bool) -> None:
-    address = parse_page_address(text)
+    address = PageAddress.parse(text)
     assert (address.host, address.port, address.is_loopback) == (host, port, is_loopback)
 
 
@@ -36,20 +36,20 @@ def test_page_address__as_typed__is_understood(text: str, host: str, port: int |
 )
 def test_page_address__anything_else__says_what_to_write(text: str) -> None:
     with pytest.raises(OperatorError, match=r"--web .* such as 127\.0\.0\.1:8420"):
-        parse_page_address(text)
+        PageAddress.parse(text)
 
 
 def test_page_socket__default_port_taken__takes_the_next() -> None:
     address = PageAddress(host="127.0.0.1", port=None)
-    with open_page_socket(address) as first, open_page_socket(address) as second:
+    with address.listen() as first, address.listen() as second:
         assert second.getsockname()[1] > first.getsockname()[1]
 
 
 def test_page_socket__named_port_taken__is_an_error_that_names_it() -> None:
-    with open_page_socket(PageAddress(host="127.0.0.1", port=None)) as first:
+    with PageAddress(host="127.0.0.1", port=None).listen() as first:
         port = first.getsockname()[1]
         with pytest.raises(OperatorError, match=rf"127\.0\.0\.1, port {port}: Address already in use"):
-            open_page_socket(PageAddress(host="127.0.0.1", port=port))
+            PageAddress(host="127.0.0.1", port=port).listen()
 
 
 def test_token__first_start_and_second__is_the_same_and_nobody_else_reads_it(tmp_path: Path) -> None:

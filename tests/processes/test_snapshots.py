@@ -25,7 +25,7 @@ from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker
 from tests.support import network_nodes

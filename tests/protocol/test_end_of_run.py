@@ -54,7 +54,7 @@ def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:
 def test_end__node_alone__is_over_at_once() -> None:
     alone = finished()
     alone.handle(Ticked(), 30)
-    assert ending(alone).is_over and ending(alone).equal == 0
+    assert ending(alone).is_over and ending(alone).equal_peers == 0
 
 
 def test_end__peers_expected_and_none_met__is_not_over_but_given_up_after_half_a_minute() -> None:
@@ -73,10 +73,10 @@ def test_end__neighbour_with_another_root__is_waited_for() -> None:
     leaving = finished(X, Y)
     same(leaving, X, WORK_DISTANCE_MAX, 30)
     leaving.handle(Ticked(), 40)
-    assert (ending(leaving).equal, ending(leaving).differing) == (1, 1)
+    assert (ending(leaving).equal_peers, ending(leaving).differing_peers) == (1, 1)
     assert distance(leaving) == 0 and not ending(leaving).is_over
     same(leaving, Y, WORK_DISTANCE_MAX, 50)
-    assert ending(leaving).is_over and ending(leaving).equal == 2
+    assert ending(leaving).is_over and ending(leaving).equal_peers == 2
 
 
 def test_end__neighbour_knows_of_work_further_away__is_waited_for_however_quiet_it_is() -> None:
@@ -97,7 +97,7 @@ def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_sil
     tell(leaving, X, pushed(seal(long, 0, 0)), 10)
     leaving.clock.resume_after(1)
     same(leaving, X, WORK_DISTANCE_MAX, 20)
-    assert len(ending(leaving).awaited) == 1 and distance(leaving) == 0
+    assert ending(leaving).awaited_authors == 1 and distance(leaving) == 0
     patience_ms = timings.END_INTERVALS * timings.STEP_WAIT_MS_MAX
     leaving.handle(Ticked(), 10 + patience_ms)
     assert not ending(leaving).is_over
@@ -111,7 +111,7 @@ def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> Non
     leaving.handle(PeerLeft(peer=X, reason="left"), 40)
     leaving.handle(PeerLeft(peer=Y, reason="left without a word"), 40)
     leaving.handle(Ticked(), 50)
-    assert ending(leaving).is_over and ending(leaving).equal == 1
+    assert ending(leaving).is_over and ending(leaving).equal_peers == 1
 
 
 def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_any_more() -> None:
@@ -124,7 +124,7 @@ def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_a
     tell(leaving, Y, pushed(seal(long, 1, 0)), 50)
     leaving.handle(PeerLeft(peer=Y, reason="left"), 60)
     leaving.handle(Ticked(), 70)
-    assert ending(leaving).equal == 0 and not ending(leaving).is_over
+    assert ending(leaving).equal_peers == 0 and not ending(leaving).is_over
 
 
 def test_end__distance_changes__all_neighbours_are_told_at_most_every_tenth_of_a_second() -> None:
@@ -177,7 +177,7 @@ def test_end__neighbours_differ_for_a_moment__distance_neither_rises_nor_falls()
     for peer in (X, Y):
         same(held, peer, 3, 30)
     tell(held, X, replace(head_of(held.replica.ledger, bytes(32), 7), root=bytes(32)), 40)
-    assert ending(held).differing == 1 and distance(held) == 4
+    assert ending(held).differing_peers == 1 and distance(held) == 4
     same(held, Y, 1, 50)
     assert distance(held) == 2
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from protocol import limits, timings
@@ -23,7 +25,7 @@ from protocol.sync.anti_entropy import answer
 from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
-from sfnode.worker_protocol.messages import OpenSession
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
@@ -140,11 +142,11 @@ def test_revisions__an_epoch_that_changed__has_another_number() -> None:
 
 
 def test_optional_field__none_a_value_or_another_type__is_told_apart() -> None:
-    row: list[object] = [b"m", None, [], "model", None, "eval", bytes(32), "cpu", "fp32", None]
-    made = from_plain_untrusted(OpenSession, row, "it")
-    assert (made.basis, made.data, made.eval_data) == (None, None, "eval")
+    row: list[object] = ["model", None, "eval", ["cpu", "fp32", None], None, None, None, []]
+    made = from_plain_untrusted(TrainingConfig, row, "it")
+    assert (made.basis, made.data, made.eval_data) == (None, None, Path("eval"))
     with pytest.raises(Malformed, match=r"it\.data: 5 is not of type str"):
-        from_plain_untrusted(OpenSession, [*row[:4], 5, *row[5:]], "it")
+        from_plain_untrusted(TrainingConfig, ["model", 5, *row[2:]], "it")
 
 
 # --- synchroniser

@@ -34,7 +34,7 @@ GLOBAL_RANDOMNESS = frozenset(
     "np.random numpy.random random.random random.seed random.shuffle random.choice random.randrange".split()
 )
 RANDOMNESS_ALLOWED = {
-    "sfnode.training.bench.mezo": "the baseline that `sfnode bench` compares with; its numbers reach no state",
+    "sfnode.training.bench.references": "baselines that `sfnode bench` compares with; their numbers reach no state",
 }
 OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra

@@ -13,19 +13,19 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 42,
-    "arrows": 236,
+    "arrows": 239,  # two of TrainingConfig, which node and testnet share with the training process
     "arrows_in_circles": 0,
     "levels": 17,
     "rooms_seen_from_sfnode": 27,
-    "arrows_seen_from_sfnode": 110,
+    "arrows_seen_from_sfnode": 112,
     "protocol_levels": 14,
     "import_circles": 0,
-    "most_files_in_a_folder": 23,
+    "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,
     "longest_file": 400,
-    "files_over_300_lines": 16,
+    "files_over_300_lines": 15,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"

@@ -19,13 +19,14 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
-from sfnode.run.task_options import TaskOptions, label_warning, task_texts
+from sfnode.run.task_options import TaskOptions, task_texts
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service
+from sfnode.worker_protocol.device_options import DeviceOptions
 from sfnode.worker_protocol.messages import (
     Estimated,
     EstimateRequest,
@@ -34,6 +35,7 @@ from sfnode.worker_protocol.messages import (
     OpenSession,
     SessionOpened,
 )
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_in, parse_command
@@ -191,7 +193,7 @@ def test_init__label_words_that_run_into_the_prompt__are_warned_of(
 
 def test_builtin_task__none_of_them__is_warned_of() -> None:
     texts = [task_texts(TaskOptions(task=name)) for name in BUILTIN_TASKS]
-    assert [each for each in texts if label_warning(each)] == []
+    assert [each for each in texts if each.label_warning] == []
 
 
 @pytest.mark.parametrize(
@@ -216,12 +218,10 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     folder = resolve_model("embedded:tiny-opt")
     task = manifest_of(load_causal_lm(folder.path, CPU, torch.float32), BUILTIN_TASKS[name])
     run = checked({**to_plain(task, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
-    data = str(write_rows(tmp_path / "rows.jsonl", [row_in(name)] * 3))
+    data = write_rows(tmp_path / "rows.jsonl", [row_in(name)] * 3)
     service = Service(ModelPool())
-    opening = OpenSession(
-        manifest=sign_manifest(run, OWNER).encode(), basis=None, renewals=(), model="embedded:tiny-opt",
-        data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32", device_memory=None,
-    )  # fmt: skip
+    training = TrainingConfig(model="embedded:tiny-opt", data=data, eval_data=data, devices=DeviceOptions(device="cpu"))
+    opening = OpenSession(manifest=sign_manifest(run, OWNER).encode(), training=training)
     opened = service.answer(opening)
     request = EstimateRequest(step=1, seed=5, directions=run.method.directions)
     estimated, evaluated = service.answer(request), service.answer(EvaluateRequest(rows_max=2))

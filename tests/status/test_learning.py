@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from sfnode.status import LossPoint, LossSeries, describe_learning, has_fallen
+from sfnode.node.watching.recent_rate import LossSeries
+from sfnode.status import LossPoint
+from sfnode.status.learning import describe_learning, has_fallen
 from sfnode.storage.evaluations import EvaluatedStep
-from tests.support.statuses import DETAIL, STATUS
+from tests.support.statuses import DETAIL, STATUS, changed
 
 
 def losses(seed: int, count: int, course: Callable[[float], float]) -> list[float]:
@@ -41,25 +42,25 @@ def evaluated(found: list[float]) -> tuple[EvaluatedStep, ...]:
 
 
 def test_learning__flat_held_out_loss__is_named_with_its_figures() -> None:
-    flat = replace(DETAIL, evaluations=evaluated([0.693, 0.694, 0.692, 0.693, 0.694, 0.693]))
-    assert describe_learning(replace(STATUS, detail=flat)) == (
+    flat = changed(DETAIL, evaluations=evaluated([0.693, 0.694, 0.692, 0.693, 0.694, 0.693]))
+    assert describe_learning(changed(STATUS, detail=flat)) == (
         "not learning: the held-out loss has not fallen by more than its noise since step 0 (0.693, now 0.693)"
     )
 
 
 def test_learning__falling_held_out_loss__decides_over_flat_batches() -> None:
     batches = tuple(LossPoint(step=step, loss=0.7) for step in range(60))
-    detail = replace(DETAIL, evaluations=evaluated([0.69, 0.68, 0.66, 0.64, 0.63, 0.60]), losses=batches)
-    assert describe_learning(replace(STATUS, detail=detail)) == ""
-    alone = describe_learning(replace(STATUS, detail=replace(detail, evaluations=())))
+    detail = changed(DETAIL, evaluations=evaluated([0.69, 0.68, 0.66, 0.64, 0.63, 0.60]), losses=batches)
+    assert describe_learning(changed(STATUS, detail=detail)) == ""
+    alone = describe_learning(changed(STATUS, detail=changed(detail, evaluations=())))
     assert alone.startswith("not learning: the training loss")
 
 
 def test_learning__few_points_or_a_relay__says_nothing() -> None:
-    few = replace(DETAIL, evaluations=evaluated([0.7] * 5), losses=DETAIL.losses[:39])
-    assert describe_learning(replace(STATUS, detail=few)) == ""
-    flat = replace(DETAIL, evaluations=evaluated([0.7] * 9))
-    assert describe_learning(replace(STATUS, detail=flat, is_training=False)) == ""
+    few = changed(DETAIL, evaluations=evaluated([0.7] * 5), losses=DETAIL.curve.losses[:39])
+    assert describe_learning(changed(STATUS, detail=few)) == ""
+    flat = changed(DETAIL, evaluations=evaluated([0.7] * 9))
+    assert describe_learning(changed(STATUS, detail=flat, is_training=False)) == ""
 
 
 def test_loss_series__long_run__stays_short_and_keeps_the_mean() -> None:

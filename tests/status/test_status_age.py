@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,12 @@ import pytest
 from protocol.errors import OperatorError
 from sfnode.status import node_status
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
-from tests.support.statuses import STATUS
+from tests.support.statuses import STATUS, changed
 
 
 def written(folder: Path, age_s: float) -> Path:
-    status = replace(STATUS, time=time.time() - age_s)
-    (folder / STATUS_FILE).write_text(json.dumps(asdict(status)))
+    status = changed(STATUS, time=time.time() - age_s)
+    (folder / STATUS_FILE).write_text(json.dumps(status.to_json()))
     return folder
 
 
@@ -29,7 +28,7 @@ def _a_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("age_s", [0.0, 5.0, -5.0])
 def test_status__written_just_now__is_read(age_s: float, tmp_path: Path) -> None:
-    assert node_status.read_status(DataDirectory(written(tmp_path, age_s))).run == STATUS.run
+    assert node_status.read_status(DataDirectory(written(tmp_path, age_s))).node.run == STATUS.node.run
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
 
 import pytest
 
-from protocol.schema import from_plain_untrusted
+from sfnode.node.watching.recent_rate import RecentRate, StepRate
 from sfnode.reporter import counted
-from sfnode.status import RecentRate, Status, StepRate, progress_line, sparkline, thinned
-from sfnode.status.wording import own_admission, short_peer
-from tests.support.statuses import DETAIL, PEERS, STATUS
+from sfnode.status import Status, StatusWords, short_peer, sparkline, thinned
+from tests.support.statuses import DETAIL, PEERS, STATUS, changed
 
 
 def test_progress_line__node_at_work__has_time_speed_and_time_left() -> None:
-    line = progress_line(STATUS)
+    line = StatusWords(STATUS).progress_line
     assert line[2] == line[5] == ":" and line[8:] == (
         " step 120/500, loss 0.582, 480 updates, 3 peers, 6.0 kB/s, 1.5 steps/s, 4 min 13 s left"
     )
 
 
 def test_progress_line__slow_node__says_how_many_directions_it_measures() -> None:
-    slow = replace(STATUS, detail=replace(DETAIL, directions=3))
-    assert ", 3 of 8 directions, 1.5 steps/s, " in progress_line(slow)
-    assert "directions" not in progress_line(STATUS)
-    assert "directions" not in progress_line(replace(slow, is_training=False))
+    slow = changed(STATUS, detail=changed(DETAIL, directions=3))
+    assert ", 3 of 8 directions, 1.5 steps/s, " in StatusWords(slow).progress_line
+    assert "directions" not in StatusWords(STATUS).progress_line
+    assert "directions" not in StatusWords(changed(slow, is_training=False)).progress_line
 
 
 def test_progress_line__one_of_each__has_no_plural() -> None:
-    line = progress_line(replace(STATUS, updates=1, peers=1))
+    line = StatusWords(changed(STATUS, updates=1, peers=1)).progress_line
     assert ", 1 update, 1 peer, " in line
     assert [counted(count, "update") for count in (0, 1, 2, 1_200)] == [
         "0 updates", "1 update", "2 updates", "1,200 updates",
@@ -49,19 +47,19 @@ def test_progress_line__one_of_each__has_no_plural() -> None:
 def test_progress_line__node_without_steps_of_its_own__says_where_the_run_is(
     changes: dict[str, bool | int], said: str
 ) -> None:
-    assert said in progress_line(replace(STATUS, **changes))  # type: ignore[arg-type]
+    assert said in StatusWords(changed(STATUS, **changes)).progress_line
 
 
 def test_admission__relay_without_one__is_not_told_to_ask() -> None:
-    relay = replace(STATUS, is_training=False, is_admitted=False, admission="invite")
-    assert own_admission(relay) == "not needed: a relay contributes nothing"
-    assert "ask the owner" in own_admission(replace(relay, is_training=True))
+    relay = changed(STATUS, is_training=False, is_admitted=False, admission="invite")
+    assert StatusWords(relay).admission == "not needed: a relay contributes nothing"
+    assert "ask the owner" in StatusWords(changed(relay, is_training=True)).admission
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0, 0.0, 1e30])
 def test_progress_line__odd_numbers_in_the_file__leaves_them_out(odd: float) -> None:
-    detail = replace(DETAIL, left_s=odd, steps_per_s=math.nan)
-    line = progress_line(replace(STATUS, time=math.nan, detail=detail))
+    detail = changed(DETAIL, left_s=odd, steps_per_s=math.nan)
+    line = StatusWords(changed(STATUS, time=math.nan, detail=detail)).progress_line
     assert line.startswith("step 120") and " left" not in line
 
 
@@ -76,12 +74,12 @@ def test_recent_rate__window__forgets_what_is_older() -> None:
 def test_step_rate__node_that_catches_up__has_none_before_its_own_steps() -> None:
     """The film of a late node showed 152.5 steps/s and 1 s left, with a minute to go."""
     rate = StepRate(10.0)
-    joining = replace(STATUS, own_updates=0, updates=0, catching_up=471)
+    joining = changed(STATUS, own_updates=0, updates=0, catching_up=471)
     assert rate.of(0.0, 0, joining) is None
-    assert rate.of(1.0, 153, replace(joining, updates=471)) is None
-    assert rate.of(2.0, 164, replace(STATUS, own_updates=9)) is None
-    assert rate.of(3.0, 165, replace(STATUS, own_updates=10)) == 1.0
-    relay = replace(STATUS, is_training=False, own_updates=0)
+    assert rate.of(1.0, 153, changed(joining, updates=471)) is None
+    assert rate.of(2.0, 164, changed(STATUS, own_updates=9)) is None
+    assert rate.of(3.0, 165, changed(STATUS, own_updates=10)) == 1.0
+    relay = changed(STATUS, is_training=False, own_updates=0)
     assert [StepRate(10.0).of(0.0, 3, relay), rate.of(4.0, 166, relay)] == [None, 1.0]
 
 
@@ -99,4 +97,4 @@ def test_short_peer__peers__are_told_apart() -> None:
 
 def test_status__detail__survives_the_file() -> None:
     """What is written as JSON is read again as it was."""
-    assert from_plain_untrusted(Status, json.loads(json.dumps(asdict(STATUS))), "status") == STATUS
+    assert Status.from_json_untrusted(json.loads(json.dumps(STATUS.to_json())), "status") == STATUS

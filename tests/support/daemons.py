@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from protocol.node.node import Node
 from protocol.run.admission import AdmissionKind, AdmissionSpec
-from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
+from protocol.run.manifest import FORMAT, Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
@@ -24,12 +24,13 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run.builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.data_files import data_spec
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fork_server import start
 from tests.support.manifests import OWNER
 from tests.support.patience import Patience, wait_for_end
@@ -58,9 +59,10 @@ def demo_run(
     )
     described = describe_run(resolve_model(model), "linear", task, DATA)
     method, schedule = method_of(MethodOptions(rank=8, directions=4))
-    draft = RunDraft(
+    manifest = Manifest(
+        format=FORMAT,
         name=name,
-        owner=OWNER.author,
+        owner=OWNER.author.hex(),
         model=described.spec,
         tensors=described.tensors,
         task=task,
@@ -68,14 +70,20 @@ def demo_run(
         schedule=schedule,
         steps=steps,
         admission=AdmissionSpec(kind=AdmissionKind(admission), pow_bits=0),
+        staleness=STALENESS,
+        authors_max=AUTHORS_MAX,
     )
-    return sign_manifest(build_manifest(draft), OWNER)
+    return sign_manifest(build_manifest(manifest), OWNER)
 
 
 def training(worker: Path | None) -> TrainingConfig:
     """Training of the embedded model on a shared worker (None: one of the node's own)."""
     return TrainingConfig(
-        model=MODEL, data=str(demo.data_file("reviews")), device="cpu", worker_socket=worker, threads=1
+        model=MODEL,
+        data=demo.data_file("reviews"),
+        devices=DeviceOptions(device="cpu"),
+        worker_socket=worker,
+        threads=1,
     )
 
 

@@ -10,13 +10,13 @@ import torch
 from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.run.manifest import Manifest
+from protocol.run.manifest import FORMAT, Manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
-from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import trainable_tensors
@@ -70,17 +70,21 @@ def demo_run(options: MethodOptions, steps: int) -> DemoRun:
         batch_rows=16,
     )
     method, schedule = method_of(options)
-    draft = RunDraft(
+    manifest = Manifest(
+        format=FORMAT,
         name="demo",
-        owner=AUTHORS[0].author,
+        owner=AUTHORS[0].author.hex(),
         model=describe_model(folder),
         tensors=trainable_tensors(model),
         task=task,
         method=method,
         schedule=schedule,
         steps=steps,
+        staleness=STALENESS,
+        admission=OPEN,
+        authors_max=AUTHORS_MAX,
     )
-    manifest = build_manifest(draft)
+    manifest = build_manifest(manifest)
     session = Estimator(
         SharedModel(model), Bases(manifest), read_task(load_tokenizer(folder.path), task, data, held_out)
     )

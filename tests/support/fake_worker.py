@@ -39,9 +39,9 @@ def healthy(request: Message) -> Reply:
         case SetCoefficients():
             return CoefficientsSet()
         case EstimateRequest(step=step):
-            return Estimated(step=step, scalars=(step + 1,), loss=0.5, rows=32, seconds=0.0)
+            return Estimated(step=step, scalars=(step + 1,), loss=0.5, rows=32)
         case EvaluateRequest():
-            return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, seconds=0.0, predictions=(0, 1))
+            return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, predictions=(0, 1))
         case _:
             raise AssertionError(request)
 

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.network.memory_guard import MemoryState
+from protocol.wire import PeerId
 from sfnode.network.policy.addresses import peer_of_author
+from sfnode.network.reports import PeerState
 from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import Page, PageSource
-from sfnode.status import PeerState, Status, StatusDetail
+from sfnode.page.node_page import Page
+from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep
 from sfnode.storage.files import write_json
 from sfnode.storage.store import Store
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.statuses import blank, changed, peer_state
 
 PID = 4_711
-_EMPTY = {"int": 0, "float": 0.0, "str": "", "bool": False, "MemoryState": {}, "SlipState": {"count": 0, "last": ""}}
 
 
 def plain_status(**changes: object) -> dict[str, object]:
     """A status as it lies in its file, with these fields; all others are empty."""
-    plain: dict[str, object] = {each.name: _EMPTY.get(str(each.type)) for each in fields(Status)}
-    memory = {each.name: 0 for each in fields(MemoryState)} | {"is_full": False}
-    return plain | {"pid": PID, "is_admitted": True, "memory": memory} | changes
+    return changed(blank(Status), **{"pid": PID, "is_admitted": True} | changes).to_json()
 
 
 @dataclass
@@ -38,7 +37,7 @@ class MadeNode:
     directory: Path
     manifest: Manifest = field(default_factory=lambda: small_manifest(steps=400))
     tail: LogTail = field(default_factory=LogTail)
-    neighbours: list[dict[str, object]] = field(default_factory=list)
+    neighbours: list[PeerState] = field(default_factory=list)
     ledger: Ledger | None = None
 
     def advance(self, step: int, authors: int = 4, **status: object) -> None:
@@ -73,31 +72,25 @@ class MadeNode:
         store.add(self.ledger.ordered_records(), is_durable=False)
         store.close()
 
-    def page(self) -> Page:
+    def page(self, kind: type[Page] = Page) -> Page:
         """The page of the node while it runs."""
-        source = PageSource(ledger=lambda: self.ledger, pid=PID, tail=self.tail)
-        return Page(DataDirectory(self.directory), self.manifest, source)
+        return kind(DataDirectory(self.directory), self.manifest, lambda: self.ledger, pid=PID, tail=self.tail)
 
 
 def _tens(step: int) -> range:
     return range(0, step + 1, 10)
 
 
-def _detail(step: int, peers: Sequence[dict[str, object]]) -> dict[str, object]:
-    plain: dict[str, object] = {each.name: _EMPTY.get(str(each.type)) for each in fields(StatusDetail)}
-    losses = [{"step": at, "loss": 0.72 - at / 900} for at in range(0, step, 5)]
-    lists = {"peers": list(peers), "evaluations": [], "losses": losses, "news": []}
-    return plain | lists | {"steps_per_s": 2.5, "left_s": (400 - step) / 2.5}
+def _detail(step: int, peers: Sequence[PeerState]) -> StatusDetail:
+    losses = tuple(LossPoint(step=at, loss=0.72 - at / 900) for at in range(0, step, 5))
+    return changed(blank(StatusDetail), peers=tuple(peers), losses=losses, steps_per_s=2.5, left_s=(400 - step) / 2.5)
 
 
-def _linked(author: int, *, is_first: bool) -> dict[str, object]:
-    plain: dict[str, object] = {each.name: _EMPTY.get(str(each.type)) for each in fields(PeerState)}
-    peer, address = str(peer_of_author(signer(author).author)), f"/ip4/203.0.113.{author}/tcp/4001"
-    return plain | {
-        "peer": peer,
-        "address": address,
-        "is_outbound": is_first,
-        "rtt_ms": 12.5,
-        "updates": 100,
-        "is_equal": is_first,
-    }
+def _linked(author: int, *, is_first: bool) -> PeerState:
+    return replace(
+        peer_state(0, is_equal=is_first),
+        peer=PeerId(peer_of_author(signer(author).author)),
+        address=f"/ip4/203.0.113.{author}/tcp/4001",
+        is_outbound=is_first,
+        updates=100,
+    )

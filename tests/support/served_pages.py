@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import trio
 
-from sfnode.page import PageAddress, open_page_socket
+from sfnode.page import PageAddress
 from sfnode.page.node_page import Page
 from sfnode.web import PageAccess, serve_page
 
@@ -16,7 +16,7 @@ from sfnode.web import PageAccess, serve_page
 @contextmanager
 def served_in_thread(page: Page) -> Iterator[str]:
     """The page's URL, while the context lasts."""
-    listener = open_page_socket(PageAddress(host="127.0.0.1", port=None))
+    listener = PageAddress(host="127.0.0.1", port=None).listen()
     access = PageAccess(host="127.0.0.1", port=listener.getsockname()[1], token=None)
     scope = trio.CancelScope()
     tokens: list[trio.lowlevel.TrioToken] = []

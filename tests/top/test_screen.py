@@ -12,25 +12,25 @@ from rich.console import Console
 
 from sfnode.status import News, Status
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.top import NodeView
+from sfnode.top.node_view import NodeView
 from sfnode.top.screen import draw
-from tests.support.statuses import DETAIL, STATUS, peer_state
+from tests.support.statuses import DETAIL, STATUS, changed, peer_state
 
-START = replace(
+START = changed(
     STATUS, step=0, own_updates=0, updates=0, authors=0, loss=None, peers=0, expects_peers=False,
-    detail=replace(DETAIL, peers=(), losses=(), evaluations=(), best=None, own_updates=0, left_s=None,
+    detail=changed(DETAIL, peers=(), losses=(), evaluations=(), best=None, own_updates=0, left_s=None,
                    steps_per_s=None, lag_steps=0, run_step=0, news=()),
 )  # fmt: skip
-CATCHING_UP = replace(STATUS, catching_up=1_920, detail=replace(DETAIL, left_s=75.0))
-LOST = replace(
+CATCHING_UP = changed(STATUS, catching_up=1_920, detail=changed(DETAIL, left_s=75.0))
+LOST = changed(
     STATUS, peers=2,
-    detail=replace(DETAIL, peers=(peer_state(0), peer_state(1, is_equal=False)),
+    detail=changed(DETAIL, peers=(peer_state(0), peer_state(1, is_equal=False)),
                    news=(News(time=1.7e9, text="peer 12D3*bn3nt8 left: it did not answer for 120 s", is_bad=True),)),
 )  # fmt: skip
-FINISHED = replace(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
+FINISHED = changed(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
 STATES = {"start": START, "catching up": CATCHING_UP, "training": STATUS, "peer lost": LOST, "finished": FINISHED}
 BAD_NEWS = News(time=1.7e9, text="x\x1b[2J" * 99, is_bad=True)
-HOSTILE = replace(STATUS, run="a\x1b[2Jb" * 40, detail=replace(DETAIL, news=(BAD_NEWS,)))
+HOSTILE = changed(STATUS, run="a\x1b[2Jb" * 40, detail=changed(DETAIL, news=(BAD_NEWS,)))
 
 
 def lines(views: Sequence[NodeView], *, is_ascii: bool = False) -> list[str]:
@@ -72,7 +72,7 @@ def test_screen__node_that_hangs__keeps_what_was_seen_and_says_so() -> None:
 
 
 def test_screen__several_nodes__is_a_row_for_each_and_their_warnings() -> None:
-    excluded = replace(STATUS, excluded_from=9)
+    excluded = changed(STATUS, excluded_from=9)
     found = lines([view(STATUS), view(excluded), view(None, "no node runs on /tmp/node")])
     assert sum("step 120/500" in line for line in found) == 1
     assert any("excluded by the owner from step 9 on" in line for line in found)

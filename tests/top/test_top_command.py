@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ import pytest
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.store import Store
-from sfnode.top import NodeView, look
+from sfnode.top.node_view import NodeView, look
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.statuses import STATUS
+from tests.support.statuses import STATUS, changed
 
 
 @pytest.fixture
@@ -30,8 +29,8 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
 
 def report(directory: Path, at: float) -> None:
-    status = replace(STATUS, pid=os.getpid(), time=at)
-    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+    status = changed(STATUS, pid=os.getpid(), time=at)
+    (directory / STATUS_FILE).write_text(json.dumps(status.to_json()))
 
 
 def test_top__once__is_a_line_for_each_node_and_code_one_where_one_is_missing(running: Path, tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_look__node_that_stops_reporting__keeps_its_last_status_beside_the_reaso
 
 
 def test_look__node_that_had_finished__has_not_failed(running: Path) -> None:
-    done = NodeView(data_dir=DataDirectory(running.parent / "gone"), status=replace(STATUS, is_over=True))
+    done = NodeView(data_dir=DataDirectory(running.parent / "gone"), status=changed(STATUS, is_over=True))
     stopped = Store(done.data_dir, sign_manifest(small_manifest(), OWNER))
     stopped.close()
     found = look(done)

@@ -8,15 +8,9 @@ import pytest
 import torch
 
 from protocol.errors import OperatorError
-from protocol.run.method import CoreKind
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
-from sfnode.training.bench.apply_cost import bench_apply
-from sfnode.training.bench.audit_cost import bench_audit
-from sfnode.training.bench.mezo import mezo_step
-from sfnode.training.bench.peak_memory import Alternative, peaks
-from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora, mezo
-from sfnode.training.bench.replay_cost import bench_replay
+from sfnode.training.bench.memory import Alternative, peaks
+from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora, mezo, mezo_step
 from sfnode.training.bench.step_cost import bench_step
 from sfnode.training.bench.subjects import (
     BenchBasis,
@@ -26,12 +20,8 @@ from sfnode.training.bench.subjects import (
     random_model,
     shape_tensors,
     some_coefficients,
-    verified_envelopes,
-    weights_of,
 )
 from sfnode.training.bench.timing import Times, paired_ratio, timed_in_turn
-from sfnode.training.bench.view_cost import bench_view, naive_merge
-from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.task.encoding import RowBatch, row_batch
 
@@ -60,7 +50,7 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
 
 
 def test_bench_bases__start__moves_the_last_layers_that_write_and_no_others() -> None:
-    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.START, rows=4, tokens=8)
+    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.START, size=(4, 8))
     names = [tensor.name for tensor in bases.manifest.tensors]
     searched = {name for index, name in enumerate(names) if bases.of(0, index).u.any()}
     (start,) = bases.starts(0).values()
@@ -70,7 +60,7 @@ def test_bench_bases__start__moves_the_last_layers_that_write_and_no_others() ->
 
 @pytest.mark.slow
 def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.training.bench.peak_memory._PROCESSES", 1)
+    monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
     found = peaks(
         "opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW, Alternative.STEP_LATER_PUBLISHED)
     )
@@ -78,59 +68,6 @@ def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytes
     assert found["forward"] > 4 * weights
     assert found["adamw"] > 4 * 4 * weights  # weights, gradients, two moments
     assert 0 < found["step_later_published"] < found["adamw"]
-
-
-@pytest.mark.parametrize("core", list(CoreKind))
-def test_bench_apply__updates__are_those_of_the_core_and_in_bounds(core: CoreKind) -> None:
-    manifest = bench_manifest(shape_tensors("opt-tiny"), core=core)
-    envelopes = verified_envelopes(manifest, 2_500)
-    assert len({envelope.seed for envelope in envelopes}) == 2_500
-    assert max(abs(scalar) for envelope in envelopes for scalar in envelope.scalars) == manifest.method.clip
-    assert {len(envelope.scalars) for envelope in envelopes} == {manifest.method.directions}
-
-
-def test_bench_apply__tiny_shape__reports_both_kinds_of_directions() -> None:
-    found = bench_apply("opt-tiny", updates=64, device="cpu", repeats=1)
-    assert isinstance(found["seconds"], float)
-    assert isinstance(found["ratio_to_dense"], float)
-    assert found["updates"] == 64
-    eight = found["rademacher_8"]
-    assert isinstance(eight, dict)
-    assert eight["directions"] == 8
-    assert eight["ratio_to_dense"] > 1
-
-
-def test_bench_audit__tiny_shape__honest_dtypes_are_nearer_than_strangers() -> None:
-    found = bench_audit("opt-tiny", rows=8, tokens=8, dtype="fp32", other_dtype="bf16", device="cpu")
-    assert 0 < found.deviation_of_dtypes < 0.5 < 1 < found.deviation_of_strangers
-    assert found.seconds > 0 and found.ratio_to_step > 0
-
-
-def test_bench_view__tiny_shape__reports_figures() -> None:
-    found = bench_view("opt-tiny", epochs=2, device="cpu", repeats=1)
-    for name in ("seconds", "ratio_to_naive", "gflop_per_second"):
-        figure = found[name]
-        assert isinstance(figure, float)
-        assert figure > 0
-    assert found["weights"] == weights_of(shape_tensors("opt-tiny"))
-
-
-def test_bench_view__naive_merge__is_the_view_but_for_rounding() -> None:
-    manifest = bench_manifest(shape_tensors("opt-tiny"))
-    base = {tensor.name: torch.full((tensor.rows, tensor.cols), 0.1) for tensor in manifest.tensors}
-    cores = {epoch: 10_000 * some_coefficients(manifest, epoch) for epoch in (0, 1)}
-    exact, naive = fold_weights(Bases(manifest), cores, base), naive_merge(Bases(manifest), cores, base)
-    assert max((exact[name] - base[name]).abs().max().item() for name in exact) > 0.1
-    assert all(torch.allclose(exact[name], naive[name], rtol=0, atol=1e-5) for name in exact)
-    assert any(not torch.equal(exact[name], naive[name]) for name in exact)
-
-
-def test_bench_replay__few_updates__parts_make_the_whole() -> None:
-    found = bench_replay("opt-tiny", updates=120, repeats=1)
-    assert sum(found.seconds.values()) == pytest.approx(found.seconds_total)
-    assert found.updates_per_second > 0
-    assert found.ratio_to_signatures > 1
-    assert bench_replay("opt-tiny", updates=120, repeats=1).state_digest == found.state_digest
 
 
 def test_bench__unknown_shape__is_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
-from sfnode.training.calibration import FoundBasis, new_basis
+from sfnode.training.calibration import Calibration, FoundBasis, new_basis
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
-from sfnode.training.calibration.readout import Passed, alike, fit_readout
+from sfnode.training.calibration.readout import Passed, fit_readout, uniform_weights
 from sfnode.training.calibration.residual_stream import last_of, writers_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
@@ -49,6 +49,11 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {"opt": tiny_opt, "gpt2": tin
 def opened(model: PreTrainedModel, folder: Path) -> tuple[SharedModel, TaskData]:
     manifest = model_manifest(model, [TensorGroup.LINEAR])
     return SharedModel(model), read_task(tiny_tokenizer(), manifest.task, write_reviews(folder / "reviews.jsonl"), None)
+
+
+def of(shared: SharedModel, data: TaskData, tensors: Sequence[TensorSpec] | None = None) -> Calibration:
+    tensors = trainable_tensors(shared.model) if tensors is None else tensors
+    return Calibration(shared=shared, tensors=tensors, data=data)
 
 
 def gradient_of(shared: SharedModel, data: TaskData, tensor: TensorSpec) -> Tensor:
@@ -81,7 +86,7 @@ def test_leading__matrix_of_low_rank__its_singular_vectors() -> None:
 def test_gradient_basis__of_a_tiny_model__holds_most_of_its_gradient(name: str, tmp_path: Path) -> None:
     shared, data = opened(MODELS[name](), tmp_path)
     tensors = trainable_tensors(shared.model, list(TensorGroup))
-    found = gradient_basis(shared, tensors, [data.examples], data, 2 * RANK)
+    found = gradient_basis(of(shared, data, tensors), [data.examples], 2 * RANK)
     assert all(parameter.grad is None and not parameter.requires_grad for parameter in shared.model.parameters())
     for tensor, basis in zip(tensors, found, strict=True):
         assert basis.u.shape == (tensor.rows, 2 * RANK)
@@ -93,8 +98,8 @@ def test_gradient_basis__of_a_tiny_model__holds_most_of_its_gradient(name: str, 
 def test_gradient_basis__several_batches__of_their_mean(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     tensors = trainable_tensors(shared.model)
-    whole = gradient_basis(shared, tensors, [data.examples], data, RANK)
-    halves = gradient_basis(shared, tensors, [data.examples[:8], data.examples[8:]], data, RANK)
+    whole = gradient_basis(of(shared, data, tensors), [data.examples], RANK)
+    halves = gradient_basis(of(shared, data, tensors), [data.examples[:8], data.examples[8:]], RANK)
     for one, other in zip(whole, halves, strict=True):
         known = one.u[:, 0].astype(float), other.u[:, 0].astype(float)
         assert abs(known[0] @ known[1]) == pytest.approx(np.linalg.norm(known[0]) * np.linalg.norm(known[1]), rel=0.01)
@@ -103,7 +108,7 @@ def test_gradient_basis__several_batches__of_their_mean(tmp_path: Path) -> None:
 def test_gradient_basis__vector__its_first_column_is_the_gradient(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     tensor = trainable_tensors(shared.model, [TensorGroup.BIAS])[-1]
-    (basis,) = gradient_basis(shared, [tensor], [data.examples], data, RANK)
+    (basis,) = gradient_basis(of(shared, data, [tensor]), [data.examples], RANK)
     gradient = gradient_of(shared, data, tensor).double().numpy()
     column = basis.u[:, 0].astype(float)
     assert abs(column @ gradient) > 0.98 * np.linalg.norm(column) * np.linalg.norm(gradient)
@@ -145,13 +150,13 @@ def test_fit_readout__labels_that_nothing_tells__chance() -> None:
     assert fit_readout(Passed(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
 
 
-def test_alike__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones() -> None:
+def test_uniform_weights__inputs_of_unlike_sizes__one_of_any_example_old_or_new() -> None:
     generator = torch.Generator().manual_seed(4)
     sizes_N = 0.5 + 1.5 * torch.rand(300, generator=generator)
     layers = [torch.rand((300, width), generator=generator) * sizes_N[:, None] for width in (48, 24)]
     for inputs_NI in layers:
         inputs_NI[:, 0] = 3.0
-    weights = alike([inputs_NI[:200] for inputs_NI in layers])
+    weights = uniform_weights([inputs_NI[:200] for inputs_NI in layers])
     found_N = torch.stack([inputs_NI @ weight_I for inputs_NI, weight_I in zip(layers, weights, strict=True)]).sum(0)
     assert (found_N - 1).abs().max() < 0.1
     mean_I = layers[0].mean(dim=0)
@@ -190,7 +195,7 @@ def test_forward_basis__start_in_the_weights__labels_are_told_as_it_says(name: s
     """The start is fitted with hooks at work; the run puts it into the weights."""
     shared, data = opened(MODELS[name](), tmp_path)
     many = replace(data, examples=data.examples * 6)  # each is among the held-back ones and among the others
-    found = forward_basis(shared, trainable_tensors(shared.model), many.examples, data, 1)
+    found = forward_basis(of(shared, many), 1)
     unmoved, session = sessions(shared, found, data)
     before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
     assert after.loss < before.loss - 0.05
@@ -235,7 +240,7 @@ def test_forward_basis__more_labels_than_layers__the_start_tells_them_apart(name
     """Four layers write to the stream of these models."""
     shared = SharedModel(MODELS[name]())
     data = TaskData(label_tokens=tuple(range(3, 12)), examples=labelled_by_a_word(9, 180))
-    found = forward_basis(shared, trainable_tensors(shared.model), data.examples, data, 1)
+    found = forward_basis(of(shared, data), 1)
     unmoved, session = sessions(shared, found, data)
     before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
     assert after.accuracy > before.accuracy + 0.3 and after.loss < before.loss - 0.5, (before, after)
@@ -246,7 +251,7 @@ def test_forward_basis__more_labels_than_layers__the_start_tells_them_apart(name
 def test_forward_basis__two_labels__two_columns_and_a_start(name: str, tmp_path: Path) -> None:
     shared, data = opened(MODELS[name](), tmp_path)
     tensors = trainable_tensors(shared.model)
-    found = forward_basis(shared, tensors, data.examples, data, 2)
+    found = forward_basis(of(shared, data, tensors), 2)
     live = [index for index, basis in enumerate(found.bases) if basis.u.any()]
     assert len(live) == 2 and found.rank == 2
     assert all(basis.v is not None and basis.u[:, 0].any() == basis.v[:, 0].any() for basis in found.bases)
@@ -264,7 +269,7 @@ def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_column
     told = sorted(labelled_by_a_word(2, 120), key=lambda example: example.width)  # as `forward_basis` takes them
     held = set(held_back(len(told))[1].tolist())
     lying = [replace(each, label=1 - each.label) if number in held else each for number, each in enumerate(told)]
-    (honest, found) = (forward_basis(shared, trainable_tensors(shared.model), each, data, 1) for each in (told, lying))
+    (honest, found) = (forward_basis(of(shared, data).only(each), 1) for each in (told, lying))
     assert honest.start is not None and honest.of_start is not None and honest.of_start.accuracy == 1.0
     assert found.start is None and found.of_start is None and found.of_model is not None
     assert sum(basis.u.any() for basis in found.bases) == 2
@@ -283,13 +288,13 @@ def test_forward_basis__examples_of_one_label__says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     alike = [example for example in data.examples if example.label == data.examples[0].label]
     with pytest.raises(OperatorError, match="same label"):
-        forward_basis(shared, trainable_tensors(shared.model), alike * 16, data, 1)
+        forward_basis(of(shared, data).only(alike * 16), 1)
 
 
 def test_forward_basis__few_examples__says_how_many_it_needs(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     with pytest.raises(OperatorError, match="at least 8 examples, and there are 6"):
-        forward_basis(shared, trainable_tensors(shared.model), data.examples[:6], data, 1)
+        forward_basis(of(shared, data).only(data.examples[:6]), 1)
 
 
 def test_last_of__rows_flattened_or_not__the_same_inputs() -> None:
@@ -306,7 +311,7 @@ def test_writers_of__attention_whose_queries_have_the_streams_width__output_proj
         (tiny_gpt2(), ("attn.c_proj", "mlp.c_proj")),
         (tiny_llama(), ("self_attn.o_proj", "mlp.down_proj")),
     ):
-        found = writers_of(SharedModel(model), trainable_tensors(model))
+        found = writers_of(of(SharedModel(model), TaskData(label_tokens=())))
         assert len(found) == 4
         assert all(place.name.removesuffix(".weight").endswith(names) for _, place in found)
 
@@ -314,25 +319,25 @@ def test_writers_of__attention_whose_queries_have_the_streams_width__output_proj
 def test_basis_of__file_sorted_by_label__examples_of_all_labels(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     ordered = replace(data, examples=tuple(sorted(data.examples * 8, key=lambda example: example.label)))
-    found = new_basis(shared, trainable_tensors(shared.model), ordered, CalibrationOptions(data="", examples=16), None)
+    found = new_basis(of(shared, ordered), CalibrationOptions(data="", examples=16), None)
     assert found.of_start is not None
 
 
 def test_basis_of__no_layer_that_writes_to_the_stream_is_trained__by_a_short_run_or_says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     inner = [tensor for tensor in trainable_tensors(shared.model) if tensor.name.endswith("fc1.weight")]
-    found = new_basis(shared, inner, data, CalibrationOptions(data=""), None)
+    found = new_basis(of(shared, data, inner), CalibrationOptions(data=""), None)
     assert found.start is not None and found.of_start is not None
     with pytest.raises(OperatorError, match="residual stream; train the linear layers too"):
-        new_basis(shared, inner, data, CalibrationOptions(data="", source=Source.FORWARD), None)
+        new_basis(of(shared, data, inner), CalibrationOptions(data="", source=Source.FORWARD), None)
 
 
 def test_basis_of__more_labels_than_a_start_has_columns_for__by_a_short_run(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     many = replace(data, label_tokens=tuple(number % VOCABULARY for number in range(LABELS_MAX + 1)))
     with pytest.raises(OperatorError, match="at most 129 labels apart, and the task has 130; use --source trajectory"):
-        new_basis(shared, trainable_tensors(shared.model), many, CalibrationOptions(data="", source=Source.FORWARD), 1)
-    found = new_basis(shared, trainable_tensors(shared.model), many, CalibrationOptions(data=""), None)
+        new_basis(of(shared, many), CalibrationOptions(data="", source=Source.FORWARD), 1)
+    found = new_basis(of(shared, many), CalibrationOptions(data=""), None)
     assert found.of_model is not None and found.rank == 1 and found.start is not None
 
 
@@ -341,9 +346,7 @@ def test_basis_of__listener__hears_of_every_pass_and_how_many_there_will_be(sour
     shared, data = opened(tiny_opt(), tmp_path)
     told: list[tuple[int, int]] = []
     options = CalibrationOptions(data="", source=source, examples=16)
-    found = new_basis(
-        shared, trainable_tensors(shared.model), data, options, None, lambda done, total: told.append((done, total))
-    )
+    found = new_basis(of(shared, data), options, None, lambda done, total: told.append((done, total)))
     dones = [done for done, _ in told]
     assert dones == sorted(set(dones))
     assert told[-1][0] <= told[-1][1] <= 1.2 * found.rows  # a small model has fewer trials

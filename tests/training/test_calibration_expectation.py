@@ -9,7 +9,7 @@ import pytest
 
 from protocol.limits import NORMALISED_CLIP
 from protocol.subspace.bases import Bases
-from sfnode.training.calibration import RateTrial, try_described
+from sfnode.training.calibration import Calibration, RateTrial, try_described
 from sfnode.training.calibration.expectation import set_apart, steps_of, try_rates
 from sfnode.training.describe import RunModel
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
@@ -81,7 +81,8 @@ def tried_at(data: TaskData, *rates: int) -> tuple[RateTrial, ...]:
         normalised: dict[str, Any] = {"scalar": "normalised", "clip": NORMALISED_CLIP}
         return Bases(model_manifest(model, [TensorGroup.LINEAR], **normalised, directions=2, alpha_exp=round(rate)))
 
-    return try_rates(SharedModel(model), bases_at, rates, data, 950)
+    calibration = Calibration(shared=SharedModel(model), tensors=trainable_tensors(model), data=data)
+    return try_rates(calibration, bases_at, rates, 950)
 
 
 def misleading() -> TaskData:

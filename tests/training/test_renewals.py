@@ -15,6 +15,7 @@ from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import Start, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, Int8Array
 from sfnode.storage.stored_bases import BasisSpec
+from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.renewal_content import renewal_of
@@ -37,9 +38,13 @@ def shared() -> SharedModel:
     return SharedModel(tiny_llama())
 
 
+def of(shared: SharedModel) -> Calibration:
+    return Calibration(shared=shared, tensors=trainable_tensors(shared.model), data=DATA)
+
+
 def found_in(shared: SharedModel) -> FoundBasis:
     """A start that helps, and a basis."""
-    return forward_basis(shared, trainable_tensors(shared.model), DATA.examples, DATA, 1)
+    return forward_basis(of(shared), 1)
 
 
 def manifest_with(shared: SharedModel, found: FoundBasis, **method: int) -> Manifest:
@@ -123,8 +128,8 @@ def test_renewal_of__run_without_starts__has_none(shared: SharedModel) -> None:
 def test_try_renewal__start__is_in_the_loss_after(shared: SharedModel) -> None:
     found = found_in(shared)
     manifest, plan = manifest_with(shared, found), TrialPlan(epoch=1, authors=1)
-    trial = try_renewal(shared, manifest, found.content, DATA, plan)
-    without = try_renewal(shared, manifest, replace(found.content, start=None), DATA, plan)
+    trial = try_renewal(of(shared), manifest, found.content, plan)
+    without = try_renewal(of(shared), manifest, replace(found.content, start=None), plan)
     assert trial is not None and without is not None
     assert trial.loss_before == without.loss_before
     assert trial.loss_after < trial.loss_before - 0.05 < without.loss_after
@@ -135,7 +140,7 @@ def test_try_renewal__start_the_other_way_round__hurts(shared: SharedModel) -> N
     found = found_in(shared)
     assert found.start is not None
     content = replace(found.content, start=turned(found.start, -1))
-    trial = try_renewal(shared, manifest_with(shared, found), content, DATA, TrialPlan(epoch=1, authors=1))
+    trial = try_renewal(of(shared), manifest_with(shared, found), content, TrialPlan(epoch=1, authors=1))
     assert trial is not None and trial.hurts
 
 

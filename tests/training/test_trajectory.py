@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from sfnode.storage.stored_bases import UNIT_EXP
-from sfnode.training.calibration import FoundBasis, new_basis, trajectory
+from sfnode.training.calibration import Calibration, FoundBasis, new_basis, trajectory
 from sfnode.training.calibration.trajectory import apart, trajectory_basis
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -41,6 +41,10 @@ def reviews(model: PreTrainedModel, folder: Path) -> TaskData:
     return read_task(tiny_tokenizer(), spec, write_reviews(folder / "reviews.jsonl"), None)
 
 
+def of(shared: SharedModel, data: TaskData) -> Calibration:
+    return Calibration(shared=shared, tensors=trainable_tensors(shared.model), data=data)
+
+
 def of_kind(data: TaskData, candidates: Callable[[int], tuple[tuple[int, ...], ...]]) -> TaskData:
     """Tasks without label words: what follows the prompt, of which the first choice is right."""
     examples = tuple(
@@ -51,7 +55,7 @@ def of_kind(data: TaskData, candidates: Callable[[int], tuple[tuple[int, ...], .
 
 def found_in(shared: SharedModel, data: TaskData, count: int = 64) -> FoundBasis:
     options = CalibrationOptions(data="", source=Source.TRAJECTORY, examples=count)
-    return new_basis(shared, trainable_tensors(shared.model), data, options, None)
+    return new_basis(of(shared, data), options, None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -61,7 +65,7 @@ def test_trajectory_basis__adapters_taken_off__the_start_does_what_they_did(name
     tensors = trainable_tensors(shared.model)
     rows = row_batch(data.examples, data.pad, shared.device)
     before = functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)
-    found = trajectory_basis(shared, tensors, [data.examples] * 12, (), data, 1)
+    found = trajectory_basis(of(shared, data), [data.examples] * 12, (), 1)
     assert torch.equal(before, functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)), (
         "an adapter is still there"
     )
@@ -117,7 +121,7 @@ def test_basis_of__many_choices__fewer_examples(shared: SharedModel, data: TaskD
     """Four choices an example took four times as long: 22 minutes for SmolLM2."""
     choices = of_kind(data, lambda _: ((9,), (10,), (11,), (12,)))
     many = replace(choices, examples=choices.examples * 20)
-    found = new_basis(shared, trainable_tensors(shared.model), many, CalibrationOptions(data=""), None)
+    found = new_basis(of(shared, many), CalibrationOptions(data=""), None)
     assert 3 * 1_900 < found.rows <= 3 * 1_920
 
 
@@ -126,10 +130,10 @@ def test_trajectory_basis__a_batch_in_parts__the_start_of_the_whole_one(
 ) -> None:
     """Sixteen examples of four choices took 12 GB at once."""
     choices = of_kind(data, lambda number: ((9, 10), (11,))[: 1 + number % 2])
-    tensors, batches = trainable_tensors(shared.model), [choices.examples[:10]] * 3
-    whole = trajectory_basis(shared, tensors, batches, (), choices, 1)
+    batches = [choices.examples[:10]] * 3
+    whole = trajectory_basis(of(shared, choices), batches, (), 1)
     monkeypatch.setattr(trajectory, "_ROWS_AT_ONCE", 3)
-    parts = trajectory_basis(shared, tensors, batches, (), choices, 1)
+    parts = trajectory_basis(of(shared, choices), batches, (), 1)
     assert whole.start is not None and parts.start is not None and whole.start.exp == parts.start.exp
     for one, other in zip(whole.start.products, parts.start.products, strict=True):
         assert one is not None and other is not None

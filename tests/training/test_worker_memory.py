@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from protocol.run.manifest import Manifest
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.storage.stored_bases import read_bases
 from sfnode.training import allocator, shared_model
-from sfnode.training.bench.subjects import some_coefficients
+from sfnode.training.bench.memory import random_files, worker_peaks
+from sfnode.training.bench.subjects import BenchBasis, bench_bases, shape_tensors, some_coefficients
 from sfnode.training.bench.timing import process_bytes
-from sfnode.training.bench.worker_memory import random_files, run_of, worker_peaks
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
@@ -34,6 +35,10 @@ DTYPES: Final = ["fp32", "bf16", pytest.param("int8", marks=needs_torchao)]
 WITHIN: Final = 0.15
 
 
+def manifest_of(shape: str, size: tuple[int, int]) -> Manifest:
+    return bench_bases(shape_tensors(shape), BenchBasis.RANDOM, size=size).manifest
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterable[Path]:
     with random_files("opt-tiny") as folder:
@@ -42,7 +47,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterable[Path]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(dtype: str, tiny: Path) -> None:
-    manifest = run_of("opt-tiny", (4, 8)).manifest
+    manifest = manifest_of("opt-tiny", (4, 8))
     plan, bases = plan_memory(manifest, tiny, dtype), Bases(manifest)
     shared = SharedModel(load_in(dtype, tiny, CPU))
     assert plan.weights == pytest.approx(size_of(shared.switch.base.values()), rel=0.01)
@@ -56,7 +61,7 @@ def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(d
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_plan__start__is_what_a_worker_folds_it_into(dtype: str, tiny: Path, tmp_path: Path) -> None:
     """Copies of what it moves, or thin matrices beside it; before the file is here, of all that it may move."""
-    plain = run_of("opt-tiny", (4, 8)).manifest
+    plain = manifest_of("opt-tiny", (4, 8))
     manifest, file = with_start(plain, moved := {1, len(plain.tensors) - 1})
     (tmp_path / "basis").write_bytes(file)
     bases = read_bases(manifest, tmp_path / "basis")
@@ -106,12 +111,13 @@ def test_memory_plan__shape_of_opt_125m__is_what_a_process_takes(dtype: str) -> 
     """A fault once: int8 took as much as bf16 when it was loaded, and kept it."""
     size = (16, 64)
     with random_files("opt-125m") as folder:
-        plan = plan_memory(run_of("opt-125m", size).manifest, folder, dtype)
+        plan = plan_memory(manifest_of("opt-125m", size), folder, dtype)
         found = worker_peaks(folder, "opt-125m", size, dtype)
+    program = found["program"]
     # Without the program, which is most of it here
-    assert plan.load_peak - found.program == pytest.approx(found.load_peak - found.program, rel=WITHIN)
-    assert plan.training_peak - found.program == pytest.approx(found.training_peak - found.program, rel=WITHIN)
-    assert found.loaded - found.program < plan.weights + (48 << 20)  # nothing of the reading is left
+    assert plan.load_peak - program == pytest.approx(found["load_peak"] - program, rel=WITHIN)
+    assert plan.training_peak - program == pytest.approx(found["training_peak"] - program, rel=WITHIN)
+    assert found["loaded"] - program < plan.weights + (48 << 20)  # nothing of the reading is left
 
 
 @says_memory

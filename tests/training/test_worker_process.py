@@ -22,6 +22,7 @@ from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
+from sfnode.worker_protocol.device_options import DeviceOptions
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     EpochCoefficients,
@@ -36,6 +37,7 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients,
     WorkerFailure,
 )
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.described import describe_model
 from tests.support.manifests import OWNER
 from tests.support.tiny_models import model_manifest
@@ -55,20 +57,16 @@ def demo_manifest(**method: object) -> Manifest:
 
 
 def opening(run: Manifest, **changes: object) -> OpenSession:
-    fields = {
-        "manifest": sign_manifest(run, OWNER).encode(),
-        "basis": None,
-        "renewals": (),
+    fields: dict[str, object] = {
         "model": MODEL,
-        "data": str(demo.data_file()),
-        "eval_data": str(demo.data_file(split="eval")),
-        "author": b"a" * 32,
-        "device": "cpu",
-        "dtype": "fp32",
-        "device_memory": None,
+        "data": demo.data_file(),
+        "eval_data": demo.data_file(split="eval"),
+        "devices": DeviceOptions(device="cpu"),
         **changes,
     }
-    return OpenSession(**fields)  # type: ignore[arg-type]
+    manifest = fields.pop("manifest", sign_manifest(run, OWNER).encode())
+    training = TrainingConfig(**fields)  # type: ignore[arg-type]
+    return OpenSession(manifest=manifest, training=training, author=b"a" * 32)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +116,8 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
 def test_worker__part_of_the_weights_waits__answers_the_same(client: WorkerClient, manifest: Manifest) -> None:
     found = []
     for limit in (None, 1):
-        assert isinstance(client.ask(opening(manifest, device_memory=limit)), SessionOpened)
+        devices = DeviceOptions(device="cpu", device_memory=limit)
+        assert isinstance(client.ask(opening(manifest, devices=devices)), SessionOpened)
         reply = client.ask(EstimateRequest(step=3, seed=99, directions=DIRECTIONS))
         assert isinstance(reply, Estimated)
         found.append((reply.scalars, reply.loss))
@@ -147,10 +146,10 @@ def test_worker__two_nodes__do_not_see_each_others_state(
     ("changes", "complaint"),
     [
         ({"model": "/no/such/model"}, "no such folder"),
-        ({"data": "/no/such.jsonl"}, "cannot be read"),
-        ({"device": "tpu"}, "allowed are"),
-        ({"dtype": "int3"}, "allowed are"),
-        ({"dtype": "int8", "device_memory": 1}, "do not go together"),
+        ({"data": Path("/no/such.jsonl")}, "cannot be read"),
+        ({"devices": DeviceOptions(device="tpu")}, "allowed are"),
+        ({"devices": DeviceOptions(device="cpu", dtype="int3")}, "allowed are"),
+        ({"devices": DeviceOptions(device="cpu", dtype="int8", device_memory=1)}, "do not go together"),
         ({"manifest": b"{}\n\n"}, "manifest_format"),
     ],
 )

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from sfnode.page import INDEX, SCRIPTS, STYLE, PageAddress, asset, open_page_socket
+from sfnode.page import PageAddress, asset
+from sfnode.page.assets import INDEX, SCRIPTS, STYLE
 from sfnode.page.node_page import Page, Sections
-from sfnode.storage.data_directory import DataDirectory
 from sfnode.web import server, viewers
 from sfnode.web.access import PageAccess
 from sfnode.web.server import serve_page
@@ -85,7 +85,7 @@ class Stream:
 @asynccontextmanager
 async def served(page: Page, host: str = "127.0.0.1", token: str | None = None) -> AsyncIterator[Browser]:
     """A page at a free port, until the context ends; that takes less than a second."""
-    listener = open_page_socket(PageAddress(host="127.0.0.1", port=None))
+    listener = PageAddress(host="127.0.0.1", port=None).listen()
     port = listener.getsockname()[1]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_page, page, PageAccess(host=host, port=port, token=token), listener)
@@ -212,8 +212,7 @@ class LargePage(Page):
 
 
 async def test_browser__takes_nothing__the_end_of_the_node_does_not_wait_for_it(made: MadeNode) -> None:
-    made_page = made.page()
-    page = LargePage(DataDirectory(made.directory), made.manifest, made_page._source)
+    page = made.page(LargePage)
     async with served(page) as browser:
         connection = await browser.open("/events")
         await trio.sleep(0.3)  # by now the server is stuck in a send; `served` times the end
@@ -222,7 +221,7 @@ async def test_browser__takes_nothing__the_end_of_the_node_does_not_wait_for_it(
 
 async def test_browser__takes_nothing_for_long__is_let_go(made: MadeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_SEND_S", 0.2)
-    page = LargePage(DataDirectory(made.directory), made.manifest, made.page()._source)
+    page = made.page(LargePage)
     async with served(page) as browser, await browser.open("/events") as connection:
         await trio.sleep(0.8)
         with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
@@ -245,7 +244,7 @@ class FailingPage(Page):
 async def test_page__cannot_be_made__is_said_in_the_log_and_made_again(
     made: MadeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    page = FailingPage(DataDirectory(made.directory), made.manifest, made.page()._source)
+    page = made.page(FailingPage)
     with caplog.at_level(logging.ERROR, "sfnode"):
         async with served(page) as browser, await browser.open("/events") as connection:
             assert "status" in await Stream(connection).next()

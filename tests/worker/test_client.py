@@ -86,7 +86,7 @@ async def test_session__unusable_answer__is_a_worker_error(reply: bytes, complai
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 async def test_session__evaluation_that_overflowed__is_a_numeric_error(loss: float, tmp_path: Path) -> None:
-    reply = Evaluated(accuracy=0.5, f1=None, loss=loss, rows=8, seconds=0.0, predictions=())
+    reply = Evaluated(accuracy=0.5, f1=None, loss=loss, rows=8, predictions=())
     async with fake_worker(tmp_path, lambda _: reply) as worker:
         session = await connect(worker.path)
         with pytest.raises(NumericError, match="not finite"):

@@ -30,7 +30,7 @@ from sfnode.training.shared_model import load_shared
 from sfnode.worker.audit_case import AuditVerdict, Remeasurement
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import audit_messages, choose_messages
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.demo_run import AUTHORS, DemoRun, demo_run
 from tests.support.worker_process import WorkerProcess
 
@@ -72,9 +72,7 @@ class Story:
         with contextlib.closing(Store(DataDirectory(folder), signed)) as store:
             store.add([each.record for each in self.arrived], is_durable=True)
             store.add_statements(statements)
-        config = TrainingConfig(
-            model="embedded:tiny-opt", data=str(data_file(split="train")), worker_socket=self.worker
-        )
+        config = TrainingConfig(model="embedded:tiny-opt", data=data_file(split="train"), worker_socket=self.worker)
         with DataDirectory(folder).reading() as stored:
             replica = stored.replica(signed.manifest)
             past = PastStates(signed.manifest, replica.ledger, stored)

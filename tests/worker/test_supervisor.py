@@ -18,7 +18,7 @@ from protocol.errors import OperatorError, WorkerError
 from sfnode.worker import supervisor
 from sfnode.worker.client import WorkerSession
 from sfnode.worker.supervisor import NotUpError, default_threads, supervise, worker_process
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.training_config import TrainingConfig
 
 AUTOGROUP = Path("/proc/self/autogroup")
 

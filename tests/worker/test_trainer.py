@@ -24,7 +24,6 @@ from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
 from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer
-from sfnode.worker.training_config import TrainingConfig
 from sfnode.worker_protocol.messages import (
     EstimateRequest,
     EvaluateRequest,
@@ -35,6 +34,7 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients,
     WorkerFailure,
 )
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
 from tests.support.manifests import OWNER, small_manifest
 
@@ -81,7 +81,7 @@ async def running(folder: Path, script: Script = healthy, inbox_events: int = 8)
     jobs_in, jobs_out = trio.open_memory_channel[Job](8)
     inbox_in, inbox_out = trio.open_memory_channel[Event](inbox_events)
     async with fake_worker(folder, script) as worker:
-        config = TrainingConfig(model=None, data="train.jsonl", worker_socket=worker.path)
+        config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
         trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter, lambda: bench.renewals)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
@@ -108,17 +108,14 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             bench.estimate(step)
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
-        assert opened == OpenSession(
-            basis=None, renewals=(),
-            manifest=SIGNED.encode(), model="model", data="train.jsonl", eval_data=None,
-            author=AUTHOR.author, device="auto", dtype="fp32", device_memory=None,
-        )  # fmt: skip
+        training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [
             EstimateRequest(step=0, seed=100, directions=4),
             EstimateRequest(step=3, seed=103, directions=4),
         ]
-        assert (bench.trainer.statistics.loss, bench.trainer.statistics.forward_rows) == (0.5, 64)
+        assert (bench.trainer.statistics().loss, bench.trainer.statistics().forward_rows) == (0.5, 64)
         assert bench.told("worker_ready")[0]["data_rows"] == 16
 
 
@@ -189,7 +186,7 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
-        assert bench.trainer.statistics.accuracy == 0.75
+        assert bench.trainer.statistics().accuracy == 0.75
 
 
 async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
@@ -200,7 +197,7 @@ async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp
         bench.estimate(5)
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
         assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
-        assert bench.trainer.statistics.restarts == 0
+        assert bench.trainer.statistics().worker_restarts == 0
 
 
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
@@ -231,7 +228,7 @@ async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_bac
         assert await bench.next() == WorkerReady()
         bench.estimate(1)
         assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
-        assert bench.trainer.statistics.restarts == len(bench.told("worker_lost")) == 1
+        assert bench.trainer.statistics().worker_restarts == len(bench.told("worker_lost")) == 1
         assert len(bench.worker.asked(SetCoefficients)) == 2  # the new session starts from nothing
 
 
@@ -301,7 +298,7 @@ async def test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses
         assert await bench.next() == WorkerReady()
         bench.estimate(1)
         assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
-        assert bench.trainer.statistics.trouble == ""
+        assert bench.trainer.statistics().trouble == ""
 
 
 @pytest.mark.parametrize("kind", [SetCoefficients, EvaluateRequest])

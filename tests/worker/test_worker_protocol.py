@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgpack
 import pytest
 
 from protocol.errors import WorkerError
 from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker_protocol.device_options import DeviceOptions
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
@@ -26,27 +29,29 @@ from sfnode.worker_protocol.messages import (
     new_parser,
     next_body,
 )
+from sfnode.worker_protocol.training_config import TrainingConfig
 
 MESSAGES: list[Message] = [
     OpenSession(
-        basis=None,
-        renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file="/b"),),
         manifest=b"{}\n",
-        model="embedded:tiny-opt",
-        data=None,
-        eval_data="e.jsonl",
+        training=TrainingConfig(
+            model="embedded:tiny-opt",
+            data=None,
+            eval_data=Path("e.jsonl"),
+            devices=DeviceOptions(device="cpu", device_memory=300),
+            threads=2,
+            worker_socket=Path("/s/worker.sock"),
+            renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file="/b"),),
+        ),
         author=b"a" * 32,
-        device="cpu",
-        dtype="fp32",
-        device_memory=300,
     ),
     SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
     EstimateRequest(step=7, seed=(1 << 64) - 1, directions=256),
     EvaluateRequest(rows_max=0),
     SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=10**10),
     CoefficientsSet(),
-    Estimated(step=7, scalars=(-127, 0, 127), loss=0.5, rows=32, seconds=0.25),
-    Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, seconds=0.5, predictions=(1, 0)),
+    Estimated(step=7, scalars=(-127, 0, 127), loss=0.5, rows=32),
+    Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, predictions=(1, 0)),
     WorkerFailure(kind=FailureKind.NUMERIC, message="not finite"),
 ]
 

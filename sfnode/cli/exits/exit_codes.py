@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from sfnode.status import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMITTED
+from sfnode.status import Health
 
 
 class ExitCode(IntEnum):
@@ -15,10 +15,10 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1
     USAGE = 2
-    NO_PEERS = EXIT_NO_PEERS
-    NOT_ADMITTED = EXIT_NOT_ADMITTED
-    EXCLUDED = EXIT_EXCLUDED
-    IDLE = EXIT_IDLE
+    NO_PEERS = Health.NO_PEERS
+    NOT_ADMITTED = Health.NOT_ADMITTED
+    EXCLUDED = Health.EXCLUDED
+    IDLE = Health.IDLE
 
 
 MEANINGS: Final[Mapping[ExitCode, str]] = {

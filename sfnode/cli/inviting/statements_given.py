@@ -39,7 +39,7 @@ def hand_to_node(data_dir: DataDirectory, manifest: Manifest, statements: Sequen
     roster = held_roster(data_dir, manifest)
     found = [roster.codec.decode_untrusted(data) for data in statements]
     for statement in found:
-        if statement.data not in _data_of(roster, statement):
+        if statement.data not in {held.data for held in roster.held(statement.key)}:
             check_has_effect(roster, statement)
     fresh = [statement.data for statement in found if not roster.covers(statement)]
     return (data_dir.statements.submit(fresh) if fresh else None), len(fresh)
@@ -67,7 +67,3 @@ def check_epoch_is_free(roster: Roster, epoch: int) -> None:
     held = roster.renewals().get(epoch)
     if held is not None:
         raise OperatorError(f"epoch {epoch} has a renewed basis already ({held[:16]}): give a later --from-epoch")
-
-
-def _data_of(roster: Roster, statement: Statement) -> set[bytes]:
-    return {held.data for held in roster.held(statement.key)}

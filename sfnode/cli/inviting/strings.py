@@ -10,11 +10,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import (
-    REPEAT,
-    group,
-    number_option,
-)
+from sfnode.cli.options import REPEAT, group, number_option
 from sfnode.cli.value_types import NewFilePath
 from sfnode.network import parse_bootstrap
 from sfnode.run import RunAddress, join_string, parse_run_addresses
@@ -82,12 +78,12 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
     _ = [parse_bootstrap(node) for node in given.nodes]
     if given.run_id not in (None, manifest.run_id):
         raise OperatorError("--at is an address of another run: give that of a node of this one")
-    told = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
-    return replace(told, nodes=given.nodes)
+    known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
+    return replace(known, nodes=given.nodes)
 
 
 def _of_node(data_dir: DataDirectory | None) -> RunAddress | None:
     if data_dir is None or not data_dir.is_locked():
         return None
-    string = read_status(data_dir).join_string
+    string = read_status(data_dir).life.join_string
     return parse_run_addresses([string]) if string else None

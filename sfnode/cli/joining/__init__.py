@@ -1,8 +1,5 @@
-"""Doors: `join`, `start`, `config`. Run a node and remember its options."""
+"""Door: `run_node`. Run a node with all that watches it: signals, requests to stop, page, metrics, how it ended."""
 
-from sfnode.cli.joining.config_command import config
-from sfnode.cli.joining.join_command import join
-from sfnode.cli.joining.settings import given_settings, recall
-from sfnode.cli.joining.start_command import start
+from sfnode.cli.joining.running import run_node
 
-__all__ = ["config", "given_settings", "join", "recall", "start"]
+__all__ = ["run_node"]

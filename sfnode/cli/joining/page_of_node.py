@@ -17,10 +17,7 @@ from sfnode.page import (
     LogTail,
     Page,
     PageAddress,
-    PageSource,
     load_or_create_token,
-    open_page_socket,
-    parse_page_address,
 )
 
 
@@ -35,17 +32,16 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
         return
     from sfnode.web import PageAccess, serve_page
 
-    address = parse_page_address(where)
-    listeners = [open_page_socket(address)]
+    address = PageAddress.parse(where)
+    listeners = [address.listen()]
     port = listeners[0].getsockname()[1]
     access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
     tail = LogTail()
     daemon.reporter.listeners.append(tail.take)  # only now, so that the page's log does not show the token
-    source = PageSource(ledger=partial(_ledger, daemon), pid=os.getpid(), tail=tail)
-    page = Page(daemon.config.data_dir, daemon.manifest, source)
+    page = Page(daemon.config.data_dir, daemon.manifest, partial(_ledger, daemon), pid=os.getpid(), tail=tail)
 
     async def serve() -> None:
-        listener = listeners.pop() if listeners else open_page_socket(replace(address, port=port))  # after a slip
+        listener = listeners.pop() if listeners else replace(address, port=port).listen()  # after a slip
         await serve_page(page, access, listener)
 
     async with trio.open_nursery() as nursery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.life import Life
 from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
-from sfnode.cli.joining.settings import Origin, Told, recall
+from sfnode.cli.settings import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
@@ -61,36 +61,32 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         signed = await find_manifest(options.source, reporter)
         data_dir = find_data_directory(signed.manifest, options.source.data_dir)
         life.enter(data_dir)
-        told = recall(options, given, data_dir)
-        _check(told.options)
+        recalled = recall(options, given, data_dir)
+        _check(recalled.options)
         nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
-        config = await prepare(signed, told.options, reporter)
+        config = await prepare(signed, recalled.options, reporter)
         daemon = Daemon(config, reporter)
-        with _key_in_use(config.data_dir):
+        # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
+        with nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
             async with (
-                page_served(daemon, told.options.web),
-                metrics_served(daemon, told.options.metrics),
+                page_served(daemon, recalled.options.web),
+                metrics_served(daemon, recalled.options.metrics),
             ):
-                await _run(daemon, told, life)
+                await _run(daemon, recalled, life)
         nursery.cancel_scope.cancel()
-
-
-def _key_in_use(data_dir: DataDirectory) -> AbstractContextManager[None]:
-    """Claim the key against nodes of other directories. The daemon itself refuses a second node on this directory."""
-    return nullcontext() if data_dir.is_locked() else data_dir.identity.in_use()
 
 
 def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
     """Report what the string to join says, before any peer confirms it. Raises OperatorError on two invitations."""
-    told = options.source.bootstrap
-    if not told.run_model or told.run_id is None:
+    address = options.source.bootstrap
+    if not address.run_model or address.run_id is None:
         return
-    if told.invitation and options.invite not in (None, told.invitation):
+    if address.invitation and options.invite not in (None, address.invitation):
         raise OperatorError("--invite is another invitation than that in the string to join: leave --invite out")
-    invitation = ", with an invitation" if told.invitation else ""
-    text = f"joining run {told.run_id.hex()[:16]}{invitation}: {described_source(told)}"
-    fields = {"run_id": told.run_id.hex(), "model": told.run_model, "data": told.run_data}
-    reporter.event("joining", text, **fields, is_invited=bool(told.invitation))
+    invitation = ", with an invitation" if address.invitation else ""
+    text = f"joining run {address.run_id.hex()[:16]}{invitation}: {described_source(address)}"
+    fields = {"run_id": address.run_id.hex(), "model": address.run_model, "data": address.run_data}
+    reporter.event("joining", text, **fields, is_invited=bool(address.invitation))
 
 
 def _check(options: JoinOptions) -> None:
@@ -126,20 +122,20 @@ async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, rep
     scope.cancel()
 
 
-async def _run(daemon: Daemon, told: Told, life: Life) -> None:
+async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     """Run the daemon; remember its options once it has begun, because then they have worked."""
-    _tell_remembered(daemon, told)
+    _tell_remembered(daemon, recalled)
     _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         life.begin()
-        write_node_file(daemon.config.data_dir, told.fields)
+        write_node_file(daemon.config.data_dir, recalled.fields)
         _tell_started(daemon, addresses)
 
 
-def _tell_remembered(daemon: Daemon, told: Told) -> None:
+def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
     """Report which options come from the node's file."""
-    held = {key: each.value for key, each in told.settings.items() if each.origin is Origin.FILE}
+    held = {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}
     if held:
         path = daemon.config.data_dir.node_file
         text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
@@ -151,13 +147,14 @@ def _tell_memory(daemon: Daemon) -> None:
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
-    how = training.dtype, training.device_memory
+    devices = training.devices
+    how = devices.dtype, devices.device_memory
     plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
         peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
         daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
-        _check_memory(plan, training.device, daemon.config.limits.memory_bytes_max)
+        _check_memory(plan, devices.device, daemon.config.limits.memory_bytes_max)
 
 
 def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:

@@ -20,7 +20,7 @@ from sfnode import demo
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
-from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, task_texts
+from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
 from sfnode.storage import BASIS_ENDING, EMBEDDED, from_home, locate
 
 _ASKED: Final = "sfnode.asked"
@@ -133,7 +133,7 @@ def _own_task(texts: Given) -> list[str]:
                 raise
             click.echo(f"Error: {printable(str(error))}", err=True)
             continue
-        warning = label_warning(found) if answers else ""
+        warning = found.label_warning if answers else ""
         if not warning or click.confirm(f"Warning: {printable(warning)}. Take them as they are?"):
             return [word for name, text in answers.items() if text for word in (f"--{name}", text)]
 

@@ -69,12 +69,12 @@ class Dialler:
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
-        """The last failure of each address that does not work now, for the operator."""
+        """Return the last failure of each address that does not work now, for the operator."""
         return tuple(self._reports.values())
 
     @property
     def dialling(self) -> frozenset[PeerId]:
-        """The peers that are being dialled."""
+        """Return the peers that are being dialled."""
         return frozenset(self._dialling)
 
     def wake(self) -> None:
@@ -121,7 +121,12 @@ class Dialler:
             return spread(self._candidates(now_s, exclude), self._taken(), wanted)
         # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
         self._leave_if_crowded()
-        return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
+        checked = self._to_check(now_s, exclude) if free > 0 else ()
+        if free <= 0 or checked:
+            return checked
+        taken = self._taken()
+        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
+        return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
         """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
@@ -153,12 +158,6 @@ class Dialler:
         session = self._open_sessions.get(leaving) if leaving is not None else None
         if session is not None:
             session.say_bye("making room for another network")
-
-    def _to_spread(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
-        """Return one more peer to dial, from another network, while too many neighbours are of one network."""
-        taken = self._taken()
-        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
-        return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
         """Return a bootstrap to dial if the interval is over: only bootstraps connect the halves of a split network.
@@ -232,7 +231,7 @@ class Dialler:
         assert address.peer is not None
         self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
         if self._book.is_bootstrap(address.peer):
-            self._recommended = frozenset(PeerId(told.peer) for told in error.peers)
+            self._recommended = frozenset(PeerId(named.peer) for named in error.peers)
         if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
             self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
 

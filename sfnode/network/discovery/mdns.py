@@ -68,7 +68,8 @@ class LocalDiscovery:
         wait_s = bounds.MDNS_QUERY_START_S
         while True:
             for index in self._interfaces():
-                _join(self._socket, index)
+                with suppress(OSError):  # joined before, or the interface has no multicast
+                    self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _on_interface(index))
                 self._send(index, encode_query())
                 self._announce(index)
             await trio.sleep(self._chance.uniform(0.5, 1.5) * wait_s)
@@ -162,11 +163,6 @@ def _open_socket() -> socket.socket:
 def _on_interface(index: int) -> bytes:
     """Pack struct ip_mreqn: group, any address, interface."""
     return struct.pack("4s4si", socket.inet_aton(GROUP), bytes(4), index)
-
-
-def _join(opened: socket.socket, index: int) -> None:
-    with suppress(OSError):  # joined before, or the interface has no multicast
-        opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _on_interface(index))
 
 
 def _own_host(index: int) -> str | None:

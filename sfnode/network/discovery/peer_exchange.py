@@ -115,14 +115,14 @@ class PeerExchange:
         """Remember the believable addresses that ``source`` names. ``observed_host``: its IP address, as we see it."""
         if self.config.neighbours_fixed:
             return
-        for told in peers:
+        for named in peers:
             try:
-                author_of_peer(told.peer)
+                author_of_peer(named.peer)
             except ValueError:
                 continue
-            known = self._book.addresses(PeerId(told.peer))  # perhaps from the operator: keep those host names
-            new = tuple(each for each in parse_untrusted(told.addresses) if replace(each, peer=None) not in known)
-            is_of_itself = told.peer == source
+            known = self._book.addresses(PeerId(named.peer))  # perhaps from the operator: keep those host names
+            new = tuple(each for each in parse_untrusted(named.addresses) if replace(each, peer=None) not in known)
+            is_of_itself = named.peer == source
             believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
             others = tuple(address for address in believed if address not in self._own)
-            self._book.learn(PeerId(told.peer), others, source=source)
+            self._book.learn(PeerId(named.peer), others, source=source)

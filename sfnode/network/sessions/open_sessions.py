@@ -24,7 +24,7 @@ from sfnode.network.policy import (
     choose_to_shed,
     ip_group_of,
 )
-from sfnode.network.reports import NeighbourInfo
+from sfnode.network.reports import PeerState
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session
 
@@ -176,11 +176,11 @@ class OpenSessions:
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
 
 
-def info(session: Session, book: AddressBook, score: float) -> NeighbourInfo:
+def info(session: Session, book: AddressBook, score: float) -> PeerState:
     """Return the description of a running session."""
     known = book.addresses(session.peer)
     traffic = session.channel.traffic
-    return NeighbourInfo(
+    return PeerState(
         peer=session.peer,
         address=str(known[0]) if session.is_outbound and known else session.channel.link.remote_host,
         is_outbound=session.is_outbound,

@@ -1,4 +1,4 @@
-"""Detects that the run grows faster than a node that catches up can take in updates."""
+"""Detect that the run grows faster than a node that catches up can take in updates."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Holds the updates held and those that neighbours report (0: none is missing), at a time in seconds."""
-
-    time: float
-    held: int
-    wanted: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +24,25 @@ class Outrun:
 
 
 class CatchUpMonitor:
-    """Compares successive gaps of a node that catches up."""
+    """Compares what a node that catches up holds with what it lacks."""
 
     def __init__(self) -> None:
-        self._start: Gap | None = None
+        self._start: tuple[float, int, int] | None = None  # the arguments of the look that began the window
 
-    def look(self, now: Gap) -> Outrun | None:
-        """Return a report once for each window of catching up in which the gap has not shrunk; else None."""
-        if now.wanted <= now.held:
+    def look(self, now_s: float, held: int, wanted: int) -> Outrun | None:
+        """Return a report once for each window of catching up in which the gap has not shrunk; else None.
+
+        ``wanted``: updates that the neighbours report; 0: none is missing.
+        """
+        if wanted <= held:
             self._start = None
             return None
-        start = self._start = self._start or now
-        seconds = now.time - start.time
+        start_s, held_before, wanted_before = self._start = self._start or (now_s, held, wanted)
+        seconds = now_s - start_s
         if seconds < WINDOW_S:
             return None
-        self._start = now
-        growth, intake = now.wanted - start.wanted, now.held - start.held
+        self._start = now_s, held, wanted
+        growth, intake = wanted - wanted_before, held - held_before
         if intake > growth or growth == 0:  # no growth: the line is dead, the machine is not slow
             return None
-        return Outrun(growth=growth / seconds, intake=intake / seconds, lacking=now.wanted - now.held)
+        return Outrun(growth=growth / seconds, intake=intake / seconds, lacking=wanted - held)

@@ -1,18 +1,24 @@
-"""Keeps the worker's results on held-out data, finds the best step, and warns if the run gets worse."""
+"""Keep the losses of a node, on held-out data and of its batches, and warns if the run gets worse."""
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.reporter import Reporter
+from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, best_of, has_become_worse
+
+_EVALUATIONS_MAX: Final = 64  # in a status
 
 
 class LearningCurve:
-    """Holds the evaluations of one node, including those of its earlier lives.
+    """Holds the evaluations of one node, including those of its earlier lives, and the losses of this life.
 
     Args:
         data_dir: the node's.
@@ -23,7 +29,17 @@ class LearningCurve:
         self._data_dir, self._reporter = data_dir, reporter
         self._warned_of: EvaluatedStep | None = None
         self.evaluations: list[EvaluatedStep] = []
-        self._try(self._read)
+        self.losses = LossSeries()
+        with self._reported():
+            self.evaluations = data_dir.evaluations.read()
+
+    def statistics(self) -> CurveStatistics:
+        """Return the curves, short enough for a status."""
+        return CurveStatistics(
+            evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
+            best=best_of(self.evaluations),
+            losses=self.losses.points,
+        )
 
     def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""
@@ -33,7 +49,8 @@ class LearningCurve:
     def _add(self, evaluation: EvaluatedStep) -> None:
         others = [each for each in self.evaluations if each.step != evaluation.step]
         self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
-        self._try(self._write)
+        with self._reported():
+            self._data_dir.evaluations.write(self.evaluations)
         self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
@@ -49,15 +66,10 @@ class LearningCurve:
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)
 
-    def _read(self) -> None:
-        self.evaluations = self._data_dir.evaluations.read()
-
-    def _write(self) -> None:
-        self._data_dir.evaluations.write(self.evaluations)
-
-    def _try(self, action: Callable[[], None]) -> None:
-        """Run a file operation; report its failure, and go on."""
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Report the failure of a file operation, and go on."""
         try:
-            action()
+            yield
         except OperatorError as error:
             self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))

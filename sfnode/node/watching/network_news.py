@@ -1,4 +1,4 @@
-"""News for the operator: peers that come and go, unreachable addresses, the port mapping, memory, and admission."""
+"""Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
-from sfnode.network import MappingReport, Network
+from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import ADMITTED, News, Status, describe_memory, own_admission, short_peer
+from sfnode.status import News, Status, StatusWords, short_peer
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
@@ -47,18 +47,20 @@ class NetworkNews:
             case _:
                 pass
 
-    def look(self, network: Network) -> None:
+    def look(self, network: Network, memory: MemoryState) -> None:
         """Report what has changed since the last look."""
         self._tell_of_dials(network)
         self._tell_of_mapping(network)
-        self._tell_of_memory(network)
+        self._tell_of_memory(memory)
 
     def _tell_of_dials(self, network: Network) -> None:
         """Report why an address cannot be reached, each reason once while it lasts."""
         reports = {(report.address, report.reason): report for report in network.dial_reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
-            text = f"cannot reach {report.address}: {report.reason}{_describe_retry(report.retry_in_s)}"
+            is_later = round(report.retry_in_s) > 0
+            retry = f"next try in {format_seconds(report.retry_in_s)}" if is_later else "trying again at once"
+            text = f"cannot reach {report.address}: {report.reason}; {retry}"
             self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
             self._remember(f"cannot reach {report.address.split('/p2p/')[0]}: {report.reason}", is_bad=True)
         self._dials = set(reports)
@@ -71,13 +73,12 @@ class NetworkNews:
             self._reporter.event("port_mapping", report.text, address=address)
             self._mapping = report
 
-    def _tell_of_memory(self, network: Network) -> None:
+    def _tell_of_memory(self, memory: MemoryState) -> None:
         """Report when inbound neighbours are dropped to save memory, and when that ends."""
-        memory = network.statistics.memory
         if memory.is_full != self._is_memory_full:
             self._is_memory_full = memory.is_full
-            self._reporter.event("memory", describe_memory(memory), **asdict(memory))
-            self._remember(f"memory: {describe_memory(memory)}", is_bad=memory.is_full)
+            self._reporter.event("memory", memory.in_words(), **asdict(memory))
+            self._remember(f"memory: {memory.in_words()}", is_bad=memory.is_full)
 
 
 class AdmissionNews:
@@ -86,7 +87,7 @@ class AdmissionNews:
     def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._statements = data_dir.statements
         self._reporter = reporter
-        self._told = ADMITTED
+        self._reported = StatusWords.ADMITTED
 
     def look(self, status: Status, *, is_live: bool) -> None:
         """Report what has changed; ``is_live``: this node has everything that its neighbours had.
@@ -94,15 +95,11 @@ class AdmissionNews:
         Before that nothing is reported: the statement that admits this node may still come, from a neighbour or from
         the folder of statements.
         """
-        is_settled = is_live if status.peers else not status.expects_peers
-        if not status.is_training or not is_settled or self._statements.waiting():
+        is_settled = is_live if status.node.peers else not status.network.expects_peers
+        if not status.training.is_training or not is_settled or self._statements.waiting():
             return
-        admission = own_admission(status)
-        if admission != self._told:
-            fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
+        admission, roster = StatusWords(status).admission, status.roster
+        if admission != self._reported:
+            fields = {"is_admitted": roster.is_admitted, "excluded_from": roster.excluded_from}
             self._reporter.event("admission", admission, **fields)
-        self._told = admission
-
-
-def _describe_retry(seconds: float) -> str:
-    return f"; next try in {format_seconds(seconds)}" if round(seconds) else "; trying again at once"
+        self._reported = admission

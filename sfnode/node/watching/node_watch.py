@@ -1,18 +1,27 @@
-"""Looks at a running node every second: status file, progress line, news for the operator, and the end of the run."""
+"""Look at a running node every second: status file, progress line, news for the operator, and the end of the run."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from protocol.errors import UnsettledError
-from sfnode.node.watching.catch_up import CatchUpMonitor, Gap
+from protocol.events import Event
+from protocol.ledger import Statement
+from protocol.node import node_statistics
+from sfnode.node.watching.catch_up import CatchUpMonitor
+from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
-from sfnode.node.watching.status_file import StatusWriter
-from sfnode.status import Status, describe_end
+from sfnode.node.watching.status_details import StatusDetails
+from sfnode.node.watching.status_file import StatusFile
+from sfnode.run import address_for_others, string_for_others
+from sfnode.status import LifeStatistics, Status, StatusWords
+from sfnode.storage import free_disk_bytes
+from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
     from sfnode.node.running_node import RunningNode
@@ -24,39 +33,41 @@ _PEERS_SAVED_S: Final = 5.0  # a node killed earlier has forgotten the first pee
 class NodeWatch:
     """Watches one life of a node. A look that raises is skipped, and the next one comes a second later."""
 
-    def __init__(self, life: RunningNode, news: NetworkNews) -> None:
+    def __init__(self, life: RunningNode) -> None:
         self._life = life
-        self._news = news
+        self._news = NetworkNews(life.reporter)
+        self._details = StatusDetails(LearningCurve(life.config.data_dir, life.reporter), self._news)
+        self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()
         self._peers_saved_s = 0.0
+
+    def hear(self, event: Event) -> None:
+        """Take an event before the node handles it."""
+        self._details.hear(event, self._life.node)
 
     async def run(self, scope: trio.CancelScope) -> None:
         """Look until cancelled. Cancel ``scope`` at the end of the run if the config says so.
 
         UnsettledError: the wait for other nodes was given up.
         """
-        life, writer = self._life, None
+        claim = None
+        with self._life.slips.contained("status"):
+            claim = self._life.config.data_dir.statements.own_claim(self._life.manifest)
         while True:
-            with life.slips.contained("status"):
-                writer = writer or self._writer()
-                self._look(writer, scope)
+            with self._life.slips.contained("status"):
+                self._look(snapshot(self._life, claim), scope)
             await trio.sleep(_LOOK_S)
 
-    def _writer(self) -> StatusWriter:
+    def _look(self, status: Status, scope: trio.CancelScope) -> None:
         life = self._life
-        claim = life.config.data_dir.statements.own_claim(life.manifest)
-        path = life.config.data_dir.status_file
-        return StatusWriter(path, os.getpid(), life.reporter, claim, life.data_sharing.bytes)
-
-    def _look(self, writer: StatusWriter, scope: trio.CancelScope) -> None:
-        life = self._life
-        status, line = writer.write(life)
-        life.reporter.progress("progress", line, **asdict(status))
-        gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
-        if (outrun := self._catch_up.look(gap)) is not None:
+        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer))
+        self._file.write(whole)
+        life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
+        outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)
+        if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
-        self._news.look(life.network)
+        self._news.look(life.network, status.network.memory)
         self._admission_news.look(status, is_live=life.node.sync.is_live)
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
@@ -66,11 +77,44 @@ class NodeWatch:
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
-        text = f"state digest {status.state_digest}, {describe_end(status)}"
-        if status.is_over:
-            fields = {"state_digest": status.state_digest, "equal_peers": status.equal_peers}
+        digest = status.node.state_digest
+        text = f"state digest {digest}, {StatusWords(status).end}"
+        if status.end.is_over:
+            fields = {"state_digest": digest, "equal_peers": status.end.equal_peers}
             self._life.reporter.event("finished", f"the run is finished: {text}", **fields)
             scope.cancel()
-        elif self._life.node.end.ending.is_given_up:
+        elif status.end.is_given_up:
             advice = "start the node again without --exit-when-finished, and look at its status"
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
+
+
+def snapshot(life: RunningNode, claim: Statement | None) -> Status:
+    """Return the status of a node now, without its detail; ``claim``: its claim of an invitation, if it has one."""
+    node, network, manifest = life.node, life.network, life.manifest
+    ledger, trainer = node.replica.ledger, life.trainer
+    return Status(
+        node=node_statistics(node),
+        end=node.end.ending,
+        ledger=ledger.statistics(),
+        roster=ledger.roster.statistics(node.author, claim),
+        network=network.statistics(),
+        training=TrainingStatistics() if trainer is None else _with_missing_basis(trainer.statistics(), life),
+        life=LifeStatistics(
+            time=time.time(),
+            pid=os.getpid(),
+            paused=life.overseer.paused,
+            model=life.model_progress(),
+            join=str(address_for_others(manifest.run_id, network.addresses)),
+            join_string=string_for_others(manifest, network.addresses, life.data_sharing.bytes),
+            disk_free_bytes=free_disk_bytes(life.config.data_dir.path),
+            slips=life.slips.state,
+        ),
+    )
+
+
+def _with_missing_basis(training: TrainingStatistics, life: RunningNode) -> TrainingStatistics:
+    """Return the figures with a basis that is not here yet as the trouble: the trainer does not know of it."""
+    missing = life.node.bases.first_missing(life.node.replica.last_epoch())
+    if missing is None or training.trouble:
+        return training
+    return replace(training, trouble=f"no neighbour has given it the owner's new basis yet ({missing[:16]})")

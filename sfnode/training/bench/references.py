@@ -1,13 +1,12 @@
 """Make what a user would run instead of a step: forward passes, MeZO in place, AdamW and LoRA with back-propagation.
 
 All of them work on ``rows`` examples a step. Those that write to weights share one scratch copy of the model, whose
-values mean nothing; only their time and memory count.
+values mean nothing; only their time and memory count. No state of a run ever comes from here.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.bench.mezo import mezo_step
 from sfnode.training.bench.subjects import shared_copy
 from sfnode.training.bench.timing import Action
 from sfnode.training.model import output_embedding
@@ -36,31 +34,40 @@ def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, 
     return functional.cross_entropy(functional.linear(hidden_NH, head), rows.labels)
 
 
-def forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
-    """Return an action that runs the model's body, without its head, over the rows of both sides in one pass."""
-    both_NT = rows.tokens.repeat(2, 1)
+def forward_twice(model: PreTrainedModel, rows: RowBatch, *, has_head: bool = False) -> Action:
+    """Return an action that runs the model's body, or with logits at every token, over both sides' rows in one pass."""
+    both_NT, module = rows.tokens.repeat(2, 1), model if has_head else model.base_model
 
     @torch.inference_mode()
     def run() -> None:
-        model.base_model(input_ids=both_NT, use_cache=False)
+        module(input_ids=both_NT, use_cache=False)
 
     return run
 
 
-def full_forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
-    """Return an action that runs the model, with logits at every token, over the rows of both sides in one pass."""
-    both_NT = rows.tokens.repeat(2, 1)
-
-    @torch.inference_mode()
-    def run() -> None:
-        model(input_ids=both_NT, use_cache=False)
-
-    return run
+def perturb(parameters: Sequence[Tensor], seed: int, scale: float) -> None:
+    """Add scale * z(seed) to the parameters in place, tensor by tensor."""
+    generator = torch.Generator(device=parameters[0].device).manual_seed(seed)
+    for parameter in parameters:
+        z = torch.empty_like(parameter).normal_(generator=generator)
+        parameter.add_(z, alpha=scale)
 
 
-def scratch_copy(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy with its own weights."""
-    return copy.deepcopy(model)
+def mezo_step(
+    parameters: Sequence[Tensor], loss: Callable[[], Tensor], seed: int, epsilon: float, learning_rate: float
+) -> float:
+    """Take one in-place step of MeZO as its paper has it (Malladi et al., arXiv 2305.17333).
+
+    Two forward passes, and four passes over the weights, with z drawn anew in each. Returns the projected gradient.
+    """
+    perturb(parameters, seed, epsilon)
+    plus = float(loss())
+    perturb(parameters, seed, -2 * epsilon)
+    minus = float(loss())
+    perturb(parameters, seed, epsilon)
+    projected = (plus - minus) / (2 * epsilon)
+    perturb(parameters, seed, -learning_rate * projected)
+    return projected
 
 
 def mezo(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Final
 
 import torch
-from transformers import PreTrainedModel
 
-from protocol.subspace import Bases
 from sfnode.training.bench import references
-from sfnode.training.bench.peak_memory import peaks
+from sfnode.training.bench.memory import peaks
 from sfnode.training.bench.subjects import (
     BenchBasis,
     bench_bases,
@@ -17,13 +16,12 @@ from sfnode.training.bench.subjects import (
     random_model,
     shared_copy,
     some_coefficients,
-    weights_of,
 )
-from sfnode.training.bench.timing import Action, Times, paired_ratio, timed_in_turn
+from sfnode.training.bench.timing import Times, paired_ratio, timed_in_turn
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import RowBatch, row_batch
+from sfnode.training.task import row_batch
 
 REPEATS: Final = 9
 SLOW_REPEATS: Final = 3  # of references that take several times as long
@@ -62,52 +60,41 @@ def bench_step(
         All are ratios of medians. `ratios` has the quartiles of neighbouring runs, `seconds` has medians, and `spread`
         has the middle half's width as a share of the median.
     """
-    (rows, tokens), where = size, choose_device(device)
+    where = choose_device(device)
     model = random_model(shape, where, choose_dtype(dtype))
-    bases = bench_bases(trainable_tensors(model), basis, rows=rows, tokens=tokens, epochs=2)
-    quick, slow = _actions(model, bases, size)
+    bases = bench_bases(trainable_tensors(model), basis, size=size)
+    manifest, plain, scratch, data = bases.manifest, shared_copy(model), copy.deepcopy(model), random_data(*size)
+    examples, words = row_batch(data.examples, 0, where), data.label_tokens
+    session = Estimator(SharedModel(model), bases, data)
+    for epoch in (0, 1):
+        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
+    quick = {
+        "step": lambda: session.estimate(1, manifest.method.epoch_steps),  # the first of epoch 1
+        "forward": references.forward_twice(plain, examples),
+    }
+    slow = {
+        "mezo": references.mezo(scratch, examples, words),
+        "mezo_same_tensors": references.mezo(scratch, examples, words, [tensor.name for tensor in manifest.tensors]),
+        "adamw": references.adamw(scratch, examples, words),
+        "lora": references.lora(plain, examples, words),
+        "full_forward": references.forward_twice(plain, examples, has_head=True),
+        "step": quick["step"],
+    }
     times = timed_in_turn(quick, where, repeats)
-    slow_times = timed_in_turn(slow | {"step": quick["step"]}, where, min(repeats, SLOW_REPEATS))
+    slow_times = timed_in_turn(slow, where, min(repeats, SLOW_REPEATS))
     return {
         "shape": shape,
-        "rows": rows,
-        "tokens": tokens,
+        "rows": size[0],
+        "tokens": size[1],
         "dtype": dtype,
         "basis": basis.value,
         "device": where.type,
         "threads": torch.get_num_threads(),
-        "trained_parameters": weights_of(bases.manifest.tensors),
+        "trained_parameters": sum(tensor.rows * max(1, tensor.cols) for tensor in manifest.tensors),
         **_ratios(times, slow_times),
         **_memory(peaks(shape, size, dtype, where.type)),
         "compared": COMPARED,
     }
-
-
-def _actions(
-    model: PreTrainedModel, bases: Bases, size: tuple[int, int]
-) -> tuple[dict[str, Action], dict[str, Action]]:
-    """Return the actions that are timed often, and the slow ones."""
-    manifest = bases.manifest
-    plain, scratch, data = shared_copy(model), references.scratch_copy(model), random_data(*size)
-    rows: RowBatch = row_batch(data.examples, 0, model.device)
-    slow = {
-        "mezo": references.mezo(scratch, rows, data.label_tokens),
-        "mezo_same_tensors": references.mezo(
-            scratch, rows, data.label_tokens, [tensor.name for tensor in manifest.tensors]
-        ),
-        "adamw": references.adamw(scratch, rows, data.label_tokens),
-        "lora": references.lora(plain, rows, data.label_tokens),
-        "full_forward": references.full_forward_twice(plain, rows),
-    }
-    session = Estimator(SharedModel(model), bases, data)
-    for epoch in (0, 1):
-        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
-    step = manifest.method.epoch_steps  # the first of epoch 1
-    quick: dict[str, Action] = {
-        "step": lambda: session.estimate(1, step),
-        "forward": references.forward_twice(plain, rows),
-    }
-    return quick, slow
 
 
 def _ratios(times: dict[str, Times], slow: dict[str, Times]) -> dict[str, object]:

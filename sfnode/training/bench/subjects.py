@@ -1,4 +1,4 @@
-"""Make models, manifests, data and updates to measure with: published shapes, meaningless numbers."""
+"""Make models, manifests and data to measure with: published shapes, meaningless numbers."""
 
 from __future__ import annotations
 
@@ -13,51 +13,56 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    LlamaConfig,
-    OPTConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PretrainedConfig, PreTrainedModel
 
-from protocol.crypto import Signer, seed_of
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.ledger import Envelope, EnvelopeCodec
-from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
+from protocol.run import (
+    DATA_PRIVATE,
+    FORMAT,
+    AdmissionKind,
+    AdmissionSpec,
+    BasisKind,
+    CoreKind,
+    Manifest,
+    Method,
+    Objective,
+    ScalarKind,
+    Schedule,
+    ScheduleKind,
+    TaskKind,
+    TaskSpec,
+    TensorKind,
+    TensorSpec,
+    checked,
+    no_model,
+)
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import (
-    Bases,
-    Basis,
-    BasisContent,
-    Start,
-    decode_basis_untrusted,
-    encode_basis,
-    words,
-)
+from protocol.subspace import Bases, Basis, BasisContent, Start, decode_basis_untrusted, encode_basis, words
 from sfnode.training.task import Example, TaskData
 
-# name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
+_SMOLLM2: Final = "smollm2-135m"
+# name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1), and of SmolLM2 (Ben Allal et
+# al., arXiv 2502.02737)
 SHAPES: Final = {
     "opt-tiny": (64, 2, 2, 256),
     "opt-125m": (768, 12, 12, 3_072),
     "opt-1.3b": (2_048, 24, 32, 8_192),
     "opt-2.7b": (2_560, 32, 32, 10_240),
     "opt-6.7b": (4_096, 32, 32, 16_384),
+    _SMOLLM2: (576, 30, 9, 1_536),
 }
-SMOLLM2: Final = "smollm2-135m"  # Ben Allal et al., arXiv 2502.02737
-VOCABULARY: Final = 50_272
+_VOCABULARY_OPT: Final = 50_272
 _VOCABULARY_SMOLLM2: Final = 49_152
-POSITIONS: Final = 2_048
-SIGNER: Final = Signer(b"benchmark".ljust(32, b"."))
-RANK: Final = 32  # of random bases
+_POSITIONS: Final = 2_048
+_SIGNER: Final = Signer(b"benchmark".ljust(32, b"."))
+_RANK: Final = 32  # of random bases
 _RANK_PUBLISHED: Final = 1
-DIRECTIONS: Final = 8
-CLIP: Final = 1 << 10
+_DIRECTIONS: Final = 8
+_CLIP: Final = 1 << 10
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; the keys below separate its uses
-_LABELS: Final = (4, 5)
 # The layers of these shapes that `calibration.residual_stream.writers_of` finds in a loaded model
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
 _START_EXP: Final = -20  # so small that a start of ones hardly moves the weights
@@ -76,7 +81,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
 
     OperatorError for an unknown shape.
     """
-    made: Any = _meta_model(shape).to(dtype).to_empty(device=device)
+    made = _empty_model(shape).to(dtype).to_empty(device=device)
     made.tie_weights()
     rotary = getattr(made.base_model, "rotary_emb", None)
     if rotary is not None:  # its frequencies are in no file, so they are lost with the meta device
@@ -93,51 +98,43 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
     return result
 
 
-def _meta_model(shape: str) -> Any:
-    models: Any = AutoModelForCausalLM
-    with torch.device("meta"):
-        return models.from_config(_config(shape))
-
-
-def _config(shape: str) -> PretrainedConfig:
-    if shape == SMOLLM2:
-        return LlamaConfig(
+def _empty_model(shape: str) -> Any:
+    if shape not in SHAPES:
+        raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
+    hidden, layers, heads, ffn = SHAPES[shape]
+    if shape == _SMOLLM2:
+        config: PretrainedConfig = LlamaConfig(
             vocab_size=_VOCABULARY_SMOLLM2,
-            hidden_size=576,
-            num_hidden_layers=30,
-            num_attention_heads=9,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
             num_key_value_heads=3,
-            intermediate_size=1_536,
-            max_position_embeddings=POSITIONS,
+            intermediate_size=ffn,
+            max_position_embeddings=_POSITIONS,
             tie_word_embeddings=True,
         )
-    if shape not in SHAPES:
-        raise OperatorError(f"shape {shape!r}: known are {', '.join([*SHAPES, SMOLLM2])}")
-    hidden, layers, heads, ffn = SHAPES[shape]
-    return OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=hidden,
-        word_embed_proj_dim=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        ffn_dim=ffn,
-        max_position_embeddings=POSITIONS,
-    )
+    else:
+        config = OPTConfig(
+            vocab_size=_VOCABULARY_OPT,
+            hidden_size=hidden,
+            word_embed_proj_dim=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            ffn_dim=ffn,
+            max_position_embeddings=_POSITIONS,
+        )
+    models: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        return models.from_config(config)
 
 
 def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
     """Return specs of the linear layers' weights, as `sfnode init` would train them, without making the model."""
-    model = _meta_model(shape)
     return tuple(
         TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
-        for name, module in model.named_modules()
+        for name, module in _empty_model(shape).named_modules()
         if isinstance(module, nn.Linear) and name != "lm_head"
     )
-
-
-def weights_of(tensors: Sequence[TensorSpec]) -> int:
-    """Return the number of weights."""
-    return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
 
 
 def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -150,101 +147,92 @@ def bench_manifest(
     *,
     rows: int = 16,
     tokens: int = 64,
-    directions: int = DIRECTIONS,
+    directions: int = _DIRECTIONS,
     core: CoreKind = CoreKind.CANONICAL,
-    rank: int = RANK,
+    rank: int = _RANK,
 ) -> Manifest:
     """Return a run of rank ``rank`` with raw scalars; ``directions`` is halved until it divides the rows."""
     while rows % directions:
         directions //= 2
-    return checked(
-        {
-            "format": FORMAT,
-            "name": "bench",
-            "owner": SIGNER.author.hex(),
-            "model": to_plain(no_model("local:bench"), as_rows=False),
-            "tensors": [to_plain(tensor, as_rows=False) for tensor in tensors],
-            "task": {
-                "kind": "classification",
-                "template": "{text}",
-                "completion": "",
-                "objective": "loss",
-                "label_words": ["a", "b"],
-                "data": "private",
-                "data_sha256": "",
-                "max_tokens": max(tokens, 4),
-                "batch_rows": rows,
-            },
-            "method": {
-                "rank": rank,
-                "epoch_steps": 1 << 10,
-                "basis": "random",
-                "basis_sha256": "",
-                "basis_unit_exp": 0,
-                "basis_max": 1,
-                "start_rank": 0,
-                "sides": 2,
-                "shares": 1,
-                "core": str(core),
-                "scalar": "raw",
-                "epsilon_exp": -10,
-                "directions": directions,
-                "local_steps": 1,
-                "alpha_exp": -30,
-                "quantum_exp": -3,  # slopes of random models are large: no scalar at the clip
-                "clip": CLIP,
-            },
-            "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1},
-            "steps": 1 << 12,
-            "staleness": 1,
-            "admission": {"kind": "open", "pow_bits": 0},
-            "authors_max": 1 << 10,
-        }
+    task = TaskSpec(
+        kind=TaskKind.CLASSIFICATION,
+        template="{text}",
+        completion="",
+        objective=Objective.LOSS,
+        label_words=("a", "b"),
+        data=DATA_PRIVATE,
+        data_sha256="",
+        max_tokens=max(tokens, 4),
+        batch_rows=rows,
     )
+    method = Method(
+        rank=rank,
+        epoch_steps=1 << 10,
+        basis=BasisKind.RANDOM,
+        basis_sha256="",
+        basis_unit_exp=0,
+        basis_max=1,
+        start_rank=0,
+        core=core,
+        scalar=ScalarKind.RAW,
+        epsilon_exp=-10,
+        sides=2,
+        directions=directions,
+        shares=1,
+        local_steps=1,
+        alpha_exp=-30,
+        quantum_exp=-3,  # slopes of random models are large: no scalar at the clip
+        clip=_CLIP,
+    )
+    manifest = Manifest(
+        format=FORMAT,
+        name="bench",
+        owner=_SIGNER.author.hex(),
+        model=no_model("local:bench"),
+        tensors=tuple(tensors),
+        task=task,
+        method=method,
+        schedule=Schedule(kind=ScheduleKind.CONSTANT, weight_start=1, weight_end=1),
+        steps=1 << 12,
+        staleness=1,
+        admission=AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0),
+        authors_max=1 << 10,
+    )
+    return checked(to_plain(manifest, as_rows=False))
 
 
-def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, tokens: int, epochs: int = 1) -> Bases:
-    """Return a run of ``epochs`` epochs in ``basis``, with a number of directions that divides the rows."""
+def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple[int, int]) -> Bases:
+    """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
+    rows, tokens = size
     if basis is BenchBasis.RANDOM:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     else:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=_RANK_PUBLISHED)
-    bases = Bases(replace(manifest, steps=epochs * manifest.method.epoch_steps))
-    if basis is BenchBasis.RANDOM:
-        return bases
-    return published(bases) if basis is BenchBasis.PUBLISHED else _started(bases)
+    bases = Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
+    return bases if basis is BenchBasis.RANDOM else published(bases, has_start=basis is BenchBasis.START)
 
 
-def published(bases: Bases) -> Bases:
-    """Return the same run with its first epoch's bases published for all epochs."""
-    return _of_file(bases, BasisContent(bases=_first_of(bases)))
+def published(bases: Bases, *, has_start: bool = False) -> Bases:
+    """Return the same run with its first epoch's bases published for all epochs.
 
-
-def _started(bases: Bases) -> Bases:
-    """Return the same run with columns and a start in the tensors that `sfnode init` moves, and zeros in the others."""
-    names = [tensor.name for tensor in bases.manifest.tensors]
-    writing = [index for index, name in enumerate(names) if name.endswith(_WRITING)]
-    moving = {*writing[-max(1, len(writing) // 3) :]}
-    found = tuple(basis if index in moving else _nothing(basis) for index, basis in enumerate(_first_of(bases)))
-    return _of_file(bases, BasisContent(bases=found, start=Start(exp=_START_EXP, products=found)))
-
-
-def _nothing(like: Basis) -> Basis:
-    return Basis(u=np.zeros_like(like.u), v=None if like.v is None else np.zeros_like(like.v))
-
-
-def _first_of(bases: Bases) -> tuple[Basis, ...]:
-    return tuple(bases.of(0, index) for index in range(len(bases.manifest.tensors)))
-
-
-def _of_file(bases: Bases, content: BasisContent) -> Bases:
-    method = bases.manifest.method
-    data = encode_basis(method.rank, content)
+    With ``has_start``, there are a start and columns in the tensors that `sfnode init` moves, and zeros in the others.
+    """
+    method, names = bases.manifest.method, [tensor.name for tensor in bases.manifest.tensors]
+    found = [bases.of(0, index) for index in range(len(names))]
+    start = None
+    if has_start:
+        writing = [index for index, name in enumerate(names) if name.endswith(_WRITING)]
+        for index in range(len(names)):
+            if index not in writing[-max(1, len(writing) // 3) :]:
+                u, v = found[index].u, found[index].v
+                found[index] = Basis(u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
+        start = Start(exp=_START_EXP, products=tuple(found))
+    data = encode_basis(method.rank, BasisContent(bases=tuple(found), start=start))
     method = replace(
         method,
         basis=BasisKind.PUBLISHED,
         basis_sha256=hashlib.sha256(data).hexdigest(),
-        start_rank=method.rank if content.start else 0,
+        start_rank=method.rank if start else 0,
     )
     manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
     return Bases(manifest, decode_basis_untrusted(manifest, data))
@@ -255,30 +243,10 @@ def random_data(rows: int, tokens: int) -> TaskData:
     drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (_VOCABULARY_SMOLLM2 - 4)
     lines = drawn.reshape(rows, tokens).tolist()
     examples = tuple(Example(tokens=tuple(line), label=index % 2) for index, line in enumerate(lines))
-    return TaskData(label_tokens=_LABELS, examples=examples)
+    return TaskData(label_tokens=(4, 5), examples=examples)
 
 
 def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
     """Return arbitrary coefficients for every tensor, int64[layout.size]."""
     size = CoefficientLayout(manifest).size
-    return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * CLIP) - CLIP
-
-
-def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
-    """Return ``count`` updates of successive steps in the form after verification; they have no valid signatures."""
-    record = bytes(EnvelopeCodec(manifest).record_bytes)
-    return [
-        Envelope(
-            author=SIGNER.author,
-            step=index % manifest.method.epoch_steps,
-            seed=seed_of(manifest.run_id, SIGNER.author, index),
-            scalars=some_scalars(manifest, index),
-            record=record,
-        )
-        for index in range(count)
-    ]
-
-
-def some_scalars(manifest: Manifest, index: int) -> tuple[int, ...]:
-    """Return the scalars of update number ``index``."""
-    return tuple((index + direction) % (2 * CLIP + 1) - CLIP for direction in range(manifest.method.scalars))
+    return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * _CLIP) - _CLIP

@@ -30,12 +30,12 @@ class Times:
 
     @property
     def median(self) -> float:
-        """Median, which is the reported value."""
+        """Return the median, which is the reported value."""
         return median(self.values)
 
     @property
     def spread(self) -> float:
-        """Width of the middle half of the runs, as a share of the median."""
+        """Return the width of the middle half of the runs, as a share of the median."""
         if len(self.values) < 2:
             return 0.0
         low, _, high = quantiles(self.values, n=4, method="inclusive")

@@ -6,6 +6,7 @@ also find a start. The published file reveals something of its examples: docs/le
 other node depends on how the file was made, so this code may use floats and libraries freely.
 """
 
+from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.expectation import RateTrial
 from sfnode.training.calibration.found_basis import FoundBasis, Judged
 from sfnode.training.calibration.renewal_content import renewal_of
@@ -20,6 +21,7 @@ from sfnode.training.calibration.sources import (
 )
 
 __all__ = [
+    "Calibration",
     "FoundBasis",
     "Judged",
     "RateTrial",

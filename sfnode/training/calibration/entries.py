@@ -84,7 +84,7 @@ class Column:
 
     @property
     def size(self) -> float:
-        """Root mean square of the move, above zero."""
+        """Return the root mean square of the move, above zero."""
         return max(float(self.left.square().mean().sqrt() * self.right.square().mean().sqrt()), _TINY)
 
 

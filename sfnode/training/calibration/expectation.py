@@ -17,12 +17,12 @@ from protocol.crypto import Signer
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.training.calibration.calibration import Calibration, choose_evenly, judged, rows_in
 from sfnode.training.calibration.found_basis import Judged
 from sfnode.training.calibration.renewal_trial import RenewalTrial, take_steps
-from sfnode.training.estimator import EVALUATION_TOKENS, Estimator
+from sfnode.training.estimator import Estimator
 from sfnode.training.model import closed_weights
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, batch_of, chunks_of
+from sfnode.training.task import Example, Scores, TaskData
 
 HELD_MIN: Final = 32  # examples: fewer show next to nothing
 _HELD_MAX: Final = 200  # examples, for a standard error of about three points
@@ -59,12 +59,10 @@ class RateTrial:
 def set_apart(data: TaskData, used: Sequence[Example]) -> TaskData:
     """Hold back up to 200 examples not in ``used`` for evaluation; all others are the author's, as in a run."""
     seen = frozenset(used)
-    unused = [example for example in data.examples if example not in seen]
-    count = min(_HELD_MAX, len(unused))
-    held = tuple(unused[number * len(unused) // count] for number in range(count))
-    is_held = frozenset(held)
+    held, _ = choose_evenly([example for example in data.examples if example not in seen], _HELD_MAX)
+    is_held = frozenset(held)  # the same text may be there twice
     others = tuple(example for example in data.examples if example not in is_held)
-    return replace(data, examples=others, evaluation_examples=held)
+    return replace(data, examples=others, evaluation_examples=tuple(held))
 
 
 def steps_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> range:
@@ -78,85 +76,63 @@ def steps_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> range
 def rows_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> int:
     """Estimate how many forward passes of a row one rate takes."""
     steps = len(steps_of(manifest, data, calibration_rows)) * _round_rows(manifest, data)
-    return round(steps) + 2 * _rows(data.evaluation_examples)
+    return round(steps) + 2 * rows_in(data.evaluation_examples)
 
 
 def _round_rows(manifest: Manifest, data: TaskData) -> float:
-    return 2 * manifest.task.batch_rows * manifest.method.local_steps * _rows(data.examples) / len(data.examples)
-
-
-def _rows(examples: Sequence[Example]) -> int:
-    return sum(example.rows for example in examples)
+    return 2 * manifest.task.batch_rows * manifest.method.local_steps * rows_in(data.examples) / len(data.examples)
 
 
 def try_rates(
-    shared: SharedModel,
-    bases_at: Callable[[float], Bases],
-    rates: Sequence[float],
-    data: TaskData,
-    calibration_rows: int,
+    calibration: Calibration, bases_at: Callable[[float], Bases], rates: Sequence[float], calibration_rows: int
 ) -> tuple[RateTrial, ...]:
     """Try ``rates`` in turn until one does not hurt; each further one would cost as much again.
 
     Args:
+        calibration: with the data that `set_apart` returns.
         bases_at: returns the bases of the run with this learning rate.
         rates: in descending order of preference.
-        data: as `set_apart` returns it.
     """
-    before, tried = None, list[RateTrial]()
+    data, before, tried = calibration.data, None, list[RateTrial]()
     for rate in rates:
         bases = bases_at(rate)
-        session, state = Estimator(shared, bases, data), Coefficients(bases.manifest)
-        before = before or _judge(shared, bases, state, data)
+        session, state = Estimator(calibration.shared, bases, data), Coefficients(bases.manifest)
+        before = before or _judge(calibration, bases, state)
         rows = take_steps(session, state, [_AUTHOR], steps_of(bases.manifest, data, calibration_rows))
-        tried.append(_compared(rate, before, _judge(shared, bases, state, data), rows, data))
+        tried.append(_compared(rate, before, _judge(calibration, bases, state), rows, data))
         if not tried[-1].hurts:
             break
     return tuple(tried)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Scored:
-    """Loss of each held-back example, and how right its prediction is: fp64[N] both."""
-
-    loss: Tensor
-    right: Tensor
-
-
 @torch.inference_mode()
-def _judge(shared: SharedModel, bases: Bases, state: Coefficients, data: TaskData) -> _Scored:
-    switch, epochs = shared.switch, {epoch: state.flat(epoch) for epoch in state.epochs()}
+def _judge(calibration: Calibration, bases: Bases, state: Coefficients) -> Scores:
+    """Score the held-back examples at ``state``; losses and hits in fp64 on the CPU."""
+    switch, epochs = calibration.shared.switch, {epoch: state.flat(epoch) for epoch in state.epochs()}
     with switch.using(closed_weights(bases, epochs, switch.base, switch.placed)):
-        chunks = chunks_of(data.evaluation_examples, EVALUATION_TOKENS)
-        found = [shared.scores(batch_of(data, chunk, 1, shared.device), data.label_tokens) for chunk in chunks]
-    loss_N, right_N = torch.cat([each.loss for each in found]), torch.cat([each.right for each in found])
-    return _Scored(loss=loss_N.double().cpu(), right=right_N.double().cpu())
+        found = calibration.judge(calibration.data.evaluation_examples)
+    return replace(found, loss=found.loss.double().cpu(), right=found.right.double().cpu())
 
 
-def _compared(rate: float, before: _Scored, after: _Scored, step_rows: int, data: TaskData) -> RateTrial:
+def _compared(rate: float, before: Scores, after: Scores, step_rows: int, data: TaskData) -> RateTrial:
     is_completion = data.evaluation_examples[0].is_completion
-    first, last = (
-        Judged(loss=float(each.loss.mean()), accuracy=None if is_completion else float(each.right.mean()))
-        for each in (before, after)
-    )
+    first, last = (judged(each, is_completion=is_completion) for each in (before, after))
     change = RenewalTrial(
         loss_before=first.loss,
         loss_after=last.loss,
         error=_error(after.loss - before.loss),
         examples=len(after.loss),
         authors=1,
-        rows=step_rows + 2 * _rows(data.evaluation_examples),
+        rows=step_rows + 2 * rows_in(data.evaluation_examples),
     )
-    error = _error(after.loss) if is_completion else _error_of_share(after.right)
+    if is_completion:
+        error = _error(after.loss)
+    else:  # one more hit and one more miss keep the error of a share above zero
+        share = (float(after.right.sum()) + 1) / (len(after.right) + 2)
+        error = math.sqrt(share * (1 - share) / len(after.right))
     return RateTrial(rate=rate, before=first, after=last, error=error, step_rows=step_rows, change=change)
 
 
 def _error(values_N: Tensor) -> float:
     """Return the standard error of the mean."""
     return float(values_N.std()) / math.sqrt(len(values_N))
-
-
-def _error_of_share(is_right_N: Tensor) -> float:
-    """Return the standard error of the share of ones; one more one and one more zero keep it above zero."""
-    share = (float(is_right_N.sum()) + 1) / (len(is_right_N) + 2)
-    return math.sqrt(share * (1 - share) / len(is_right_N))

@@ -22,14 +22,13 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import RANK_MAX
-from protocol.run import TensorSpec
+from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
-from sfnode.training.calibration.readout import alike, fit_readout
+from sfnode.training.calibration.readout import fit_readout, uniform_weights
 from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, chunks_of
+from sfnode.training.task import Example, chunks_of
 
 LABELS_MAX: Final = RANK_MAX + 1  # the start of a layer has a column for each contrast between them
 _MOVING: Final = 1 / 3  # share of the layers that move: the last ones
@@ -42,20 +41,19 @@ _SHARE_MAX: Final = 4.0  # largest part of a move that later layers leave; its i
 _TINY: Final = 1e-12
 
 
-def forward_basis(
-    shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData, rank: int
-) -> FoundBasis:
+def forward_basis(calibration: Calibration, rank: int) -> FoundBasis:
     """Return a start where one helps, and one column on each side of a few tensors; all other columns are zero.
 
     Args:
-        examples: with labels; each is passed forward once, and some of them again.
+        calibration: its examples have labels; each is passed forward once, and some of them again.
         rank: of the run; 1 is enough.
 
     Raises:
         OperatorError: too few examples, or all with one label; too many labels; no layer is known to write to the
             residual stream.
     """
-    if (labels := len(data.label_tokens)) > LABELS_MAX:
+    examples: Sequence[Example] = calibration.data.examples
+    if (labels := len(calibration.data.label_tokens)) > LABELS_MAX:
         raise OperatorError(
             f"--source forward: a start tells at most {LABELS_MAX} labels apart, and the task has {labels}; use "
             "--source trajectory"
@@ -65,21 +63,22 @@ def forward_basis(
     if len({example.label for example in examples}) < 2:
         raise OperatorError("--data: all calibration examples have the same label; give others, or more --examples")
     examples = [example for members in chunks_of(examples, EVALUATION_TOKENS) for example in members]  # by length
-    look = look_at(shared, tensors, examples, data)
+    calibration = calibration.only(examples)
+    look = look_at(calibration)
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
         raise OperatorError(NOT_FINITE)
-    moving = look.layers[-max(1, round(_MOVING * len(writers_of(shared, tensors)))) :]
-    alike_by_layer = alike([layer.inputs for layer in moving])
-    trial = _tried(shared, look, moving, alike_by_layer, examples, data)
+    moving = look.layers[-max(1, round(_MOVING * len(writers_of(calibration)))) :]
+    uniform_by_layer = uniform_weights([layer.inputs for layer in moving])
+    trial = _tried(calibration, look, moving, uniform_by_layer)
     # The start is a new fit, to all examples, with the settings of the trial
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-len(moving), None)), (trial.ridge,))
-    weights = trial.lengthened(look.weights(readout), alike_by_layer)
+    weights = trial.lengthened(look.weights(readout), uniform_by_layer)
     moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in zip(moving, weights, strict=True)}
     is_helpful = trial.of_start.loss < trial.of_model.loss
     return replace(
-        packed(tensors, _columns(look, weights), rank),
+        packed(calibration.tensors, _columns(look, weights), rank),
         rows=len(examples) + held_rows(len(examples)),
-        start=as_start(tensors, moved) if is_helpful else None,
+        start=as_start(calibration.tensors, moved) if is_helpful else None,
         of_start=trial.of_start if is_helpful else None,
         of_model=trial.of_model,
     )
@@ -101,24 +100,20 @@ class _FitTrial:
     of_model: Judged
     of_start: Judged
 
-    def lengthened(self, weights: Sequence[Tensor], alike_by_layer: Sequence[Tensor]) -> list[Tensor]:
+    def lengthened(self, weights: Sequence[Tensor], uniform_by_layer: Sequence[Tensor]) -> list[Tensor]:
         """Return what the start adds to the layers, from the weights of a fit, [I, K] each."""
-        return _with_prior([weight_IK * self.length for weight_IK in weights], alike_by_layer, self.prior)
+        return _with_prior([weight_IK * self.length for weight_IK in weights], uniform_by_layer, self.prior)
 
 
-def _with_prior(weights: Sequence[Tensor], alike_by_layer: Sequence[Tensor], prior_K: Tensor) -> list[Tensor]:
+def _with_prior(weights: Sequence[Tensor], uniform_by_layer: Sequence[Tensor], prior_K: Tensor) -> list[Tensor]:
     return [
-        weight_IK + torch.outer(alike_I, prior_K) for weight_IK, alike_I in zip(weights, alike_by_layer, strict=True)
+        weight_IK + torch.outer(uniform_I, prior_K)
+        for weight_IK, uniform_I in zip(weights, uniform_by_layer, strict=True)
     ]
 
 
 def _tried(
-    shared: SharedModel,
-    look: Look,
-    moving: Sequence[Writer],
-    alike_by_layer: Sequence[Tensor],
-    examples: Sequence[Example],
-    data: TaskData,
+    calibration: Calibration, look: Look, moving: Sequence[Writer], uniform_by_layer: Sequence[Tensor]
 ) -> _FitTrial:
     """Choose length and prior of a start by running the held-back examples in the model.
 
@@ -126,11 +121,12 @@ def _tried(
 
     Args:
         moving: the layers that move, the last ones.
-        alike_by_layer: weights of each layer that together give one for every example (`alike`), [I] each.
+        uniform_by_layer: weights of each layer that together give one for every example (`uniform_weights`), [I] each.
     """
     layers = slice(-len(moving), None)
-    kept_N, held_N = held_back(len(examples))
-    held, seen = [examples[number] for number in held_N.tolist()], look.seen.only(held_N, layers)
+    kept_N, held_N = held_back(len(calibration.data.examples))
+    held = calibration.only([calibration.data.examples[number] for number in held_N.tolist()])
+    seen = look.seen.only(held_N, layers)
     readout = fit_readout(look.seen.only(kept_N, layers))
     added = [inputs_NI @ weight_IL for inputs_NI, weight_IL in zip(seen.inputs, readout.weights, strict=True)]
     alone_NL, weights = _centred(seen.logits), look.weights(readout)
@@ -138,7 +134,7 @@ def _tried(
 
     def logits(weights: Sequence[Tensor]) -> Tensor:
         moves = {layer.module: (each, look.directions) for layer, each in zip(moving, weights, strict=True)}
-        return _centred(moved_logits(shared, moves, held, data))
+        return _centred(moved_logits(held, moves))
 
     # Logits between the measured lengths come from a parabola, which saves passes
     measured = {0.0: alone_NL} | {length: logits([each * length for each in weights]) for length in _MEASURED}
@@ -149,15 +145,15 @@ def _tried(
     share /= length * max(float((fitted_NL - alone_NL).square().sum()), _TINY)
     # The prior closes the mean gap to the fitted logits. Later layers will change it by the same part
     prior_K = _lacking(fitted_NL, found_NL) @ look.contrasts / min(max(share, 1 / _SHARE_MAX), _SHARE_MAX)
-    told_NL = logits(_with_prior([each * length for each in weights], alike_by_layer, prior_K))
-    without, told = _judge(found_NL, seen.labels), _judge(told_NL, seen.labels)
-    is_told = told.loss < without.loss
+    with_prior_NL = logits(_with_prior([each * length for each in weights], uniform_by_layer, prior_K))
+    without, with_prior = _judge(found_NL, seen.labels), _judge(with_prior_NL, seen.labels)
+    is_better = with_prior.loss < without.loss
     return _FitTrial(
         ridge=readout.ridge,
         length=length,
-        prior=prior_K if is_told else torch.zeros_like(prior_K),
+        prior=prior_K if is_better else torch.zeros_like(prior_K),
         of_model=_judge(alone_NL, seen.labels),
-        of_start=told if is_told else without,
+        of_start=with_prior if is_better else without,
     )
 
 
@@ -204,7 +200,8 @@ def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
 def held_back(count: int) -> tuple[Tensor, Tensor]:
     """Return the numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
 
-    Examples come sorted by length, so the judging ones are of all lengths.
+    Examples come sorted by length, so the judging ones are of all lengths. These numbers are not those of
+    `choose_evenly`, since other ones would give every start other bytes.
     """
     is_left_out = torch.arange(count) % 4 == 3
     left_out = torch.where(is_left_out)[0]
@@ -233,7 +230,8 @@ def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
     typical = math.exp(sum(math.log(column.size) for column in found) / len(found))
     for contrast in range(min(contrasts, len(others))):  # a small model has few other layers
         biases = {
-            layer.column(look.directions[:, contrast], alike([layer.inputs])[0] * _BIAS_MIN): layer for layer in others
+            layer.column(look.directions[:, contrast], uniform_weights([layer.inputs])[0] * _BIAS_MIN): layer
+            for layer in others
         }
         found.append(min(biases, key=lambda each: abs(math.log(each.size / typical))))
         others.remove(biases[found[-1]])

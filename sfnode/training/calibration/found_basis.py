@@ -45,10 +45,10 @@ class FoundBasis:
 
     @property
     def content(self) -> BasisContent:
-        """Content of its file."""
+        """Return the content of its file."""
         return BasisContent(bases=self.bases, start=self.start)
 
     @property
     def rank(self) -> int:
-        """Number of columns of each side."""
+        """Return the number of columns of each side."""
         return int(self.bases[0].u.shape[1])

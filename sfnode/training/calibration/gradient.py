@@ -12,31 +12,29 @@ from torch.nn import functional
 from protocol.crypto import key_of
 from protocol.run import TensorKind, TensorSpec
 from protocol.subspace import Basis, signs
+from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.entries import filled
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, RowBatch, TaskData, batch_of
+from sfnode.training.task import Example, RowBatch, batch_of
 
 _EXTRA_COLUMNS: Final = 8  # for the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)
 _ITERATIONS: Final = 3
 _BALANCING_ROUNDS: Final = 50
 
 
-def gradient_basis(
-    shared: SharedModel, tensors: Sequence[TensorSpec], batches: Sequence[Sequence[Example]], data: TaskData, rank: int
-) -> tuple[Basis, ...]:
+def gradient_basis(calibration: Calibration, batches: Sequence[Sequence[Example]], rank: int) -> tuple[Basis, ...]:
     """Return bases of leading singular vectors of the mean loss's gradient over ``batches``, then of random signs.
 
     Half of the columns are singular vectors, and at least one. Label words are balanced first (`balanced`).
 
-    Memory: the gradients of ``tensors``, and what back-propagation through one batch takes.
+    Memory: the gradients of the tensors, and what back-propagation through one batch takes.
     """
-    shift_L = _shift(shared, batches, data)
-    parameters = {tensor.name: shared.switch.base[tensor.name] for tensor in tensors}
+    tensors, shift_L = calibration.tensors, _shift(calibration, batches)
+    parameters = {tensor.name: calibration.shared.switch.base[tensor.name] for tensor in tensors}
     for parameter in parameters.values():
         parameter.requires_grad_(True)
     try:
         for batch in batches:
-            torch.autograd.backward(_mean_loss(shared, batch, data, shift_L) / len(batches))
+            torch.autograd.backward(_mean_loss(calibration, batch, shift_L) / len(batches))
         gradients = {name: parameter.grad for name, parameter in parameters.items()}
     finally:
         for parameter in parameters.values():
@@ -45,8 +43,9 @@ def gradient_basis(
     return tuple(_of_gradient(index, tensor, gradients[tensor.name], rank) for index, tensor in enumerate(tensors))
 
 
-def _shift(shared: SharedModel, batches: Sequence[Sequence[Example]], data: TaskData) -> Tensor | None:
+def _shift(calibration: Calibration, batches: Sequence[Sequence[Example]]) -> Tensor | None:
     """Return what balances the label words over all batches; None for a task without label words."""
+    shared, data = calibration.shared, calibration.data
     if not data.label_tokens:
         return None
     logits, labels = [], []
@@ -73,10 +72,12 @@ def balanced(logits_NL: Tensor, labels_N: Tensor) -> Tensor:
     return shift_L
 
 
-def _mean_loss(shared: SharedModel, batch: Sequence[Example], data: TaskData, shift_L: Tensor | None) -> Tensor:
+def _mean_loss(calibration: Calibration, batch: Sequence[Example], shift_L: Tensor | None) -> Tensor:
+    if shift_L is None:
+        return calibration.scores(batch).loss.mean()
+    shared, data = calibration.shared, calibration.data
     rows = batch_of(data, batch, 1, shared.device)
-    if shift_L is None or not isinstance(rows, RowBatch):
-        return shared.scores(rows, data.label_tokens).loss.mean()
+    assert isinstance(rows, RowBatch)
     return functional.cross_entropy(shared.label_logits(rows, data.label_tokens) + shift_L, rows.labels)
 
 

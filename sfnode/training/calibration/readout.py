@@ -21,7 +21,7 @@ from torch.nn import functional
 _FOLDS: Final = 4
 RIDGES: Final = (1e-2, 3e-3, 1e-3, 3e-4)
 _ITERATIONS: Final = 60  # of L-BFGS, which needs about 20
-_ALIKE_RIDGE: Final = 0.1  # for a kernel whose diagonal is one on average
+_UNIFORM_RIDGE: Final = 0.1  # for a kernel whose diagonal is one on average
 _TINY: Final = 1e-12
 
 
@@ -70,22 +70,22 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
         kernel_NN += inputs_NI @ inputs_NI.T / scale
     tried = [(*_cross_validated(kernel_NN, seen, ridge), ridge) for ridge in ridges]
     _, accuracy, ridge = min(tried)
-    fit = _fit(kernel_NN, seen.logits, seen.labels, ridge)
+    dual_NL, bias_L = _fit(kernel_NN, seen.logits, seen.labels, ridge)
     # Back to weights: the dual part separates examples, the bias moves all of them equally
-    telling = [inputs_NI.T @ fit.dual / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
-    moving = [torch.outer(weight_I, fit.bias) for weight_I in alike(seen.inputs)]
-    weights = tuple(one + other for one, other in zip(telling, moving, strict=True))
+    separating = [inputs_NI.T @ dual_NL / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
+    moving = [torch.outer(weight_I, bias_L) for weight_I in uniform_weights(seen.inputs)]
+    weights = tuple(one + other for one, other in zip(separating, moving, strict=True))
     return Readout(weights=weights, ridge=ridge, accuracy=accuracy)
 
 
-def alike(inputs: Sequence[Tensor]) -> list[Tensor]:
+def uniform_weights(inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return weights of all layers whose sum of w . x is one for every example, by ridge regression; [I] each.
 
     Weights along the mean inputs would give one on average only. Single examples of OPT would deviate by a sixth: half
     a logit where a model has to be moved by three.
     """
     scales = [_scale(inputs_NI) * len(inputs) for inputs_NI in inputs]
-    kernel_NN = torch.eye(len(inputs[0])) * _ALIKE_RIDGE
+    kernel_NN = torch.eye(len(inputs[0])) * _UNIFORM_RIDGE
     for inputs_NI, scale in zip(inputs, scales, strict=True):
         kernel_NN += inputs_NI @ inputs_NI.T / scale
     dual_N = torch.linalg.solve(kernel_NN, torch.ones(len(kernel_NN)))
@@ -112,23 +112,18 @@ def _cross_validated(kernel_NN: Tensor, seen: Passed, ridge: float) -> tuple[flo
     loss, right = 0.0, 0.0
     for fold in range(_FOLDS):
         out, kept = torch.where(fold_N == fold)[0], torch.where(fold_N != fold)[0]
-        fit = _fit(kernel_NN[kept][:, kept], seen.logits[kept], seen.labels[kept], ridge)
-        logits = seen.logits[out] + kernel_NN[out][:, kept] @ fit.dual + fit.bias
+        dual_NL, bias_L = _fit(kernel_NN[kept][:, kept], seen.logits[kept], seen.labels[kept], ridge)
+        logits = seen.logits[out] + kernel_NN[out][:, kept] @ dual_NL + bias_L
         loss += float(functional.cross_entropy(logits, seen.labels[out], reduction="sum"))
         right += float((logits.argmax(dim=1) == seen.labels[out]).sum())
     return loss / len(fold_N), right / len(fold_N)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fit:
-    """Dual coefficients [N, L] and bias [L]; both sum to zero over the labels."""
+def _fit(kernel_NN: Tensor, logits_NL: Tensor, labels_N: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Minimise cross entropy plus ridge / 2 times the squared length of all w, which is b^T K b in the dual form.
 
-    dual: Tensor
-    bias: Tensor
-
-
-def _fit(kernel_NN: Tensor, logits_NL: Tensor, labels_N: Tensor, ridge: float) -> _Fit:
-    """Minimise cross entropy plus ridge / 2 times the squared length of all w, which is b^T K b in the dual form."""
+    Return dual coefficients [N, L] and bias [L]; both sum to zero over the labels.
+    """
     dual_NL = torch.zeros_like(logits_NL, requires_grad=True)
     bias_L = torch.zeros(logits_NL.shape[1], requires_grad=True)
     optimiser = torch.optim.LBFGS([dual_NL, bias_L], max_iter=_ITERATIONS, line_search_fn="strong_wolfe")
@@ -144,4 +139,4 @@ def _fit(kernel_NN: Tensor, logits_NL: Tensor, labels_N: Tensor, ridge: float) -
     with torch.enable_grad():
         optimiser.step(loss)  # type: ignore[no-untyped-call]
     dual, bias = dual_NL.detach(), bias_L.detach()
-    return _Fit(dual=dual - dual.mean(dim=1, keepdim=True), bias=bias - bias.mean())
+    return dual - dual.mean(dim=1, keepdim=True), bias - bias.mean()

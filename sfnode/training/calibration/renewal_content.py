@@ -16,24 +16,24 @@ def renewal_of(manifest: Manifest, found: FoundBasis) -> BasisContent:
     A start that is wider than the run's, or has larger entries, is left out: cut, it would be a different one. If the
     run's files hold a start and there is none, it is zero.
     """
-    method = manifest.method
-    bases = tuple(_within(basis, method.basis_max) for basis in found.bases)
+    method, entry_max, start = manifest.method, manifest.method.basis_max, found.start
+    bases = tuple(
+        Basis(u=basis.u.clip(-entry_max, entry_max), v=None if basis.v is None else basis.v.clip(-entry_max, entry_max))
+        for basis in found.bases
+    )
     if not method.start_rank:
         return BasisContent(bases=bases)
-    if found.start is not None and _fits(found.start, method.start_rank, method.basis_max):
-        return BasisContent(bases=bases, start=_widened(found.start, method.start_rank))
-    return BasisContent(bases=bases, start=_no_start(manifest))
-
-
-def _within(basis: Basis, entry_max: int) -> Basis:
-    u, v = (None if side is None else side.clip(-entry_max, entry_max) for side in (basis.u, basis.v))
-    assert u is not None
-    return Basis(u=u, v=v)
-
-
-def _fits(start: Start, rank: int, entry_max: int) -> bool:
-    sides = [side for each in start.products if each is not None for side in (each.u, each.v) if side is not None]
-    return all(side.shape[1] <= rank and not (np.abs(side.astype(np.int16)) > entry_max).any() for side in sides)
+    products = [each for each in start.products if each is not None] if start else []
+    sides = [side for each in products for side in (each.u, each.v) if side is not None]
+    is_fitting = all(
+        side.shape[1] <= method.start_rank and not (np.abs(side.astype(np.int16)) > entry_max).any() for side in sides
+    )
+    if start is not None and is_fitting:
+        return BasisContent(bases=bases, start=_widened(start, method.start_rank))
+    zeros = [
+        nothing(tensor, method.start_rank) if tensor.kind is TensorKind.MATRIX else None for tensor in manifest.tensors
+    ]
+    return BasisContent(bases=bases, start=Start(exp=0, products=tuple(zeros)))
 
 
 def _widened(start: Start, rank: int) -> Start:
@@ -47,9 +47,3 @@ def _widened(start: Start, rank: int) -> Start:
 def _wide(side: Int8Array | None, rank: int) -> Int8Array:
     assert side is not None, "a start is one of matrices"
     return np.pad(side, ((0, 0), (0, rank - side.shape[1])))
-
-
-def _no_start(manifest: Manifest) -> Start:
-    rank = manifest.method.start_rank
-    products = [nothing(tensor, rank) if tensor.kind is TensorKind.MATRIX else None for tensor in manifest.tensors]
-    return Start(exp=0, products=tuple(products))

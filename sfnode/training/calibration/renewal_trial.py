@@ -13,9 +13,8 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
+from sfnode.training.calibration.calibration import Calibration, choose_evenly
 from sfnode.training.estimator import Estimate, Estimator
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData
 
 _STEPS: Final = 8
 _AUTHORS_MAX: Final = 8  # a trial costs the rows that these authors spend on its steps
@@ -39,7 +38,7 @@ class TrialPlan:
 
     @property
     def signers(self) -> list[Signer]:
-        """Authors that exist only in the trial."""
+        """Return authors that exist only in the trial."""
         return [Signer(bytes([number + 1]) * 32) for number in range(min(self.authors, _AUTHORS_MAX))]
 
     def steps(self, manifest: Manifest) -> range:
@@ -81,20 +80,21 @@ class RenewalTrial:
 
 
 def try_renewal(
-    shared: SharedModel, manifest: Manifest, found: BasisContent, data: TaskData, plan: TrialPlan
+    calibration: Calibration, manifest: Manifest, found: BasisContent, plan: TrialPlan
 ) -> RenewalTrial | None:
     """Compare losses before and after adding the start of ``found`` and training some steps in its basis.
 
     The steps have the run's learning rate and messages. Returns None where too few examples are left to hold any back.
 
     Args:
-        shared: the model at the weights that the run has reached.
-        data: with the examples that were not used for ``found``; authors learn from those that are not held back.
+        calibration: the model at the weights that the run has reached, and examples that were not used for ``found``;
+            authors learn from those that are not held back.
     """
-    held, others = _held_back(data.examples)
+    shared, examples = calibration.shared, calibration.data.examples
+    held, others = choose_evenly(examples, min(len(examples) // 2, _HELD_MAX))
     if len(held) < _HELD_MIN:
         return None
-    data = replace(data, examples=others, evaluation_examples=held)
+    data = replace(calibration.data, examples=tuple(others), evaluation_examples=tuple(held))
     before = Estimator(shared, Bases(manifest, replace(found, start=None)), data).evaluation_losses()
     session, rows = Estimator(shared, Bases(manifest, found), data), 2 * len(held)
     state = Coefficients(manifest)
@@ -133,13 +133,3 @@ def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, E
     except NumericError:
         return None
     return estimate, codec.decode_untrusted(codec.seal(signer, step, estimate.scalars).record)
-
-
-def _held_back(examples: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-    """Return every other example, at most `_HELD_MAX` of them, and the rest."""
-    held = range(0, len(examples), 2)[:_HELD_MAX]
-    chosen = set(held)
-    return (
-        tuple(examples[number] for number in held),
-        tuple(example for number, example in enumerate(examples) if number not in chosen),
-    )

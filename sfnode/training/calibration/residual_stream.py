@@ -15,13 +15,13 @@ from torch.utils.hooks import RemovableHandle
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
-from protocol.run import TensorSpec
+from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.entries import Column
 from sfnode.training.calibration.readout import Passed, Readout
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import ParameterPlace, is_norm, places
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, RowBatch, TaskData, chunks_of, row_batch
+from sfnode.training.task import RowBatch, chunks_of, row_batch
 
 _LOOKED_AT: Final = 1 / 2  # share of the layers that are looked at: the last ones
 
@@ -64,16 +64,15 @@ class Look:
         return [weight_IL @ self.contrasts for weight_IL in readout.weights]
 
 
-def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData) -> Look:
-    """Run one pass over examples sorted by length. OperatorError: ``tensors`` has none of a writing layer."""
-    writers = writers_of(shared, tensors)
-    contrasts = len(data.label_tokens) - 1
+def look_at(calibration: Calibration) -> Look:
+    """Run one pass over examples sorted by length. OperatorError: none of the tensors is of a writing layer."""
+    writers, labels = writers_of(calibration), len(calibration.data.label_tokens)
     if not writers:
         raise OperatorError(
             "--source forward: none of the run's tensors belongs to a layer that is known to write to the residual "
             "stream; train the linear layers too (--trainable linear), or use --source trajectory"
         )
-    writers = writers[-max(2 * contrasts, round(_LOOKED_AT * len(writers))) :]
+    writers = writers[-max(2 * (labels - 1), round(_LOOKED_AT * len(writers))) :]
     seen: dict[int, list[Tensor]] = {index: [] for index, _ in writers}
     ends: list[Tensor] = []
     last_N = torch.empty(0)
@@ -82,39 +81,38 @@ def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequen
         return lambda _module, arguments: into.append(last_of(arguments[0], last_N))
 
     hooks = [place.module.register_forward_pre_hook(keep(seen[index])) for index, place in writers]
-    norm = final_norm(shared)
+    norm = final_norm(calibration.shared)
     hooks += [norm.register_forward_pre_hook(keep(ends))] if norm else []
 
     def note(rows: RowBatch) -> None:
         nonlocal last_N
         last_N = rows.last
 
-    logits_NL = _logits_of(shared, examples, data, hooks, note)
+    logits_NL = _logits_of(calibration, hooks, note)
     size = float(torch.cat(ends).std(dim=1).mean()) if ends else 1.0
     inputs = [torch.cat(seen[index]) for index, _ in writers]
-    contrasts_LK = _contrasts(len(data.label_tokens))
+    # An orthonormal basis of the logits that sum to zero
+    contrasts_LK = torch.linalg.qr(torch.eye(labels)[:, :-1] - torch.eye(labels)[:, 1:]).Q
     return Look(
         layers=[
             Writer(index=index, module=place.module, inputs=each)
             for (index, place), each in zip(writers, inputs, strict=True)
         ],
-        seen=Passed(logits=logits_NL, labels=torch.tensor([each.label for each in examples]), inputs=inputs),
-        directions=(_label_directions(shared, data) @ contrasts_LK * size).float(),
+        seen=Passed(
+            logits=logits_NL, labels=torch.tensor([each.label for each in calibration.data.examples]), inputs=inputs
+        ),
+        directions=(_label_directions(calibration) @ contrasts_LK * size).float(),
         contrasts=contrasts_LK,
     )
 
 
 def _logits_of(
-    shared: SharedModel,
-    examples: Sequence[Example],
-    data: TaskData,
-    hooks: Sequence[RemovableHandle],
-    before: Callable[[RowBatch], None] = lambda _: None,
+    calibration: Calibration, hooks: Sequence[RemovableHandle], before: Callable[[RowBatch], None] = lambda _: None
 ) -> Tensor:
     """Return logits of examples sorted by length, [N, L], then remove the hooks. ``before`` receives each batch."""
-    found = []
+    shared, data, found = calibration.shared, calibration.data, []
     try:
-        for members in chunks_of(examples, EVALUATION_TOKENS):
+        for members in chunks_of(data.examples, EVALUATION_TOKENS):
             rows = row_batch(members, data.pad, shared.device)
             before(rows)
             with torch.inference_mode():
@@ -125,16 +123,7 @@ def _logits_of(
     return torch.cat(found).clone()
 
 
-def _contrasts(labels: int) -> Tensor:
-    """Return an orthonormal basis of the logits that sum to zero, [L, L - 1]."""
-    steps = torch.eye(labels)[:, :-1] - torch.eye(labels)[:, 1:]
-    result: Tensor = torch.linalg.qr(steps).Q
-    return result
-
-
-def moved_logits(
-    shared: SharedModel, moves: dict[nn.Module, tuple[Tensor, Tensor]], examples: Sequence[Example], data: TaskData
-) -> Tensor:
+def moved_logits(calibration: Calibration, moves: dict[nn.Module, tuple[Tensor, Tensor]]) -> Tensor:
     """Return logits of the examples, [N, L], when each layer adds ``directions (weight^T x)`` to its output."""
 
     def adding(weight_IK: Tensor, direction_HK: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
@@ -144,21 +133,19 @@ def moved_logits(
 
         return hook
 
-    return _logits_of(
-        shared, examples, data, [module.register_forward_hook(adding(*move)) for module, move in moves.items()]
-    )
+    return _logits_of(calibration, [module.register_forward_hook(adding(*move)) for module, move in moves.items()])
 
 
-def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[tuple[int, ParameterPlace]]:
+def writers_of(calibration: Calibration) -> list[tuple[int, ParameterPlace]]:
     """Return the linear layers that write to the residual stream, with the numbers of their tensors in the run.
 
     Their outputs have its width, and they come last among such layers of their module: in an attention the output
     projection does, after the values.
     """
-    known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
-    hidden = shared.head.weight.shape[1]
+    known = {name: place for name, place in places(calibration.shared.model).items() if is_linear(place)}
+    hidden = calibration.shared.head.weight.shape[1]
     last = {_parent(place): place.name for place in known.values() if sizes_of(place)[1] == hidden}
-    chosen = [(index, known[tensor.name]) for index, tensor in enumerate(tensors) if tensor.name in known]
+    chosen = [(index, known[tensor.name]) for index, tensor in enumerate(calibration.tensors) if tensor.name in known]
     return [(index, place) for index, place in chosen if last.get(_parent(place)) == place.name]
 
 
@@ -172,12 +159,13 @@ def last_of(x: Tensor, last_N: Tensor) -> Tensor:
     return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()
 
 
-def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
+def _label_directions(calibration: Calibration) -> Tensor:
     """Return directions that raise one label word's logit by one relative to all others, columns of [H, L].
 
     They are the shortest such vectors at the end of a residual stream of size one.
     """
-    words_LH = shared.head.weight[list(data.label_tokens)].float().cpu()
+    shared = calibration.shared
+    words_LH = shared.head.weight[list(calibration.data.label_tokens)].float().cpu()
     norm = final_norm(shared)
     weight = None if norm is None else norm.weight
     if isinstance(weight, Tensor):
@@ -189,13 +177,13 @@ def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
 def final_norm(shared: SharedModel) -> nn.Module | None:
     """Return the norm between the residual stream and the head; None where a model has none."""
     hidden = shared.head.weight.shape[1:]
-    norms = [module for name, module in shared.model.named_modules() if is_norm(module) and not _is_in_a_stack(name)]
+    norms = [
+        module
+        for name, module in shared.model.named_modules()
+        if is_norm(module) and not any(part.isdigit() for part in name.split("."))  # a digit: one of a stack of layers
+    ]
     weights = [norm.weight for norm in norms[-1:]]
     return norms[-1] if weights and isinstance(weights[0], Tensor) and weights[0].shape == hidden else None
-
-
-def _is_in_a_stack(name: str) -> bool:
-    return any(part.isdigit() for part in name.split("."))
 
 
 def is_linear(place: ParameterPlace) -> bool:

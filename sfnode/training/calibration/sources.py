@@ -15,11 +15,12 @@ from transformers import PreTrainedModel
 
 from protocol import limits
 from protocol.errors import OperatorError
-from protocol.run import TaskSpec, TensorSpec
+from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
+from sfnode.training.calibration.calibration import Calibration, choose_evenly, rows_in
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -40,7 +41,7 @@ from sfnode.training.model import (
     trainable_tensors,
 )
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, read_task
+from sfnode.training.task import Example, read_task
 from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_EXAMPLES: Final = 16  # as many as in a step
@@ -52,10 +53,11 @@ _EXAMPLES_MAX: Final = 1_536
 _TRAJECTORY_ROWS_MAX: Final = 1_920  # an example of four choices has four rows
 
 
-Tell: TypeAlias = Callable[[int, int], None]  # forward passes of a row that are done, and about how many there will be
+# Called with the forward passes of a row that are done, and about how many there will be
+Progress: TypeAlias = Callable[[int, int], None]
 
 
-def _untold(_done: int, _total: int) -> None:
+def _unheard(_done: int, _total: int) -> None:
     pass
 
 
@@ -66,7 +68,7 @@ def calibrate(
     trainable: str,
     task: TaskSpec,
     rank: int | None = None,
-    tell: Tell = _untold,
+    on_progress: Progress = _unheard,
 ) -> FoundBasis:
     """Find the basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
@@ -81,18 +83,17 @@ def calibrate(
     data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
     loaded = _load(folder.path, options.devices)
     tensors = trainable_tensors(loaded, chosen_groups(trainable))
-    return new_basis(SharedModel(loaded), tensors, data, options, rank, tell)
+    return new_basis(Calibration(shared=SharedModel(loaded), tensors=tensors, data=data), options, rank, on_progress)
 
 
-def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis:
+def calibrate_described(described: RunModel, on_progress: Progress = _unheard) -> FoundBasis:
     """Find the basis of a new run from its loaded model and data, with the defaults of `calibrate`.
 
     Moves the model to the device. Raises OperatorError as `calibrate` does.
     """
     module: nn.Module = described.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
-    shared, options = SharedModel(described.model), CalibrationOptions(data="")
-    return new_basis(shared, described.tensors, described.data, options, None, tell)
+    return new_basis(_described(described), CalibrationOptions(data=""), None, on_progress)
 
 
 def try_described(
@@ -100,18 +101,25 @@ def try_described(
     calibration_rows: int,
     bases_at: Callable[[float], Bases],
     rates: Sequence[float],
-    tell: Tell = _untold,
+    on_progress: Progress = _unheard,
 ) -> tuple[RateTrial, ...]:
     """Try the first steps of a new run (`try_rates`), after `calibrate_described` and on examples it has not used.
 
     Returns nothing where there are too few such examples. ``calibration_rows`` is what the calibration took.
     """
-    shared, data = SharedModel(described.model), described.data
-    data = set_apart(data, _chosen(_source(shared, described.tensors, data), data, None))
-    if len(data.evaluation_examples) < HELD_MIN:
+    whole = _described(described)
+    _, used, _ = _choice(whole, CalibrationOptions(data=""))
+    calibration = replace(whole, data=set_apart(whole.data, used.data.examples))
+    if len(calibration.data.evaluation_examples) < HELD_MIN:
         return ()
-    with _counted(shared, rows_of(bases_at(rates[0]).manifest, data, calibration_rows), tell):
-        return try_rates(shared, bases_at, rates, data, calibration_rows)
+    with _counted(
+        calibration.shared, rows_of(bases_at(rates[0]).manifest, calibration.data, calibration_rows), on_progress
+    ):
+        return try_rates(calibration, bases_at, rates, calibration_rows)
+
+
+def _described(run: RunModel) -> Calibration:
+    return Calibration(shared=SharedModel(run.model), tensors=run.tensors, data=run.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +143,7 @@ def recalibrate(
     coefficients: Coefficients,
     folder: ModelFolder,
     plan: TrialPlan,
-    tell: Tell = _untold,
+    on_progress: Progress = _unheard,
 ) -> Renewal:
     """Make basis and start of a run at the weights that it has reached, within its bounds.
 
@@ -153,19 +161,20 @@ def recalibrate(
         raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
     check_model(folder.path, manifest.model)
     data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
-    shared = SharedModel(_load(folder.path, options.devices))
-    move_before(shared, bases, coefficients, plan.epoch)
-    others, renewed, is_left_out = data, plan.offered, False
+    calibration = Calibration(
+        shared=SharedModel(_load(folder.path, options.devices)), tensors=manifest.tensors, data=data
+    )
+    move_before(calibration.shared, bases, coefficients, plan.epoch)
+    renewed, is_left_out = plan.offered, False
     if renewed is None:
-        found = new_basis(shared, manifest.tensors, data, options, manifest.method.rank, tell)
+        found = new_basis(calibration, options, manifest.method.rank, on_progress)
         renewed = renewal_of(manifest, found)
         is_left_out = found.start is not None and renewed.start is None
-        used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
-        others = replace(data, examples=tuple(each for each in data.examples if id(each) not in used))
+        _, _, calibration = _choice(calibration, options)
     if not plan.authors:
         return Renewal(content=renewed, trial=None, is_start_left_out=is_left_out)
-    with _counted(shared, plan.rows(manifest), tell):
-        trial = try_renewal(shared, manifest, renewed, others, plan)
+    with _counted(calibration.shared, plan.rows(manifest), on_progress):
+        trial = try_renewal(calibration, manifest, renewed, plan)
     return Renewal(content=renewed, trial=trial, is_start_left_out=is_left_out)
 
 
@@ -181,45 +190,50 @@ def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
 
 
 def new_basis(
-    shared: SharedModel,
-    tensors: Sequence[TensorSpec],
-    data: TaskData,
-    options: CalibrationOptions,
-    rank: int | None,
-    tell: Tell = _untold,
+    calibration: Calibration, options: CalibrationOptions, rank: int | None, on_progress: Progress = _unheard
 ) -> FoundBasis:
-    """Find the basis of a loaded model, from ``options.examples`` examples that are spread over ``data``."""
-    source = options.source or _source(shared, tensors, data)
-    examples = _chosen(source, data, options.examples)
-    with _counted(shared, _passes(source, examples, data), tell):
-        return _found(source, shared, tensors, examples, data, rank)
+    """Find the basis of a loaded model, from ``options.examples`` examples that are spread over all."""
+    source, used, _ = _choice(calibration, options)
+    with _counted(used.shared, _passes(source, used), on_progress):
+        return _found(source, used, rank)
 
 
-def _chosen(source: Source, data: TaskData, count: int | None) -> Sequence[Example]:
-    return _spread(data.examples, count or _examples(source, data))
+def _choice(calibration: Calibration, options: CalibrationOptions) -> tuple[Source, Calibration, Calibration]:
+    """Choose source and examples; return also the calibration with the examples that are left."""
+    data, source = calibration.data, options.source
+    labels = len(data.label_tokens)
+    if source is None:  # forward passes where they are enough
+        is_enough = 1 < labels <= LABELS_MAX and writers_of(calibration)
+        source = Source.FORWARD if is_enough else Source.TRAJECTORY
+    count = min(_EXAMPLES[source] * (labels if source is Source.FORWARD else 1), _EXAMPLES_MAX)
+    if source is Source.TRAJECTORY and data.examples:
+        count = min(_EXAMPLES[source], _TRAJECTORY_ROWS_MAX * len(data.examples) // calibration.rows)
+    used, others = choose_evenly(data.examples, options.examples or count)
+    return source, calibration.only(used), calibration.only(others)
 
 
-def _passes(source: Source, examples: Sequence[Example], data: TaskData) -> int:
-    rows = _rows(examples)
+def _passes(source: Source, calibration: Calibration) -> int:
+    """Estimate how many forward passes of a row a source takes."""
+    rows, examples = calibration.rows, calibration.data.examples
     match source:
         case Source.FORWARD:
             return rows + held_rows(len(examples))
         case Source.TRAJECTORY:
-            return rows + _rows(apart(examples)[1]) * (len(LENGTHS) - 1)
-        case Source.GRADIENT if data.label_tokens:
+            return rows + rows_in(apart(examples)[1]) * (len(LENGTHS) - 1)
+        case Source.GRADIENT if calibration.data.label_tokens:
             return 2 * rows  # the first pass balances the labels
         case _:
             return rows
 
 
 @contextmanager
-def _counted(shared: SharedModel, total: int, tell: Tell) -> Iterator[None]:
+def _counted(shared: SharedModel, total: int, on_progress: Progress) -> Iterator[None]:
     done = 0
 
     def count(_module: nn.Module, _arguments: tuple[object, ...], given: dict[str, Tensor]) -> None:
         nonlocal done
         done += len(given["input_ids"])
-        tell(done, max(done, total))
+        on_progress(done, max(done, total))
 
     hook = shared.model.base_model.register_forward_pre_hook(count, with_kwargs=True)
     try:
@@ -228,51 +242,22 @@ def _counted(shared: SharedModel, total: int, tell: Tell) -> Iterator[None]:
         hook.remove()
 
 
-def _found(
-    source: Source,
-    shared: SharedModel,
-    tensors: Sequence[TensorSpec],
-    examples: Sequence[Example],
-    data: TaskData,
-    rank: int | None,
-) -> FoundBasis:
+def _found(source: Source, calibration: Calibration, rank: int | None) -> FoundBasis:
+    examples, has_words = calibration.data.examples, bool(calibration.data.label_tokens)
     if source is Source.FORWARD:
-        if not data.label_tokens:
+        if not has_words:
             raise OperatorError("--source forward needs label words of one token each; use --source trajectory")
-        return forward_basis(shared, tensors, examples, data, rank or 1)
+        return forward_basis(calibration, rank or 1)
     if source is Source.TRAJECTORY:
         kept, held = apart(examples)
-        found = trajectory_basis(shared, tensors, _batches(kept), held, data, rank or 1)
-        return replace(found, rows=_rows(kept) * (1 + _BACKWARD_ROWS) + _rows(held) * len(LENGTHS))
-    bases = gradient_basis(shared, tensors, _batches(examples), data, rank or _GRADIENT_RANK)
-    looks = 2 if data.label_tokens else 1  # the first one balances the labels
-    return FoundBasis(bases=bases, rows=_rows(examples) * (looks + _BACKWARD_ROWS))
+        found = trajectory_basis(calibration, _batches(kept), held, rank or 1)
+        return replace(found, rows=rows_in(kept) * (1 + _BACKWARD_ROWS) + rows_in(held) * len(LENGTHS))
+    bases = gradient_basis(calibration, _batches(examples), rank or _GRADIENT_RANK)
+    looks = 2 if has_words else 1  # the first one balances the labels
+    return FoundBasis(bases=bases, rows=calibration.rows * (looks + _BACKWARD_ROWS))
 
 
 def _batches(examples: Sequence[Example]) -> list[Sequence[Example]]:
     """Split examples into batches, each from all over the file."""
     count = -(-len(examples) // _BATCH_EXAMPLES)
     return [examples[number::count] for number in range(count)]
-
-
-def _rows(examples: Sequence[Example]) -> int:
-    return sum(example.rows for example in examples)
-
-
-def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
-    """Choose forward passes where they are enough."""
-    is_in_bounds = 1 < len(data.label_tokens) <= LABELS_MAX
-    return Source.FORWARD if is_in_bounds and writers_of(shared, tensors) else Source.TRAJECTORY
-
-
-def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
-    """Return ``count`` examples spread evenly over all: files are often sorted by label."""
-    count = min(count, len(examples))
-    return [examples[number * len(examples) // count] for number in range(count)]
-
-
-def _examples(source: Source, data: TaskData) -> int:
-    labels = len(data.label_tokens) if source is Source.FORWARD else 1
-    if source is Source.TRAJECTORY and data.examples:
-        return min(_EXAMPLES[source], _TRAJECTORY_ROWS_MAX * len(data.examples) // _rows(data.examples))
-    return min(_EXAMPLES[source] * labels, _EXAMPLES_MAX)

@@ -16,15 +16,14 @@ from torch import Tensor, nn
 
 from protocol.crypto import key_of, u32
 from protocol.errors import OperatorError
-from protocol.run import TensorKind, TensorSpec
+from protocol.run import TensorKind
 from protocol.subspace import signs
+from sfnode.training.calibration.calibration import Calibration, choose_evenly, judged
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
-from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import places
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, Scores, TaskData, batch_of, chunks_of
+from sfnode.training.task import Example
 
 _RANK: Final = 8  # as in MeZO's comparison (Malladi et al., arXiv 2305.17333)
 _SCALE: Final = 2.0  # alpha / rank, from the same source
@@ -62,21 +61,12 @@ class _Adapter:
 
 def apart(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Split examples into those to train on, and some from all over them that judge; none if there are under 8."""
-    count = min(len(examples) // _HELD_SHARE, _HELD_MAX)
-    held = {number * len(examples) // count for number in range(count)}
-    return (
-        [example for number, example in enumerate(examples) if number not in held],
-        [examples[number] for number in sorted(held)],
-    )
+    held, kept = choose_evenly(examples, min(len(examples) // _HELD_SHARE, _HELD_MAX))
+    return kept, held
 
 
 def trajectory_basis(
-    shared: SharedModel,
-    tensors: Sequence[TensorSpec],
-    batches: Sequence[Sequence[Example]],
-    held: Sequence[Example],
-    data: TaskData,
-    rank: int,
+    calibration: Calibration, batches: Sequence[Sequence[Example]], held: Sequence[Example], rank: int
 ) -> FoundBasis:
     """Take one step of AdamW on each of ``batches``, and return the start and basis that the move gives.
 
@@ -89,8 +79,9 @@ def trajectory_basis(
         held: other examples, which judge `LENGTHS`; without any the run starts where the training ended.
 
     Raises:
-        OperatorError: none of ``tensors`` is the weight of a linear layer, or the model overflows.
+        OperatorError: none of the tensors is the weight of a linear layer, or the model overflows.
     """
+    tensors, shared = calibration.tensors, calibration.shared
     known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
     adapters = [
         _Adapter(index, known[tensor.name].module, sizes_of(known[tensor.name]), shared.device)
@@ -100,23 +91,24 @@ def trajectory_basis(
     if not adapters:
         raise OperatorError("--source trajectory: no linear layer is trained; use --source gradient")
 
-    def scores(examples: Sequence[Example]) -> Scores:
-        return shared.scores(batch_of(data, examples, 1, shared.device), data.label_tokens)
-
     try:
-        _train(adapters, batches, lambda examples: scores(examples).loss.sum())
-        judged = {length: _judged(adapters, length, held, scores) for length in LENGTHS if held}
+        _train(adapters, batches, lambda examples: calibration.scores(examples).loss.sum())
+        found: dict[float, Judged] = {}
+        for length in LENGTHS if held else ():
+            for adapter in adapters:
+                adapter.length = length
+            found[length] = judged(calibration.judge(held), is_completion=held[0].is_completion)
     finally:
         moved = {adapter.index: adapter.remove() for adapter in adapters}
     # B is zero at first, so an adapter without a gradient has moved nothing
     columns = [_leading(index, *sides) for index, sides in moved.items() if sides[0].any() and sides[1].any()]
-    length = min(judged, key=lambda each: judged[each].loss, default=1.0)
+    length = min(found, key=lambda each: found[each].loss, default=1.0)
     start = as_start(tensors, {index: (left * length, right) for index, (left, right) in moved.items()})
     return replace(
         packed(tensors, columns, rank),
         start=start if length else None,
-        of_start=judged.get(length) if length else None,
-        of_model=judged.get(0.0),
+        of_start=found.get(length) if length else None,
+        of_model=found.get(0.0),
     )
 
 
@@ -146,20 +138,6 @@ def _parts(batch: Sequence[Example]) -> list[list[Example]]:
             parts.append([])
         parts[-1].append(example)
     return parts
-
-
-@torch.inference_mode()
-def _judged(
-    adapters: Sequence[_Adapter],
-    length: float,
-    held: Sequence[Example],
-    scores: Callable[[Sequence[Example]], Scores],
-) -> Judged:
-    for adapter in adapters:
-        adapter.length = length
-    found = [scores(chunk) for chunk in chunks_of(held, EVALUATION_TOKENS)]
-    loss_N, right_N = torch.cat([each.loss for each in found]), torch.cat([each.right for each in found])
-    return Judged(loss=float(loss_N.mean()), accuracy=None if held[0].is_completion else float(right_N.mean()))
 
 
 def _leading(index: int, left: Tensor, right: Tensor) -> Column:

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from protocol.errors import OperatorError
-from sfnode.cli.joining.join_options import join_options
+from sfnode.cli.join_options import join_options
 from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
 from sfnode.run import (
     FieldValue,
@@ -53,7 +53,7 @@ class HeldOption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Recalled:
     """Holds the options of a start: as `JoinOptions` to run with, and by option name to show and keep."""
 
     options: JoinOptions
@@ -91,7 +91,7 @@ def given_settings(context: click.Context) -> frozenset[str]:
     return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
-def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Told:
+def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Recalled:
     """Complete ``options`` with what the node of a data directory remembers. Raises OperatorError.
 
     ``given``: the settings that were typed, which stay as they are.
@@ -104,7 +104,7 @@ def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory)
         return Origin.COMMAND_LINE if key in given else Origin.FILE if key in held else Origin.DEFAULT
 
     settings = {key: HeldOption(value=as_kept(key, values[_field(key)]), origin=origin(key)) for key in SETTINGS}
-    return Told(options=completed, settings=settings)
+    return Recalled(options=completed, settings=settings)
 
 
 def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:

@@ -1,4 +1,4 @@
-"""``sfnode bench audit``: measure what an audit of a message costs, and how far honest machines differ."""
+"""Measure what an audit of a message costs, and how far honest machines differ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 import torch
 
+from benchmarks.sample_runs import OWNER
 from protocol.crypto import seed_of
 from protocol.documents import deviation
 from protocol.subspace import Bases
-from sfnode.training.bench.subjects import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
-from sfnode.training.bench.timing import timed_in_turn
+from sfnode.training.bench import bench_manifest, random_data, random_model, some_coefficients, timed_in_turn
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -65,7 +65,7 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
             first.estimate(1, 0)
 
     times = timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, REPEATS)
-    seeds = [seed_of(manifest.run_id, SIGNER.author, step) for step in range(MESSAGES + 1)]
+    seeds = [seed_of(manifest.run_id, OWNER.author, step) for step in range(MESSAGES + 1)]
     for session in sessions:
         session.set_coefficients(0, states[0])
     here = [first.estimate(seed, 0).scalars for seed in seeds]
@@ -82,7 +82,7 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
         ratio_to_step=times["audit"].median / times["step"].median,
         spread={name: found.spread for name, found in times.items()},
         deviation_of_dtypes=median(map(deviation, there, here)),
-        share_clipped=sum(abs(each) == CLIP for q in here for each in q) / sum(map(len, here)),
+        share_clipped=sum(abs(each) == manifest.method.clip for q in here for each in q) / sum(map(len, here)),
         deviation_of_strangers=median(map(deviation, here[1:], here[:-1])),
     )
 

@@ -1,16 +1,13 @@
-"""The recent rate of a growing number, and a series of losses that stays short in a long run."""
+"""Measure the recent rate of a growing number, and keep a series of losses that stays short in a long run."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
-from sfnode.status.node_status import Status
-from sfnode.status.status_detail import LossPoint
+from sfnode.status import LossPoint, Status
 
 _POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
-_Point = TypeVar("_Point")
 
 
 class RecentRate:
@@ -40,8 +37,8 @@ class StepRate(RecentRate):
 
     def of(self, now_s: float, step: int, status: Status) -> float | None:
         """Add the step reached at ``now_s`` and return the rate; None while the node catches up."""
-        is_new = status.may_contribute and not status.own_updates
-        if is_new or status.catching_up > status.updates:
+        is_new = status.may_contribute and not status.node.own_updates
+        if is_new or status.is_catching_up:
             self._seen.clear()
             return None
         return self.take(now_s, step)
@@ -71,11 +68,3 @@ class LossSeries:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [LossPoint(step=b.step, loss=(a.loss + b.loss) / 2) for a, b in pairs]
             self._losses_per_point *= 2
-
-
-def thinned(points: Sequence[_Point], count_max: int) -> tuple[_Point, ...]:
-    """Return at most ``count_max`` (two or more) of the points, evenly spaced, with the first and the last."""
-    if len(points) <= count_max:
-        return tuple(points)
-    last = len(points) - 1
-    return tuple(points[number * last // (count_max - 1)] for number in range(count_max))

@@ -24,7 +24,7 @@ from sfnode.cli.options import (
 from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, DataFolder, FilePath, SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
-from sfnode.page import LOOPBACK, PORT, parse_page_address
+from sfnode.page import LOOPBACK, PORT, PageAddress
 from sfnode.run import (
     JoinOptions,
     LimitOptions,
@@ -194,7 +194,7 @@ class CheckedText(click.ParamType[str]):
 
 web_option = click.option(
     "--web",
-    type=CheckedText("address", parse_page_address),
+    type=CheckedText("address", PageAddress.parse),
     is_flag=False,
     flag_value=LOOPBACK,
     metavar="[HOST:PORT]",

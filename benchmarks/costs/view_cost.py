@@ -1,4 +1,4 @@
-"""``sfnode bench view``: time the exact derivation of weights from W0 and coefficients, against a plain fp32 merge."""
+"""Time the exact derivation of weights from W0 and coefficients, against a plain fp32 merge."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.sample_runs import weights_of
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
-from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_coefficients, weights_of
-from sfnode.training.bench.timing import paired_ratio, peak_bytes, process_bytes, reset_peak, timed_in_turn
+from sfnode.training.bench import (
+    bench_manifest,
+    paired_ratio,
+    peak_bytes,
+    process_bytes,
+    reset_peak,
+    shape_tensors,
+    some_coefficients,
+    timed_in_turn,
+)
 from sfnode.training.model import choose_device, choose_dtype, fold_weights
 
 REPEATS: Final = 5

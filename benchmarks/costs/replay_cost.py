@@ -1,4 +1,4 @@
-"""``sfnode bench replay``: time what a node does with a log when it starts: decode, verify, put, sum, digest.
+"""Time what a node does with a log when it starts: decode, verify, put, sum, digest.
 
 This works in memory; `benchmarks/replay_time.py` replays a node's store with a million updates.
 """
@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from benchmarks.sample_runs import some_scalars
 from protocol.crypto import Signer
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_scalars
-from sfnode.training.bench.timing import Times
+from sfnode.training.bench import Times, bench_manifest, shape_tensors
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""``sfnode bench apply``: time the way from verified updates to the next pass's terms, against dense weight updates.
+"""Time the way from verified updates to the next pass's terms, against dense weight updates.
 
 Needs only the shapes of the tensors, no weights: the cost does not depend on them.
 """
@@ -10,12 +10,11 @@ from typing import Final, cast
 import torch
 from torch import Tensor
 
+from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
-from sfnode.training.bench.mezo import perturb
-from sfnode.training.bench.subjects import bench_manifest, shape_tensors, verified_envelopes, weights_of
-from sfnode.training.bench.timing import Times, timed_in_turn
+from sfnode.training.bench import Times, bench_manifest, perturb, shape_tensors, timed_in_turn
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import choose_device
 from sfnode.training.shared_model import SharedModel

@@ -8,17 +8,8 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.joining.settings import (
-    SETTINGS,
-    as_kept,
-    check_key,
-    converted,
-    other_fields,
-    recall,
-    shown,
-    typed_options,
-)
 from sfnode.cli.options import data_dir_option, json_option
+from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
 from sfnode.storage import DataDirectory, evaluation_file, training_file

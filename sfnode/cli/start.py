@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.joining.join_options import exit_option, output_options
-from sfnode.cli.joining.running import run_node
+from sfnode.cli.join_options import exit_option, output_options
+from sfnode.cli.joining import run_node
 from sfnode.cli.options import data_dir_option
 from sfnode.run import JoinOptions, RunSource, read_node_file
 from sfnode.storage import DataDirectory

@@ -1,0 +1,33 @@
+"""An operator's choices for training on this machine, which a node also sends to its worker. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sfnode.storage import RenewedBasis
+from sfnode.worker_protocol.device_options import DeviceOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """Holds an operator's choices for training on this machine.
+
+    Attributes:
+        model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used); None while
+            only neighbours have it.
+        data: JSONL file to train on; None for a session that only evaluates.
+        eval_data: JSONL file to evaluate on, or None.
+        threads, worker_socket: of the worker to start, or of one that runs already; no session needs them.
+        basis: file of the run's published basis; None if the basis is random.
+        renewals: the bases that replaced it, by epoch.
+    """
+
+    model: str | None
+    data: Path | None
+    eval_data: Path | None = None
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+    threads: int | None = None
+    worker_socket: Path | None = None
+    basis: Path | None = None
+    renewals: tuple[RenewedBasis, ...] = ()
