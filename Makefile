@@ -8,7 +8,7 @@
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
 #
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
-#   SEEDS=10000  SECONDS=900     how long `make simulate` and `make fuzz` take
+#   SEEDS=10000  SECONDS=900     how long `make simulate` (300) and `make fuzz` take; `make test` simulates 200
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
 #   DATA=train.jsonl EVAL_DATA=test.jsonl   what `make demo-real` learns: "sentence" and "label" 0 or 1 in each row
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
@@ -39,7 +39,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,16 +67,18 @@ demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on
 docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"
 
-lint: $(STAMP) ## style and types
+style: $(STAMP) ## what ruff has to say
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format" && $(BIN)/ruff format --check --quiet .
+
+lint: style ## style and types
 	@echo "==> mypy"        && $(BIN)/mypy
 
-quick: $(STAMP) ## style, types and the tests of what changed and of what stands on it, in 90 s
+quick: lint ## style, types and the tests of what changed and of what stands on it, in 90 s
 	@$(BIN)/python -m tests.repository.quick
 
-test: $(STAMP) ## what a change must pass
-	@$(BIN)/python -m tests.repository.everything --seeds $(SEEDS) -- $(PYTEST_ARGS)
+test: style ## what a change must pass
+	@$(BIN)/python -m tests.repository.everything --seeds $(if $(filter file,$(origin SEEDS)),200,$(SEEDS)) -- $(PYTEST_ARGS)
 
 test-all: lint ## the same, the tests that take many minutes, coverage and the mutants
 	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -69,6 +71,30 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The promise of the project comes first: a live node equals a node that only replays."""
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/test_convergence.py"))
+    """The promise of the project comes first: a live node equals a node that only replays. Then the longest tests.
+
+    The tests of a file run one after the other in one process, unless they are of a group of their own.
+    """
+    items.sort(key=lambda item: (not item.nodeid.startswith("tests/test_convergence.py"), not _is_long(item)))
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    mark = item.get_closest_marker("process")
+    return mark is not None and bool(mark.kwargs.get("is_long"))
+
+
+_BEGAN_S = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seconds", type=float, default=math.inf, help="Skip the tests that would begin later than that.")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() - _BEGAN_S > item.config.getoption("seconds"):
+        pytest.skip("LEFT OUT for want of time")

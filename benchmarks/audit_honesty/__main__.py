@@ -31,7 +31,7 @@ from protocol.ledger import Envelope
 from protocol.run import sign_manifest
 from sfnode.demo import data_file
 from sfnode.storage import DataDirectory, Store
-from sfnode.worker import Audit, AuditVerdict, PastStates, audit_messages, worker_process
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_messages, worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
@@ -74,17 +74,17 @@ def _chosen(envelopes: Iterable[Envelope], run: SimulatedRun) -> Iterator[Envelo
             yield envelope
 
 
-def _row(number: int, run: SimulatedRun, found: Audit) -> Found:
+def _row(number: int, run: SimulatedRun, cases: list[AuditCase]) -> Found:
     honest: Counter[str] = Counter()
     cheats: dict[str, list[str]] = {}
-    for finding in found.findings:
-        role = run.roles[finding.envelope.author]
+    for case in cases:
+        role = run.roles[case.envelope.author]
         if role in CHEATS:
-            cheats.setdefault(role, []).append(finding.verdict.name)
+            cheats.setdefault(role, []).append(case.verdict.name)
             continue
-        honest[finding.verdict.name] += 1
-        if finding.verdict is AuditVerdict.MISMATCH:
-            say(f"run {number}, step {finding.envelope.step}: {finding.deviation:.2f}, allowed {finding.tolerance:.2f}")
+        honest[case.verdict.name] += 1
+        if case.verdict is AuditVerdict.MISMATCH:
+            say(f"run {number}, step {case.envelope.step}: {case.deviation:.2f}, allowed {case.tolerance:.2f}")
     return {"run": number, "honest": dict(honest), "cheats": cheats}
 
 

@@ -54,7 +54,8 @@ class Program:
         makes one. If sfnode runs from a clone without being installed, the clone is added so that the child finds it.
         """
         entries = [entry for entry in os.environ.get(_PATH, "").split(os.pathsep) if entry]
-        if _is_run_from_a_clone() and str(_ROOT) not in entries:
+        is_installed = _ROOT.name in ("site-packages", "dist-packages")
+        if not is_installed and str(_ROOT) in sys.path and str(_ROOT) not in entries:
             entries.append(str(_ROOT))
         path = {_PATH: os.pathsep.join(entries)} if entries else {}
         others = {name: value for name, value in os.environ.items() if name != _PATH}
@@ -92,11 +93,6 @@ class Program:
                     stream.close()
         texts = (said.decode("utf-8", "replace"), complaint.decode("utf-8", "replace"))
         return subprocess.CompletedProcess(self.command, process.returncode, *texts)
-
-
-def _is_run_from_a_clone() -> bool:
-    """Return whether this process imported sfnode from a folder that is not one for installed packages."""
-    return _ROOT.name not in ("site-packages", "dist-packages") and str(_ROOT) in sys.path
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +24,12 @@ from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
 from sfnode.storage import DataDirectory, read_bytes, training_file, write_durably, write_new
 from sfnode.worker import (
-    Audit,
+    AuditCase,
     AuditVerdict,
     PastStates,
-    Remeasurement,
     audit_messages,
     check_auditable,
     choose_messages,
-    report_name,
 )
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -87,10 +86,11 @@ def audit(
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
-        found = trio.run(audit_messages, signed, config, past, chosen)
-    reports = _write_reports(found, signed, data_dir.identity.signer(), out) if out is not None else []
-    _say(found, reports, is_json)
-    if found.mismatches:
+        cases = trio.run(audit_messages, signed, config, past, chosen)
+    mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
+    reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
+    _say(cases, reports, is_json)
+    if mismatches:
         raise SystemExit(ExitCode.FAILED)
 
 
@@ -111,11 +111,11 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
         ) from None
 
 
-def _write_reports(found: Audit, signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
+def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
     reports = []
-    for finding in found.mismatches:
-        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)
-        path = out / report_name(finding.envelope)
+    for case in mismatches:
+        report, data = make_report(signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance)
+        path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
         if _is_report(signed, path):
             write_durably(path, data)  # replaces the report of an earlier audit
         else:
@@ -133,33 +133,32 @@ def _is_report(signed: SignedManifest, path: Path) -> bool:
     return True
 
 
-def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:
+def _say(cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> None:
     if is_json:
-        rows = [_row(finding) for finding in found.findings]
+        rows = [_row(case) for case in cases]
         click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": FALSE_ALARMS}))
         return
     click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}")
-    for finding in found.findings:
-        author, why = finding.envelope.author.hex()[:16], f": {finding.reason}" if finding.reason else ""
-        figures = f"{finding.deviation:>9.3f}  {finding.tolerance:>9.3f}"
-        click.echo(f"{author}  {finding.envelope.step:>6}  {figures}  {finding.verdict}{why}")
-    unjudged = len(found.of(AuditVerdict.UNJUDGED))
+    for case in cases:
+        author, why = case.envelope.author.hex()[:16], f": {case.reason}" if case.reason else ""
+        figures = f"{case.deviation:>9.3f}  {case.tolerance:>9.3f}"
+        click.echo(f"{author}  {case.envelope.step:>6}  {figures}  {case.verdict}{why}")
+    counts = Counter(case.verdict for case in cases)
     click.echo(
-        f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches, "
-        f"{unjudged} cannot be judged"
+        f"{len(cases)} messages measured again, {counts[AuditVerdict.MISMATCH]} mismatches, "
+        f"{counts[AuditVerdict.UNJUDGED]} cannot be judged"
     )
     click.echo(f"False alarms: {FALSE_ALARMS}")
 
 
-def _row(finding: Remeasurement) -> dict[str, object]:
-    is_measured = bool(finding.measured)
+def _row(case: AuditCase) -> dict[str, object]:
     return {
-        "author": finding.envelope.author.hex(),
-        "step": finding.envelope.step,
-        "claimed": finding.envelope.scalars,
-        "measured": finding.measured,
-        "deviation": finding.deviation if is_measured else None,
-        "tolerance": finding.tolerance,
-        "verdict": finding.verdict.name.lower(),
-        "reason": finding.reason,
+        "author": case.envelope.author.hex(),
+        "step": case.envelope.step,
+        "claimed": case.envelope.scalars,
+        "measured": case.nearest or (),
+        "deviation": None if case.nearest is None else case.deviation,
+        "tolerance": case.tolerance,
+        "verdict": case.verdict.name.lower(),
+        "reason": case.reason,
     }

@@ -40,7 +40,7 @@ class KeyBackup:
 
     Attributes:
         format: kind and version.
-        author: public key, by which backups can be told apart without their passphrases.
+        author: public key, which identifies a backup without its passphrase.
         n, r, p: costs of scrypt.
         check: first bytes of the digest of the key that scrypt made.
         sealed: the seed, encrypted, with its tag.

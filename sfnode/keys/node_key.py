@@ -27,13 +27,13 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
     if is_training and manifest.admission.pow_bits and not path.exists():
         expected = 1 << manifest.admission.pow_bits
 
-        def tell(tries: int, seconds: float) -> None:
+        def report(tries: int, seconds: float) -> None:
             left_s = max(0.0, seconds / tries * (expected - tries))
             text = f"looking for a key with {manifest.admission.pow_bits} bits of work: {tries:,} tried of about "
             text += f"{expected:,}, some {left_s:.0f} s more"
             reporter.progress("finding_key", text, tries=tries, tries_expected=expected, seconds=round(seconds, 1))
 
-        key.store(await find_seed(manifest, tell))
+        key.store(await find_seed(manifest, report))
     seed = key.made_seed()
     if is_training:
         check_work(manifest, Signer(seed).author, str(path))

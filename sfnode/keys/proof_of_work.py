@@ -19,16 +19,16 @@ from sfnode.storage import describe_os_error
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait
 _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes
-_TELL_S = 2.0
+_REPORT_S = 2.0
 
 
-async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> bytes:
+async def find_seed(manifest: Manifest, report: Callable[[int, float], None]) -> bytes:
     """Return the secret seed of a new key that has the work of ``manifest``.
 
     It takes 2^pow_bits tries on average, each about 20 us of a core. After 20,000 tries in vain, it uses all cores.
-    ``tell`` is called about every 2 s with the tries so far and the seconds.
+    ``report`` is called about every 2 s with the tries so far and the seconds.
     """
-    progress = _Progress(tell)
+    progress = _Progress(report)
     for _ in range(_BLOCKS_ALONE):
         if (seed := search(manifest.admission, manifest.run_id)) is not None:
             return seed
@@ -47,20 +47,20 @@ async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> b
 
 
 class _Progress:
-    """Adds up the tries of all processes, and reports them every _TELL_S."""
+    """Adds up the tries of all processes, and reports them every _REPORT_S."""
 
-    def __init__(self, tell: Callable[[int, float], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[int, float], None]) -> None:
+        self._report = report
         self._tries = 0
-        self._started_s = self._told_s = time.monotonic()
+        self._started_s = self._reported_s = time.monotonic()
 
     def count(self) -> None:
         """Count TRIES_AT_ONCE more tries in vain."""
         self._tries += TRIES_AT_ONCE
         now_s = time.monotonic()
-        if now_s - self._told_s >= _TELL_S:
-            self._told_s = now_s
-            self._tell(self._tries, now_s - self._started_s)
+        if now_s - self._reported_s >= _REPORT_S:
+            self._reported_s = now_s
+            self._report(self._tries, now_s - self._started_s)
 
 
 def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:

@@ -30,7 +30,8 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
 
     OperatorError: it is not a model, takes too much, or the extra `train` is not installed.
     """
-    if missing := [name for name in _needed(form) if find_spec(name) is None]:
+    needed = ("torch", "transformers", "safetensors", *(["gguf"] if form is WeightForm.GGUF else []))
+    if missing := [name for name in needed if find_spec(name) is None]:
         raise OperatorError(
             f"{source}: converting it needs {' and '.join(missing)}, which this install lacks: in a clone of sfnode, "
             "run `python deploy/install.py --extras train`"
@@ -46,13 +47,13 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
     except StoodStill:
         raise OperatorError(f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended") from None
     if code:
-        raise OperatorError(_reason(source, code, said).replace(str(shown), str(source)))
+        reason = said.splitlines()[-1][:1_000] if said else "it ended without a word"
+        if code < 0:
+            reason = f"{source}: the process that converted it was killed by signal {-code}; it may need more memory"
+        elif code != REFUSED:
+            reason = f"{source}: the process that converted it failed: {reason}"
+        raise OperatorError(reason.replace(str(shown), str(source)))
     return out
-
-
-def _needed(form: WeightForm) -> tuple[str, ...]:
-    common = ("torch", "transformers", "safetensors")
-    return (*common, "gguf") if form is WeightForm.GGUF else common
 
 
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
@@ -69,12 +70,3 @@ def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     shown = seen / file.name
     shown.symlink_to(file.resolve())
     return shown
-
-
-def _reason(source: Path, code: int, said: str) -> str:
-    last = said.splitlines()[-1][:1_000] if said else "it ended without a word"
-    if code == REFUSED:
-        return last
-    if code < 0:
-        return f"{source}: the process that converted it was killed by signal {-code}; it may need more memory"
-    return f"{source}: the process that converted it failed: {last}"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files.disk_room import free_bytes
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -21,6 +20,7 @@ from sfnode.model_files.folder import (
     shards_of,
 )
 from sfnode.model_files.watched import OnProgress, watching
+from sfnode.storage import free_disk_bytes
 
 _LIBRARY: Final = "huggingface_hub"
 _NEWEST: Final = "main"
@@ -86,59 +86,41 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
     """Download a commit, and return its folder. The weights come last: if they are there, all files are."""
     if CONFIG_FILE not in sizes:
         raise OperatorError(f"model {reference!r}: it has no config.json: it is not a transformers model")
-    hub = _Repository(reference, commit)
-    config = hub.fetch(CONFIG_FILE)
+    hub: Any = importlib.import_module(_LIBRARY)
+    errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
+
+    def fetch(name: str) -> Path:
+        try:
+            return Path(hub.hf_hub_download(reference, name, revision=commit))  # from the cache if it is there
+        except (OSError, ValueError, errors.HTTPError) as error:
+            raise OperatorError(
+                f"model {reference!r}: {name} cannot be fetched from the hub: {first_line(error)}; check the "
+                "connection, or give a local folder"
+            ) from None
+
+    config = fetch(CONFIG_FILE)
     for name in TOKENIZER_FILES:
         if name in sizes:
-            hub.fetch(name)
-    wanted = _weights(hub, sizes)
-    total = sum(sizes.get(name, 0) for name in wanted)
-    _check_room(reference, config.parent, {name: sizes.get(name, 0) for name in wanted})
-    text = f"fetching {reference} from the hub"
-    with watching(config.parent.parent.parent, lambda done: on_progress(text, done, total)):
-        for name in wanted:
-            hub.fetch(name)
-    return config.parent
-
-
-def _check_room(reference: str, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Raise OperatorError if the disk has no room for the weights that the cache lacks."""
-    needed = sum(size for name, size in sizes.items() if not (folder / name).exists())
-    free = free_bytes(folder)
+            fetch(name)
+    wanted: tuple[str, ...] = ()
+    if INDEX_FILE in sizes:
+        wanted = shards_of(fetch(INDEX_FILE))
+    elif SINGLE_FILE in sizes:
+        wanted = (SINGLE_FILE,)
+    elif PICKLE_INDEX_FILE in sizes:
+        wanted = shards_of(fetch(PICKLE_INDEX_FILE), ".bin")
+    elif PICKLE_FILE in sizes:
+        wanted = (PICKLE_FILE,)
+    folder, total = config.parent, sum(sizes.get(name, 0) for name in wanted)
+    needed = sum(sizes.get(name, 0) for name in wanted if not (folder / name).exists())
+    free = free_disk_bytes(folder)
     if free is not None and needed > free:
         raise OperatorError(
             f"model {reference!r}: {needed / 1e6:,.1f} MB of it are to be fetched, and the disk of {folder} has "
             f"{free / 1e6:,.1f} MB free; make room, let HF_HOME name a folder on a larger disk, or give a local folder"
         )
-
-
-def _weights(hub: _Repository, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    for single, index, ending in (
-        (SINGLE_FILE, INDEX_FILE, ".safetensors"),
-        (PICKLE_FILE, PICKLE_INDEX_FILE, ".bin"),
-    ):
-        if index in sizes:
-            return shards_of(hub.fetch(index), ending)
-        if single in sizes:
-            return (single,)
-    return ()
-
-
-class _Repository:
-    """Downloads files of one commit of a model on the hub."""
-
-    def __init__(self, reference: str, commit: str) -> None:
-        self._reference = reference
-        self._commit = commit
-
-    def fetch(self, name: str) -> Path:
-        """Return the path of a file in the cache; download it unless it is there. OperatorError."""
-        hub: Any = importlib.import_module(_LIBRARY)
-        errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
-        try:
-            return Path(hub.hf_hub_download(self._reference, name, revision=self._commit))
-        except (OSError, ValueError, errors.HTTPError) as error:
-            raise OperatorError(
-                f"model {self._reference!r}: {name} cannot be fetched from the hub: {first_line(error)}; check the "
-                "connection, or give a local folder"
-            ) from None
+    text = f"fetching {reference} from the hub"
+    with watching(folder.parent.parent, lambda done: on_progress(text, done, total)):
+        for name in wanted:
+            fetch(name)
+    return folder

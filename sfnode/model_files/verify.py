@@ -1,18 +1,24 @@
-"""Compares a model folder with a run's manifest, and describes the owner's files for a new manifest."""
+"""A model folder and a run's manifest: describes the owner's files for a new manifest, and compares others with it."""
 
 from __future__ import annotations
 
-from hashlib import sha256
+import json
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
-from protocol.run import FileSpec, ModelSpec, Sharing
+from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
 from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, tokenizer_files, weight_files
 from sfnode.storage import describe_os_error
 
-_CHUNK_BYTES: Final = 1 << 20
+_LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
+_HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
 
 
 def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> ModelSpec:
@@ -84,25 +90,64 @@ def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file, in hex. OperatorError if it cannot be read."""
-    hasher = sha256()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                hasher.update(chunk)
+            return file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise OperatorError(f"{path} cannot be read: {describe_os_error(error)}") from None
-    return hasher.hexdigest()
 
 
 def describe_file(folder: Path, name: str) -> FileSpec:
     """Return the manifest's entry for ``folder / name``. OperatorError if it cannot be read."""
-    whole, listed, length = sha256(), bytearray(), 0
     try:
-        with (folder / name).open("rb") as file:
-            while piece := file.read(MODEL_PIECE_BYTES):
-                whole.update(piece)
-                listed += sha256(piece).digest()
-                length += len(piece)
+        length, whole, listed = hash_in_pieces(folder / name)
     except OSError as error:
         raise OperatorError(f"{folder / name} cannot be read: {describe_os_error(error)}") from None
-    return FileSpec(name=name, bytes=length, sha256=whole.hexdigest(), pieces=sha256(listed).hexdigest())
+    return FileSpec(name=name, bytes=length, sha256=whole, pieces=sha256(listed).hexdigest())
+
+
+def hash_in_pieces(path: Path, rest_s: float = 0.0) -> tuple[int, str, bytes]:
+    """Return a file's length, its SHA-256 in hex, and the concatenated hashes of its pieces. OSError.
+
+    It pauses for ``rest_s`` after each piece.
+    """
+    whole, listed, length = sha256(), bytearray(), 0
+    with path.open("rb") as file:
+        while piece := file.read(MODEL_PIECE_BYTES):
+            whole.update(piece)
+            listed += sha256(piece).digest()
+            length += len(piece)
+            time.sleep(rest_s)
+    return length, whole.hexdigest(), bytes(listed)
+
+
+def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> None:
+    """Raise OperatorError if a tensor of the run has another shape in ``folder``, which is then another model.
+
+    It takes a second, and loads nothing. Equal shapes do not prove that it is the right model: the worker compares the
+    weights. The worker also reports files that cannot be read, which are skipped here.
+    """
+    found: dict[str, list[int]] = {}
+    with suppress(OperatorError, OSError, ValueError, struct.error, RecursionError):
+        found = {name: shape for path in weight_files(folder) for name, shape in _shapes(folder / path)}
+    for tensor in tensors:
+        wanted = [tensor.rows, tensor.cols] if tensor.cols else [tensor.rows]
+        if tensor.name in found and found[tensor.name] != wanted:
+            raise OperatorError(
+                f"--model {folder} is not the run's model {model}: its {tensor.name} has the shape "
+                f"{found[tensor.name]}, and the run's has {wanted}. Use the run's model"
+            )
+
+
+def _shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
+    """Yield the names and shapes of the tensors of one file. OSError, ValueError, struct.error."""
+    if path.suffix != ".safetensors":
+        return
+    with path.open("rb") as file:
+        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        if length > _HEADER_BYTES_MAX:
+            raise ValueError("no safetensors header, or one for the worker alone")
+        header = json.loads(file.read(length))
+    for name, entry in header.items() if isinstance(header, Mapping) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("shape"), list):
+            yield name, entry["shape"]

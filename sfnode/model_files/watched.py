@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -25,8 +25,8 @@ class StoodStill(Exception):  # the name says what happened, without the ending 
     """Raised when a process was ended because its folder had not grown for too long."""
 
 
-def run_watched(program: Program, folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:
-    """Run ``program`` until it ends, and call ``tell`` regularly with the number of bytes below ``folder``.
+def run_watched(program: Program, folder: Path, report: Callable[[int], None], stall_s: float) -> tuple[int, str]:
+    """Run ``program`` until it ends, and call ``report`` regularly with the number of bytes below ``folder``.
 
     Return the exit code and the end of its standard error. OSError; StoodStill after ``stall_s`` without growth: its
     input may come from a stranger, and endless computing is not progress.
@@ -36,7 +36,7 @@ def run_watched(program: Program, folder: Path, tell: Callable[[int], None], sta
         variables = {**program.variables, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
         process = replace(program, variables=variables).start(stdout=subprocess.DEVNULL, stderr=stderr)
         try:
-            _wait(process, folder, tell, stall_s)
+            _wait(process, folder, report, stall_s)
         finally:
             end(process)
     with said.open("rb") as file:
@@ -45,13 +45,13 @@ def run_watched(program: Program, folder: Path, tell: Callable[[int], None], sta
 
 
 @contextmanager
-def watching(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
-    """Call ``tell`` regularly, while the block runs, with the bytes that were added below ``folder`` since it began."""
+def watching(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
+    """Call ``report`` regularly, while the block runs, with the bytes that were added below ``folder`` since then."""
     before, is_over = bytes_below(folder), threading.Event()
 
     def look() -> None:
         while not is_over.wait(_LOOK_S):
-            tell(max(0, bytes_below(folder) - before))
+            report(max(0, bytes_below(folder) - before))
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
@@ -64,17 +64,15 @@ def watching(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
 
 def bytes_below(folder: Path) -> int:
     """Return the length of all files below a folder, links not counted. Files may come and go during the call."""
-    return sum(_length(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names)
+    found = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found += os.lstat(os.path.join(place, name)).st_size
+    return found
 
 
-def _length(path: str) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0
-
-
-def _wait(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None], stall_s: float) -> None:
+def _wait(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int], None], stall_s: float) -> None:
     grown, since = 0, time.monotonic()
     while True:
         try:
@@ -82,7 +80,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], 
             return
         except subprocess.TimeoutExpired:
             found = bytes_below(folder)
-        tell(found)
+        report(found)
         if found > grown:
             grown, since = found, time.monotonic()
         elif time.monotonic() - since > stall_s:

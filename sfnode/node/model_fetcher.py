@@ -13,20 +13,12 @@ import trio
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
-from sfnode.model_files import (
-    HASH_BYTES,
-    PartialFile,
-    bytes_to_come,
-    check_names,
-    free_bytes,
-    is_there,
-    piece_bytes,
-)
+from sfnode.model_files import HASH_BYTES, FetchedModel, PartialFile, bytes_to_come, is_there, piece_bytes
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import describe_os_error
+from sfnode.storage import describe_os_error, free_disk_bytes
 
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
 SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
@@ -55,7 +47,7 @@ class ModelFetcher:
 
         OperatorError: the manifest names a file that is no part of a model, or contradicts itself.
         """
-        check_names(self._spec)
+        FetchedModel(self._spec).check_names()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             while failure := await self._try(files, folder):
@@ -92,21 +84,19 @@ class ModelFetcher:
             self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
             lack = _lack_of_room(folder, missing)
             self._has_room = not lack
-            if missing and not lack:
-                await self._fetch_all(missing, folder)
+            if lack or not missing:
+                return lack
+            started_s, before = trio.current_time(), self._pieces.received_bytes
+            text = f"fetching the model, {self._total_bytes / 1e6:.1f} MB, from the neighbours into {folder}"
+            self._tell_once("model_fetching", text, folder=str(folder), bytes=self._total_bytes)
+            for together in _listed_together(missing):
+                await self._fetch_some(together, folder)
         except OSError as error:
             return describe_os_error(error)
-        return lack
-
-    async def _fetch_all(self, files: Sequence[FileSpec], folder: Path) -> None:
-        started_s, before = trio.current_time(), self._pieces.received_bytes
-        text = f"fetching the model, {self._total_bytes / 1e6:.1f} MB, from the neighbours into {folder}"
-        self._tell_once("model_fetching", text, folder=str(folder), bytes=self._total_bytes)
-        for together in _listed_together(files):
-            await self._fetch_some(together, folder)
         received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
         text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
+        return ""
 
     async def _fetch_some(self, files: Sequence[FileSpec], folder: Path) -> None:
         """Fetch files whose lists fit into memory together, one board of their pieces after the other."""
@@ -171,7 +161,7 @@ class ModelFetcher:
 
 def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
     """Return by how much the disk is too small, and what to do; empty if it has room, or does not say."""
-    needed, free = bytes_to_come(folder, files), free_bytes(folder)
+    needed, free = bytes_to_come(folder, files), free_disk_bytes(folder)
     if free is None or needed <= free:
         return ""
     return (

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Final
 
 import trio
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Sharing
-from sfnode.model_files import (
-    assembled_folder,
-    fetched_folder,
-    find_model_folder,
-    is_fetched,
-    lacks_of_definition,
-    link_weights,
-    remove_others,
-)
+from sfnode.children.awaited import LinesOf, running
+from sfnode.children.program import Program
+from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
 from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
-from sfnode.node.model_process import resolve_apart
 from sfnode.node.piece_fetcher import PieceSources
 from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import describe_os_error
+
+_RESOLVING: Final = "sfnode.model_files.resolving"
 
 
 class ModelFinder:
@@ -49,19 +46,18 @@ class ModelFinder:
 
         OperatorError: the model is nowhere, or may not be fetched.
         """
-        spec = self._manifest.model
-        folder = await self._find_here()
+        model = FetchedModel(self._manifest.model)
+        folder = await self._find_here(model)
         if folder is None:
-            return await self._fetch(sources, fetched_folder(spec), is_whole=True)
-        reason = await trio.to_thread.run_sync(lacks_of_definition, folder, spec) if self._may_fetch else ""
+            return await self._fetch(sources, model.folder, is_whole=True)
+        reason = await trio.to_thread.run_sync(model.fault_of_definition, folder) if self._may_fetch else ""
         if not reason:
             return folder
         text = f"{reason}. Its small files are fetched from the neighbours, beside the weights in {folder}"
         self._reporter.event("model_incomplete", text, folder=str(folder))
-        own = await self._fetch(sources, assembled_folder(spec, folder), is_whole=False)
+        own = await self._fetch(sources, model.folder_around(folder), is_whole=False)
         try:
-            remove_others(own, spec)
-            link_weights(folder, own)
+            model.assemble(folder)
         except OSError as error:
             raise OperatorError(f"cannot link the weights into {own}: {describe_os_error(error)}") from None
         return own
@@ -73,10 +69,12 @@ class ModelFinder:
         except OperatorError:
             return None  # the worker that loads it reports what is wrong with it
 
-    async def _find_here(self) -> Path | None:
+    async def _find_here(self, model: FetchedModel) -> Path | None:
         """Return the model if it is found without the neighbours; None if they must be asked. OperatorError."""
-        if self._reference is None or self._is_fetched():
+        if self._reference is None:
             return None
+        if self._reference == self._manifest.model.id and self._may_fetch and model.is_here():
+            return None  # it was fetched in an earlier life: nobody needs to be asked again
         self._tell(f"looking for the model {self._reference}", 0, 0)
         try:
             revision = self._manifest.model.revision
@@ -89,12 +87,6 @@ class ModelFinder:
             return None
         finally:
             self._finding = None
-
-    def _is_fetched(self) -> bool:
-        """Return whether a node fetched the model in an earlier life, so that nobody needs to be asked again."""
-        spec = self._manifest.model
-        is_meant = self._reference == spec.id and self._may_fetch
-        return is_meant and is_fetched(spec)
 
     async def _fetch(self, sources: PieceSources, folder: Path, *, is_whole: bool) -> Path:
         spec = self._manifest.model
@@ -111,3 +103,28 @@ class ModelFinder:
 def may_fetch(manifest: Manifest, options: SharingOptions) -> bool:
     """Return whether neighbours may provide the model's files: neither the run's owner nor this operator forbids it."""
     return manifest.model.sharing is Sharing.PEERS and not options.no_fetch_model
+
+
+async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) -> Path:
+    """Return the folder of a model, as `resolve_model` finds it in a process of its own. OperatorError.
+
+    The node goes on during minutes of imports and downloads.
+    """
+    program = Program(module=_RESOLVING, arguments=("--revision", revision, "--", reference))
+    try:
+        async with running(program, is_heard=True) as process:
+            return await _read(LinesOf(process), on_progress)
+    except OSError as error:
+        raise OperatorError(f"cannot start a process that looks for the model: {describe_os_error(error)}") from None
+
+
+async def _read(lines: LinesOf, on_progress: OnProgress) -> Path:
+    async for line in lines:
+        match json.loads(line):
+            case [str(text), int(done), int(total)]:
+                on_progress(text, done, total)
+            case [str(folder)]:
+                return Path(folder)
+            case [_, str(error)]:
+                raise OperatorError(error)
+    raise OperatorError("the process that looks for the model has ended without a word; what it printed says why")

@@ -1,16 +1,14 @@
-"""Gives the model's files to neighbours, in pieces, if the files in this node's folder are exactly the run's.
-
-It also gives the run's public data to joiners, if the operator allows that.
-"""
+"""Gives files to neighbours: the model's if they are exactly the run's, and public data if the operator allows it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from protocol.run import FileSpec, ModelSpec, Sharing, TaskSpec
+from protocol.run import ModelSpec, Sharing, TaskSpec
 from sfnode.model_files import PieceIndex, hashes_of
 from sfnode.network import FileSource, Pace, PacedFile
 from sfnode.reporter import Reporter
@@ -31,23 +29,17 @@ class ModelSharing:
         """Check which files of this folder are the run's, and serve them. A file that cannot be read is not served."""
         if not self._is_shared:
             return
-        given = sum([await self._give(folder / file.name, file) for file in self._files])
-        if not given:
-            return
-        text = f"neighbours can get {given / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"
-        self._reporter.event("model_shared", text, bytes=given)
-
-    async def _give(self, path: Path, file: FileSpec) -> int:
-        """Serve a file if it is the run's; return its length in bytes, or 0."""
-        look = partial(hashes_of, path, file)
-        try:
-            hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
-        except OSError:
-            return 0
-        if hashes is None:
-            return 0
-        self.pieces.add(path, file, hashes)
-        return file.bytes
+        given = 0
+        for file in self._files:
+            look, hashes = partial(hashes_of, folder / file.name, file), None
+            with suppress(OSError):
+                hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
+            if hashes is not None:
+                self.pieces.add(folder / file.name, file, hashes)
+                given += file.bytes
+        if given:
+            text = f"neighbours can get {given / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"
+            self._reporter.event("model_shared", text, bytes=given)
 
 
 class DataSharing:

@@ -86,7 +86,9 @@ class PieceFetcher:
         async with trio.open_nursery() as nursery:
             while not fetching.board.is_done and fetching.failure is None:
                 self._ask_neighbours(fetching, nursery)
-                if not waits_for_ever and self._is_in_vain():
+                rests = [self._rests.get(peer) for peer in self._sources.peers()]
+                is_in_vain = not +self._streams and all(rest is not None and rest.is_in_vain for rest in rests)
+                if is_in_vain and not waits_for_ever:
                     break
                 fetching.changed = trio.Event()
                 with trio.move_on_after(_LOOK_S):
@@ -95,12 +97,6 @@ class PieceFetcher:
         if fetching.failure is not None:
             raise fetching.failure
         return fetching.board.is_done
-
-    def _is_in_vain(self) -> bool:
-        """Return whether no neighbour is asked now, and each one gave nothing before its rest."""
-        return not +self._streams and all(
-            peer in self._rests and self._rests[peer].is_in_vain for peer in self._sources.peers()
-        )
 
     def _ask_neighbours(self, fetching: _Fetching, nursery: trio.Nursery) -> None:
         now_s, peers = trio.current_time(), self._sources.peers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
@@ -32,16 +31,18 @@ from sfnode.worker_protocol import TrainingConfig
 async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     """Return all settings of a daemon for this run. Fetch what is missing, and report it.
 
-    Raises:
-        OperatorError: a file, a key or an option does not fit the run.
+    OperatorError: a file, a key or an option does not fit the run.
     """
     manifest = signed.manifest
     size = size_of_run(manifest)
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
-    if not options.is_relay:
-        options = await _with_public_data(manifest, options, data_dir, reporter)
+    if not options.is_relay and is_of_peers(manifest.task, options.training.data):
+        if options.source.bootstrap.run_data_bytes:
+            _claim(data_dir, reporter)
+        data = await find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+        options = replace(options, training=replace(options.training, data=data))
     training = None if options.is_relay else _training_config(manifest, options)
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
@@ -51,6 +52,12 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
+    given = None
+    if options.sharing.share_data:
+        file = None if training is None else training.data
+        if training is None and options.training.data is not None:
+            file = training_file(manifest.task, options.training.data)
+        given = shared_data(manifest.task, file)
     return DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -63,31 +70,9 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         snapshot=options.snapshots.snapshot,
         snapshot_authors_min=options.snapshots.snapshot_authors,
         sharing=options.sharing,
-        shared_data=_shared_data(manifest, options, training),
+        shared_data=given,
         limits=work_limits(options.limits),
     )
-
-
-async def _with_public_data(
-    manifest: Manifest, options: JoinOptions, data_dir: DataDirectory, reporter: Reporter
-) -> JoinOptions:
-    """Return the options with the file of the run's public data, if none was named and nodes provide it."""
-    if not is_of_peers(manifest.task, options.training.data):
-        return options
-    if options.source.bootstrap.run_data_bytes:
-        _claim(data_dir, reporter)
-    file = await find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
-    return replace(options, training=replace(options.training, data=file))
-
-
-def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingConfig | None) -> Path | None:
-    """Return the file that this node gives to others; None if its operator did not ask for that."""
-    if not options.sharing.share_data:
-        return None
-    if training is not None:
-        return shared_data(manifest.task, training.data)
-    file = options.training.data
-    return shared_data(manifest.task, None if file is None else training_file(manifest.task, file))
 
 
 def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
@@ -102,8 +87,8 @@ def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
 
 def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
     """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
-    told = (*map(parse_listen, network.listen), *map(parse_announce, network.announce))
-    is_reachable = any(not (address.is_inside or address.is_loopback) for address in told)
+    addresses = (*map(parse_listen, network.listen), *map(parse_announce, network.announce))
+    is_reachable = any(not (address.is_inside or address.is_loopback) for address in addresses)
     if manifest.admission == OPEN and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
@@ -114,6 +99,8 @@ def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Rep
 
 def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
     network = options.network
+    # The run's coefficients come on top of the limit, twice: the state, and the copy on its way to the worker.
+    memory_bytes_max = (network.memory_max << 20) + 2 * size_of_run(manifest).coefficients
     return NetworkConfig(
         listen=network.listen,
         announce=network.announce,
@@ -123,13 +110,8 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         port_mapping=network.upnp,
         upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
         origins=parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
-        memory=MemoryConfig(bytes_max=_memory_bytes_max(manifest, network.memory_max), look=resident_bytes),
+        memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )
-
-
-def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
-    """Return the memory limit plus the run's coefficients twice: the state, and the copy on its way to the worker."""
-    return (mebibytes << 20) + 2 * size_of_run(manifest).coefficients
 
 
 def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:

@@ -77,7 +77,8 @@ class SnapshotFiles:
             if isinstance(effect, FetchSnapshot):
                 event: Event = FetchFailed(sha256=effect.sha256)  # also after exceptions: the core waits for an answer
                 with slips.contained("fetching a snapshot"):
-                    event = await self._fetch(files, effect)
+                    data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
+                    event = event if data is None else SnapshotArrived(data=data)
                 await inbox.send(event)
                 continue
             with slips.contained("storing a snapshot"):
@@ -99,7 +100,3 @@ class SnapshotFiles:
         except (OperatorError, OSError) as error:
             return str(error)
         return ""
-
-    async def _fetch(self, files: FileFetcher, effect: FetchSnapshot) -> Event:
-        data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
-        return FetchFailed(sha256=effect.sha256) if data is None else SnapshotArrived(data=data)

@@ -6,7 +6,7 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import check_shapes, fetched_folder, is_fetched, is_same_package
+from sfnode.model_files import FetchedModel, check_shapes, is_same_package
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import EMBEDDED, from_home
 
@@ -32,8 +32,9 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
             f"{f'revision {manifest.model.revision}' if manifest.model.revision else 'no revision'}. Leave it out"
         )
     if model is None:
-        if is_fetched(manifest.model):
-            return str(fetched_folder(manifest.model))
+        fetched = FetchedModel(manifest.model)
+        if fetched.is_here():
+            return str(fetched.folder)
         if wanted.startswith(_LOCAL):
             raise OperatorError(
                 f"--model is missing: the run's model is a local folder, {wanted.removeprefix(_LOCAL)}. Give the path "

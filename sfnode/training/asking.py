@@ -1,4 +1,4 @@
-"""Ask a run's model questions, before and after training. For people who want to see answers, not figures."""
+"""Ask a run's model questions, before and after its training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
@@ -25,7 +25,7 @@ _CPU: Final = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's answer to one prompt.
+    """Holds a model's answer to one prompt.
 
     Attributes:
         text: the likeliest label word or choice; for a completion task, the generated text.
@@ -38,7 +38,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One question with the model's answers before any training and at the run's present state."""
+    """Holds one question with the model's answers before any training and at the run's present state."""
 
     question: str
     before: Reply
@@ -56,8 +56,7 @@ def ask_model(
         questions: each is the text of the template's only field, or a row of the data as a JSON object.
         tokens: maximum length of a generated text.
 
-    Raises:
-        OperatorError: a question does not fit the task, or the model is not the run's.
+    OperatorError: a question does not fit the task, or the model is not the run's.
     """
     check_model(folder, bases.manifest.model)
     tokenizer, task = load_tokenizer(folder), bases.manifest.task
@@ -68,7 +67,7 @@ def ask_model(
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     shared = SharedModel(load_causal_lm(folder, _CPU, dtype))
-    asked = _Asked(shared, tokenizer, task, encoder.label_tokens, tokens)
+    asked = _Asked(shared, tokenizer, task, TaskData(label_tokens=encoder.label_tokens), tokens)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
@@ -99,51 +98,40 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     return {**usual, wanted[0]: question}
 
 
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """Answers prompts with one model at its current weights."""
 
-    def __init__(
-        self,
-        shared: SharedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        task: TaskSpec,
-        label_tokens: tuple[int, ...],
-        tokens: int,
-    ) -> None:
-        self._shared, self._tokenizer, self._task, self._tokens = shared, tokenizer, task, tokens
-        self._data = TaskData(label_tokens=label_tokens)
+    shared: SharedModel
+    tokenizer: PreTrainedTokenizerBase
+    task: TaskSpec
+    data: TaskData
+    tokens: int
 
     @torch.inference_mode()
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
-        if self._task.kind is TaskKind.COMPLETION:
+        if self.task.kind is TaskKind.COMPLETION:
             return Reply(text=self._continued(example), shares=())
-        words = self._task.label_words or [str(choice) for choice in _list(row["choices"])]
+        choices: Any = row.get("choices", ())  # a choice task has them: the encoder checks it
+        words = self.task.label_words or [str(choice) for choice in choices]
         each = [replace(example, label=number) for number in range(len(words))]
-        batch = batch_of(self._data, each, 1, self._shared.device)
-        shares = (-self._shared.scores(batch, self._data.label_tokens).loss.float()).exp().tolist()
+        batch = batch_of(self.data, each, 1, self.shared.device)
+        shares = (-self.shared.scores(batch, self.data.label_tokens).loss.float()).exp().tolist()
         return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
 
     def _continued(self, example: Example) -> str:
         """Generate a text greedily: the likeliest token at each step."""
-        given = example.tokens if self._task.template else (*example.tokens, *example.candidates[0])
-        prompt_1T = torch.tensor([given], device=self._shared.device)
-        model: Any = _generating(self._shared.model)
+        given = example.tokens if self.task.template else (*example.tokens, *example.candidates[0])
+        prompt_1T = torch.tensor([given], device=self.shared.device)
+        model: Any = self.shared.model
+        # Greedy generation warns of the checkpoint's settings for sampling.
+        settings: Any = model.generation_config
+        settings.temperature = settings.top_p = settings.top_k = None
         written = model.generate(
             input_ids=prompt_1T,
             attention_mask=torch.ones_like(prompt_1T),
-            max_new_tokens=self._tokens,
+            max_new_tokens=self.tokens,
             do_sample=False,
-            pad_token_id=self._data.pad,
+            pad_token_id=self.data.pad,
         )
-        return str(self._tokenizer.decode(written[0, len(given) :], skip_special_tokens=True))
-
-
-def _generating(model: PreTrainedModel) -> PreTrainedModel:
-    """Remove the checkpoint's sampling settings from ``model``: they cause a warning in greedy generation."""
-    settings: Any = model.generation_config
-    settings.temperature = settings.top_p = settings.top_k = None
-    return model
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+        return str(self.tokenizer.decode(written[0, len(given) :], skip_special_tokens=True))

@@ -26,7 +26,7 @@ _MAX_TOKENS = 128  # enough for a sentence with its prompt; every token of the l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunModel:
-    """A new run's model.
+    """Describes a new run's model.
 
     Attributes:
         tensors: the trained tensors. left_out: tensors that no choice of groups could train, with the reason.
@@ -51,8 +51,7 @@ def describe_run(
         data: public training data, None when it is private.
         sharing: whether nodes give the model's files to each other.
 
-    Raises:
-        OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
+    OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
     check_positions(folder.path, task.max_tokens)

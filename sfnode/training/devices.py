@@ -16,19 +16,17 @@ from sfnode.worker_protocol import CudaDevice, DeviceReport
 
 def describe_devices() -> DeviceReport:
     """Return the devices that torch finds; asking it may load drivers."""
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    cards = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        free, total = torch.cuda.mem_get_info(index)
+        name, bf16 = torch.cuda.get_device_name(index), torch.cuda.is_bf16_supported()
+        cards.append(CudaDevice(name=name, free=free, total=total, bf16=bf16))
     return DeviceReport(
         torch=str(torch.__version__),
         threads=torch.get_num_threads(),
-        cuda=tuple(map(_cuda, range(count))),
+        cuda=tuple(cards),
         mps=bool(torch.backends.mps.is_available()),
     )
-
-
-def _cuda(index: int) -> CudaDevice:
-    free, total = torch.cuda.mem_get_info(index)
-    name, bf16 = torch.cuda.get_device_name(index), torch.cuda.is_bf16_supported()
-    return CudaDevice(name=name, free=free, total=total, bf16=bf16)
 
 
 if __name__ == "__main__":

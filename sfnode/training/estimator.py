@@ -52,7 +52,7 @@ _PREDICTIONS_KEPT: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Result of a round: K x D scalars, mean objective of all groups of rows, number of forward rows."""
+    """Holds the result of a round: K x D scalars, mean objective of all groups of rows, number of forward rows."""
 
     scalars: tuple[int, ...]
     loss: float
@@ -66,17 +66,12 @@ class Estimator:
         self.data = data
         self._shared = shared
         self._bases = bases
-        manifest = self._manifest = bases.manifest
+        manifest = self.manifest = bases.manifest
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._fold: FoldedWeights | None = None
         self._fold_key = b""
         attach(shared.model, manifest.tensors, shared.pass_context)
-
-    @property
-    def manifest(self) -> Manifest:
-        """The run's manifest."""
-        return self._manifest
 
     def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
         """Replace the coefficients of ``epoch``, int64[layout.size]."""
@@ -95,7 +90,7 @@ class Estimator:
             NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
             OperatorError: the session has no training data.
         """
-        method = self._manifest.method
+        method = self.manifest.method
         measured = with_directions(method, method.directions if directions is None else directions)
         if not self.data.examples:
             raise OperatorError("this node has no training data: give --data, or join without training")
@@ -106,11 +101,12 @@ class Estimator:
         spent = 0
         with self._shared.switch.using(self._closed_weights(epoch)):
             for local_step in range(method.local_steps):
-                factors = direction_factors(self._manifest, seed, local_step).first(measured.directions)
+                factors = direction_factors(self.manifest, seed, local_step).first(measured.directions)
                 rows = self._rows(seed, local_step, measured)
                 loss_G = self._losses(factors, epoch, live, rows)
                 q = quantise(method, projected_gradients(measured, loss_G))
-                weight = self._manifest.weight(step + local_step)
+                # The next local step starts where this one leads, with the weight that the ledger will give to it.
+                weight = self.manifest.weight(step + local_step)
                 add_own(self._layout, live, factors, np.array(q[: measured.directions]) * weight)
                 scalars += q
                 losses.append(float(loss_G.mean()))
@@ -120,9 +116,9 @@ class Estimator:
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
         """Return g_d of one local step of the round at ``step``, before quantisation, at the coefficients as set."""
-        method = self._manifest.method
+        method = self.manifest.method
         epoch = step // method.epoch_steps
-        factors = direction_factors(self._manifest, seed, local_step)
+        factors = direction_factors(self.manifest, seed, local_step)
         with self._shared.switch.using(self._closed_weights(epoch)):
             loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step, method))
         return projected_gradients(method, loss_G)
@@ -131,15 +127,14 @@ class Estimator:
     def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluated:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
-        Sessions of one run with equal states and data share one result, which the first call computes.
-
-        ``is_alone`` evaluates the base model, without starts and coefficients.
+        Sessions of one run with equal states and data share one result, which the first call computes. ``is_alone``
+        evaluates the base model, without starts and coefficients.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
         state = b"alone" if is_alone else _digest(self._bases, self._epochs, newest_epoch(self._epochs))
-        key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
+        key = (self.manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
             weights = {} if is_alone else self._folded(self._epochs, newest_epoch(self._epochs))
@@ -169,7 +164,7 @@ class Estimator:
             loss += float(found.loss.sum())
             predictions.append(found.prediction.cpu())
             labels.append(rows.labels.cpu())
-        is_completion = self._manifest.task.kind is TaskKind.COMPLETION
+        is_completion = self.manifest.task.kind is TaskKind.COMPLETION
         predicted = torch.cat(predictions)
         by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # the order of `chunks_of`
         places = {number: place for place, number in enumerate(by_length)}
@@ -190,8 +185,8 @@ class Estimator:
 
     def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
         """Return the rows of all groups in order (`group_blocks`), padded to one width so that all round equally."""
-        indices = example_indices(self._manifest, seed, local_step, len(self.data.examples))
-        blocks = indices.reshape(self._manifest.method.blocks, -1)
+        indices = example_indices(self.manifest, seed, local_step, len(self.data.examples))
+        blocks = indices.reshape(self.manifest.method.blocks, -1)
         of_groups = group_blocks(measured)
         chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
         return batch_of(self.data, chosen, len(of_groups), self._shared.device)
@@ -200,19 +195,23 @@ class Estimator:
         self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
     ) -> Tensor:
         """Return the objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
-        groups = len(group_blocks(with_directions(self._manifest.method, len(factors.a))))
+        groups = len(group_blocks(with_directions(self.manifest.method, len(factors.a))))
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
         with self._shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
             found = self._shared.scores(rows, self.data.label_tokens)
-        return group_objectives(self._manifest.task.objective, found, rows.labels, groups)
+        return group_objectives(self.manifest.task.objective, found, rows.labels, groups)
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
+        """Return the weights with starts and with epochs of other bases than ``live_epoch``'s folded in.
+
+        They are kept until these change, and shared with sessions for which they are equal.
+        """
         name = self._bases.name(live_epoch)
         closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
         if not closed and not self._bases.starts(live_epoch):
             self._fold = None
             return {}
-        key = self._manifest.run_id + _digest(self._bases, closed, live_epoch)
+        key = self.manifest.run_id + _digest(self._bases, closed, live_epoch)
         if self._fold is None or key != self._fold_key:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
@@ -220,7 +219,7 @@ class Estimator:
                 fold = FoldedWeights(self._folded(closed, live_epoch))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
-        return self._fold.weights
+        return self._fold
 
     def _folded(self, epochs: dict[int, Int64Array], at: int) -> dict[str, Weight]:
         switch = self._shared.switch
@@ -232,11 +231,11 @@ def live_terms(
 ) -> dict[str, Term]:
     """Return the term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
 
-    ``factors`` holds all D directions, or the first ones in whole blocks.
-    The groups are s = +1 for each direction, then s = -1 for each direction (two sides) or s = 0 for each block (one
-    side).
+    ``factors`` holds all D directions, or the first ones in whole blocks. The groups are s = +1 for each direction,
+    then s = -1 for each direction (two sides) or s = 0 for each block (one side).
 
-    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in that dtype.
+    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in that dtype. A matrix M_g
+    acts between the bases: the layer adds U M_g V^T. A vector's M_g is turned into its entries here, as M_g U^T.
     """
     manifest = bases.manifest
     layout, tensors_P = CoefficientLayout(manifest), shared.bases(bases, epoch)
@@ -262,6 +261,7 @@ def _moved(
     """Return M of the ``chosen`` tensors, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
     layout, first = CoefficientLayout(manifest), int(chosen[0])
     scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
+    # All tensors of a kind at once: a few large operations in place of some for each of hundreds of tensors.
     live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
     core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
     step_PD = (manifest.epsilon * scale) * factors.a[:, chosen].swapaxes(0, 1).astype(np.float64)

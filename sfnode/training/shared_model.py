@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from protocol.crypto import RunId
 from protocol.errors import OperatorError
-from protocol.subspace import Bases, Basis
+from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.model import (
     PassContext,
@@ -45,11 +45,8 @@ BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes r
 _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
 
 
-class FoldedWeights:
-    """Holds weights by name, shared by all sessions whose closed epochs are equal."""
-
-    def __init__(self, weights: dict[str, Weight]) -> None:
-        self.weights = weights
+class FoldedWeights(dict[str, Weight]):
+    """Holds weights by name, shared by sessions whose closed epochs are equal. A plain dict has no weak references."""
 
 
 class SharedModel:
@@ -72,41 +69,40 @@ class SharedModel:
 
     @property
     def device(self) -> torch.device:
-        """Device that the model computes on."""
+        """Return the device that the model computes on."""
         return self.model.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of weights and activations."""
+        """Return the dtype of weights and activations."""
         return self.model.dtype
 
     @property
     def loss_dtype(self) -> torch.dtype:
-        """Dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
+        """Return the dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
         return torch.promote_types(self.dtype, torch.float32)
 
     def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
         """Return (u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
 
-        A matrix's u has the form that `with_spare_row` gives.
-
-        Entries are multiplied by the basis unit: they stay exact in every dtype, and fp16 products do not overflow.
+        A matrix's u has the form that `with_spare_row` gives. Entries are multiplied by the basis unit: they stay exact
+        in every dtype, and fp16 products do not overflow.
         """
         key = (bases.manifest.run_id, bases.name(epoch))
         if key not in self._bases:
-            tensors = range(len(bases.manifest.tensors))
             unit = 2.0**-bases.manifest.method.basis_unit_exp
-            self._bases[key] = tuple(self._basis(bases.of(epoch, index), unit) for index in tensors)
+            pairs: list[tuple[Tensor, Tensor | None]] = []
+            for basis in (bases.of(epoch, index) for index in range(len(bases.manifest.tensors))):
+                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * unit
+                if basis.v is None:
+                    pairs.append((u, None))
+                else:
+                    pairs.append((with_spare_row(u), torch.from_numpy(basis.v).to(self.device, self.dtype) * unit))
+            self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:
             self._bases.popitem(last=False)
         return self._bases[key]
-
-    def _basis(self, found: Basis, unit: float) -> tuple[Tensor, Tensor | None]:
-        u = torch.from_numpy(found.u).to(self.device, self.dtype) * unit
-        if found.v is None:
-            return u, None
-        return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
@@ -117,7 +113,7 @@ class SharedModel:
     def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
         """Return losses and predictions of ``rows``; ``label_tokens`` are used only if the rows are bare prompts."""
         if isinstance(rows, RowBatch):
-            return score_words(self.label_logits(rows, label_tokens), rows)
+            return score_words(self.label_logits(rows, label_tokens), rows.labels)
         hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
         return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
 

@@ -24,8 +24,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from protocol.crypto import RunId
-from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
-from protocol.framing import FrameParser
+from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, first_line
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
@@ -48,15 +47,13 @@ from sfnode.worker_protocol import (
     EvaluateRequest,
     FailureKind,
     Message,
+    MessageParser,
     OpenSession,
     Reply,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
-    decode_body,
     encode_frame,
-    new_parser,
-    next_body,
 )
 
 log = logging.getLogger("sfnode.worker")
@@ -76,8 +73,8 @@ class ModelPool:
         """Open a session on the model that ``request`` names; the first request for a model loads it."""
         manifest, training = decode_run_untrusted(request.manifest).manifest, request.training
         assert training.model is not None, "it is found before a worker is asked for anything"
-        with telling() as tell:
-            folder = resolve_model(training.model, manifest.model.revision, tell)
+        with telling() as report:
+            folder = resolve_model(training.model, manifest.model.revision, report)
         if (folder.path, manifest.run_id) not in self._checked:
             check_model(folder.path, manifest.model)
             check_positions(folder.path, manifest.task.max_tokens)
@@ -105,30 +102,25 @@ class Service:
         try:
             match request:
                 case OpenSession():
-                    return self._open(request)
+                    shared, session = self._pool.open(request)
+                    self._session = session
+                    who = (request.author.hex()[:8], request.training.model, shared.device)
+                    log.info("session opened author=%s model=%s device=%s", *who)
+                    return SessionOpened(
+                        device=shared.device.type,
+                        dtype=request.training.devices.dtype,
+                        data_rows=len(session.data.examples),
+                        eval_rows=len(session.data.evaluation_examples),
+                        model_parameters=shared.parameters,
+                    )
                 case SetCoefficients() | EstimateRequest() | EvaluateRequest():
-                    return _serve(self._opened(), request)
+                    if self._session is None:
+                        raise WorkerError("no session is open on this connection")
+                    return _serve(self._session, request)
                 case _:
                     raise WorkerError(f"a {type(request).__name__} is not a request")
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
             return failure_of(error)
-
-    def _open(self, request: OpenSession) -> SessionOpened:
-        shared, self._session = self._pool.open(request)
-        training, author = request.training, request.author.hex()[:8]
-        log.info("session opened author=%s model=%s device=%s", author, training.model, shared.device)
-        return SessionOpened(
-            device=shared.device.type,
-            dtype=training.devices.dtype,
-            data_rows=len(self._session.data.examples),
-            eval_rows=len(self._session.data.evaluation_examples),
-            model_parameters=shared.parameters,
-        )
-
-    def _opened(self) -> Estimator:
-        if self._session is None:
-            raise WorkerError("no session is open on this connection")
-        return self._session
 
 
 def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
@@ -154,9 +146,8 @@ def failure_of(error: Exception) -> WorkerFailure:
     if isinstance(error, OperatorError | Reject):
         return WorkerFailure(kind=FailureKind.OPERATOR, message=text)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
-        detail = text.splitlines()[0] if text else "no detail"
         hint = "not enough memory for the model or the batch: use a smaller dtype, model or batch"
-        return WorkerFailure(kind=FailureKind.MEMORY, message=f"{hint} ({detail})")
+        return WorkerFailure(kind=FailureKind.MEMORY, message=f"{hint} ({first_line(error)})")
     if not isinstance(error, SfnodeError):
         log.error("request failed", exc_info=error)
     return WorkerFailure(kind=FailureKind.INTERNAL, message=f"{type(error).__name__}: {text}")
@@ -164,11 +155,11 @@ def failure_of(error: Exception) -> WorkerFailure:
 
 @dataclass(slots=True)
 class Connection:
-    """One node's socket, the bytes received of its next frames, and its session."""
+    """Holds one node's socket, the bytes received of its next messages, and its session."""
 
     stream: socket.socket
     service: Service
-    received: FrameParser = field(default_factory=new_parser)
+    received: MessageParser = field(default_factory=MessageParser)
 
 
 class Worker:
@@ -179,42 +170,39 @@ class Worker:
         self._pool = ModelPool()
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
-        self._pending: deque[tuple[Connection, bytes]] = deque()
+        self._pending: deque[tuple[Connection, Message]] = deque()
 
     def run(self) -> None:
         """Serve requests for ever."""
         while True:
             for key, _ in self._selector.select(0 if self._pending else None):
                 if key.fileobj is self._listener:
-                    self._accept()
+                    stream, _ = self._listener.accept()
+                    stream.settimeout(SEND_TIMEOUT_S)
+                    connection = Connection(stream=stream, service=Service(self._pool))
+                    self._selector.register(stream, selectors.EVENT_READ, connection)
                 else:
                     self._receive(key.data)
             if self._pending:
                 self._answer(*self._pending.popleft())
 
-    def _accept(self) -> None:
-        stream, _ = self._listener.accept()
-        stream.settimeout(SEND_TIMEOUT_S)
-        self._selector.register(stream, selectors.EVENT_READ, Connection(stream=stream, service=Service(self._pool)))
-
     def _receive(self, connection: Connection) -> None:
         try:
             data = connection.stream.recv(READ_BYTES)
             connection.received.feed_untrusted(data)
-            body = next_body(connection.received)
+            request = connection.received.next_message()
         except (OSError, WorkerError) as error:
             self._close(connection, str(error))
             return
         if not data:
             self._close(connection, "closed by the node")
-        elif body is not None:
-            self._pending.append((connection, body))
+        elif request is not None:
+            self._pending.append((connection, request))
 
-    def _answer(self, connection: Connection, body: bytes) -> None:
+    def _answer(self, connection: Connection, request: Message) -> None:
         try:
-            request = decode_body(body)
             connection.stream.sendall(encode_frame(connection.service.answer(request)))
-            if (further := next_body(connection.received)) is not None:  # sent without waiting for the reply
+            if (further := connection.received.next_message()) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
         except (OSError, WorkerError) as error:
             self._close(connection, str(error))

@@ -39,31 +39,13 @@ class AuditVerdict(StrEnum):
     UNJUDGED = "cannot be judged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasurement:
-    """Holds the result for one message that was measured again.
-
-    Attributes:
-        measured: scalars of the nearest measurement; empty if none could be made.
-        deviation: of the claim from ``measured`` (SPEC 9.3).
-        tolerance: the largest deviation of an honest claim.
-        reason: why the message cannot be judged; empty for other verdicts.
-    """
-
-    envelope: Envelope
-    measured: Scalars
-    deviation: float
-    tolerance: float
-    verdict: AuditVerdict
-    reason: str
-
-
 @dataclass(slots=True)
 class AuditCase:
     """Collects measurements of one message, and judges it.
 
     Attributes:
-        nearest, dtype: the measurement nearest to the claim, and its number format; None: the auditor's own.
+        nearest: the measurement nearest to the claim; None if none could be made.
+        dtype: its number format; None: the auditor's own.
         allowed: largest difference of an honest author, as a length in quanta.
         doubt: why the message cannot be judged, regardless of the measurements.
     """
@@ -88,7 +70,7 @@ class AuditCase:
 
     @property
     def deviation(self) -> float:
-        """Return the deviation of the claim from the nearest measurement; infinite if there is none."""
+        """Return the deviation of the claim from the nearest measurement (SPEC 9.3); infinite if there is none."""
         return math.inf if self.nearest is None else deviation(self.claimed, self.nearest)
 
     @property
@@ -114,28 +96,17 @@ class AuditCase:
         """Return whether it agrees only within a tolerance that proves nothing, and a closer measurement is needed."""
         return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX
 
-    def judged(self) -> Remeasurement:
-        """Return the result with the verdict."""
-        verdict, reason = self._verdict()
-        return Remeasurement(
-            envelope=self.envelope,
-            measured=self.nearest or (),
-            deviation=self.deviation,
-            tolerance=self.tolerance,
-            verdict=verdict,
-            reason=reason,
-        )
+    @property
+    def verdict(self) -> AuditVerdict:
+        """Return the verdict by the measurements so far."""
+        if self.is_open:
+            return AuditVerdict.MISMATCH
+        return AuditVerdict.UNJUDGED if self.reason else AuditVerdict.AGREES
 
-    def _verdict(self) -> tuple[AuditVerdict, str]:
-        if self.doubt:
-            return AuditVerdict.UNJUDGED, self.doubt
-        if self.deviation <= TOLERANCE_MIN:
-            return AuditVerdict.AGREES, ""
-        if self.deviation > self.tolerance:
-            return AuditVerdict.MISMATCH, ""
-        if self.is_vague:
-            return AuditVerdict.UNJUDGED, "honest measurements differ too much here"
-        return AuditVerdict.AGREES, ""
+    @property
+    def reason(self) -> str:
+        """Return why the message cannot be judged; empty for other verdicts."""
+        return self.doubt or ("honest measurements differ too much here" if self.is_vague else "")
 
 
 def directions_claimed(method: Method, scalars: Scalars) -> int:
@@ -143,14 +114,14 @@ def directions_claimed(method: Method, scalars: Scalars) -> int:
 
     The last scalars may be zeros by rounding. For normalised scalars the energy then shows how many were measured.
     """
-    told = method.directions_measured(scalars)
+    shown = method.directions_measured(scalars)
     if method.scalar is ScalarKind.RAW:
-        return told
+        return shown
     steps = [scalars[start : start + method.directions] for start in range(0, len(scalars), method.directions)]
     energies = [sum(q * q for q in step) for step in steps if max(map(abs, step)) < method.clip]
     of_block = _ENERGY * method.shares
     blocks = max(((2 * energy + of_block) // (2 * of_block) for energy in energies), default=0)
-    return max(told, min(blocks, method.blocks) * method.shares)
+    return max(shown, min(blocks, method.blocks) * method.shares)
 
 
 def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> float | None:
@@ -161,21 +132,14 @@ def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> floa
         usual: the usual measurement on the message's state, of several seeds, the message's own first.
         others: of the same seeds, each measured in another way that an honest author may use.
     """
-    squares = [_largest_mean_square(scalars, usual, other) for other in others]
-    if not squares or None in squares:
+    squares = []
+    for other in others:
+        known = [math.dist(a, b) ** 2 for a, b in zip(usual, other, strict=True) if a is not None and b is not None]
+        if not known:
+            return None
+        # Scalars of one seed may be noisier than most: the mean over all seeds counts, or that of the message's own.
+        counts = (len(known),) if usual[0] is None or other[0] is None else (1, len(known))
+        squares.append(max(sum(known[:count]) / (scalars * count) for count in counts))
+    if not squares:
         return None
-    noise = math.sqrt(_ROUNDING**2 + sum(square for square in squares if square is not None))
-    return noise * (math.sqrt(scalars) + _SPARE_SCALARS)
-
-
-def _largest_mean_square(scalars: int, one: Measured, other: Measured) -> float | None:
-    """Return the larger mean square difference: over all seeds, or over the message's own; None if none is known."""
-    found = [_mean_square(scalars, one[:count], other[:count]) for count in (1, len(one))]
-    return max((each for each in found if each is not None), default=None)
-
-
-def _mean_square(scalars: int, one: Measured, other: Measured) -> float | None:
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    if not pairs:
-        return None
-    return sum(math.dist(a, b) ** 2 for a, b in pairs) / (scalars * len(pairs))
+    return math.sqrt(_ROUNDING**2 + sum(squares)) * (math.sqrt(scalars) + _SPARE_SCALARS)

@@ -18,20 +18,26 @@ from sfnode.worker_protocol import (
     EpochCoefficients,
     Evaluated,
     FailureKind,
+    Message,
+    MessageParser,
     Reply,
     Request,
     SetCoefficients,
     WorkerFailure,
-    decode_body,
     encode_frame,
-    new_parser,
-    next_body,
 )
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
 HUNG_S: Final = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
 _LOOK_S: Final = 5.0
+
+_ERRORS: Final[dict[FailureKind, type[OperatorError | NumericError | WorkerError]]] = {
+    FailureKind.OPERATOR: OperatorError,
+    FailureKind.MEMORY: WorkerMemoryError,
+    FailureKind.NUMERIC: NumericError,
+    FailureKind.INTERNAL: WorkerError,
+}
 
 R = TypeVar("R", bound=Reply)
 
@@ -41,7 +47,7 @@ class WorkerSession:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
-        self._parser = new_parser()
+        self._parser = MessageParser()
         self._pid = _pid_behind(stream)
 
     async def request(self, request: Request, expected: type[R]) -> R:
@@ -55,12 +61,11 @@ class WorkerSession:
         """
         try:
             await self._stream.send_all(encode_frame(request))
-            body = await self._receive_body()
+            reply = await self._receive()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
-        reply = decode_body(body)
         if isinstance(reply, WorkerFailure):
-            raise _error_of(reply)
+            raise _ERRORS[reply.kind](reply.message)
         if isinstance(reply, Evaluated) and not math.isfinite(reply.loss):
             raise NumericError("the loss on the evaluation data is not finite: the weights or the dtype overflow")
         if not isinstance(reply, expected):
@@ -71,9 +76,9 @@ class WorkerSession:
         """Close the connection; the worker drops the session."""
         await self._stream.aclose()
 
-    async def _receive_body(self) -> bytes:
+    async def _receive(self) -> Message:
         stillness = None if self._pid is None else Stillness(self._pid)
-        while (body := next_body(self._parser)) is None:
+        while (reply := self._parser.next_message()) is None:
             with trio.move_on_after(_LOOK_S) as scope:
                 data = await self._stream.receive_some(_READ_BYTES)
             if not scope.cancelled_caught:
@@ -82,7 +87,7 @@ class WorkerSession:
                 self._parser.feed_untrusted(data)
             elif stillness is not None and (still_s := stillness.look()) > HUNG_S:
                 raise WorkerError(f"the training worker hangs: it has computed nothing for {still_s:.0f} s")
-        return body
+        return reply
 
 
 def _pid_behind(stream: trio.SocketStream) -> int | None:
@@ -102,27 +107,13 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoe
     )
 
 
-def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerError:
-    match failure.kind:
-        case FailureKind.OPERATOR:
-            return OperatorError(failure.message)
-        case FailureKind.MEMORY:
-            return WorkerMemoryError(failure.message)
-        case FailureKind.NUMERIC:
-            return NumericError(failure.message)
-        case FailureKind.INTERNAL:
-            return WorkerError(failure.message)
-
-
 async def connect(socket: Path) -> WorkerSession:
     """Open a session with the worker that listens on ``socket``; WorkerError if none does."""
     for is_last in (False, True):
         try:
             return WorkerSession(await trio.open_unix_socket(str(socket)))
-        except ConnectionRefusedError as error:  # the worker may be between bind and listen
-            if is_last:
-                raise WorkerError(f"no training worker answers on {socket}: {error.strerror}") from None
-            await trio.sleep(_RETRY_S)
         except OSError as error:
-            raise WorkerError(f"no training worker answers on {socket}: {error.strerror or error}") from None
+            if is_last or not isinstance(error, ConnectionRefusedError):
+                raise WorkerError(f"no training worker answers on {socket}: {error.strerror or error}") from None
+            await trio.sleep(_RETRY_S)  # the worker may be between bind and listen
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""Sessions with one worker in several number formats, to measure the same message in each of them."""
+"""Measurements with a worker beyond a node's own steps: states on held-out data, messages in several number formats."""
 
 from __future__ import annotations
 
@@ -11,18 +11,41 @@ from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
+from sfnode.worker.supervisor import worker_socket
 from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
     OpenSession,
     SessionOpened,
     TrainingConfig,
 )
 
 
+async def evaluate_states(
+    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients | None]
+) -> list[Evaluated]:
+    """Evaluate each state on ``config.eval_data``; for None the model alone, without the run's start.
+
+    Raises OperatorError, WorkerError.
+    """
+    results: list[Evaluated] = []
+    alone = OpenSession(manifest=signed.encode(), training=replace(config, data=None))
+    async with worker_socket(config) as socket:
+        for state in states:
+            session = await connect(socket)
+            await session.request(alone, SessionOpened)
+            if state is not None:
+                await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+            results.append(await session.request(EvaluateRequest(rows_max=0, is_alone=state is None), Evaluated))
+            await session.aclose()
+    return results
+
+
 class Measuring:
-    """Measures on any state in any number format. ``aclose`` closes all sessions."""
+    """Measures messages on any state in any number format, with one session for each. ``aclose`` closes them all."""
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
         """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
@@ -61,17 +84,16 @@ class Measuring:
         session = self._sessions[dtype]
         self._epochs[dtype] |= frozenset(state.revisions())
         await session.request(coefficients_of(state, sorted(self._epochs[dtype])), CoefficientsSet)
-        requests = [EstimateRequest(step=step, seed=seed, directions=directions) for seed in seeds]
-        return [await _scalars(session, request) for request in requests]
+        measured: list[Scalars | None] = []
+        for seed in seeds:
+            try:
+                request = EstimateRequest(step=step, seed=seed, directions=directions)
+                measured.append((await session.request(request, Estimated)).scalars)
+            except NumericError:
+                measured.append(None)
+        return measured
 
     async def aclose(self) -> None:
         """Close all sessions."""
         for session in self._sessions.values():
             await session.aclose()
-
-
-async def _scalars(session: WorkerSession, request: EstimateRequest) -> Scalars | None:
-    try:
-        return (await session.request(request, Estimated)).scalars
-    except NumericError:
-        return None

@@ -7,7 +7,7 @@ later rounds of faster authors. So there is a family of states, not a single one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Final
@@ -20,18 +20,6 @@ from sfnode.storage import StoredRecords
 
 ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # how far others may be ahead of an author who is in touch (SPEC 9.1.4)
 _SUMMED_AT_ONCE: Final = 4_096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expulsion:
-    """Describes an author whose updates were removed when a statement came.
-
-    Attributes:
-        updates: those that counted until then and do not any more, by step; never empty.
-    """
-
-    author: Author
-    updates: tuple[Envelope, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +37,12 @@ class Arrival:
 
 
 class PastStates:
-    """Rebuilds states for messages, which always come by step. Use each state before asking for the next one."""
+    """Rebuilds states for messages, which always come by step. Use each state before asking for the next one.
+
+    Attributes:
+        expulsions: the authors whose updates were removed when a statement came, in the order in which the statements
+            came to this node; and the updates that counted until then, by step, never none.
+    """
 
     def __init__(self, manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> None:
         """Take a ledger, and the ``stored`` records and statements from which it was built."""
@@ -70,9 +63,8 @@ class PastStates:
         """Yield for each message its author's earlier rounds, and others' before the round ``rounds_ahead`` later.
 
         Expelled authors are removed after they fell silent, in the order of the statements. That moment is only roughly
-        known:
-        ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off`` since
-        the last of these rounds got no later statement either.
+        known: ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off``
+        since the last of these rounds got no later statement either.
         """
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.first_envelopes())
@@ -81,34 +73,27 @@ class PastStates:
             # One running sum serves all messages; the corrections for each message are undone after its use.
             state.add(summed.before(bound))
             out = self.expelled_before(bound if is_cut_off else envelope.step) + expulsions_more
-            added, removed = self._corrections(envelope, bound, out)
+            # The author knew their own rounds before the message; the rounds of other expelled authors counted until
+            # the expulsion was in force.
+            added = [
+                update
+                for number, (author, updates) in enumerate(self.expulsions.items())
+                for update in updates
+                if (author == envelope.author and update.step < envelope.step)
+                or (author != envelope.author and number >= out and update.step < bound)
+            ]
+            added += self.ledger.first_of(envelope.author, range(bound, envelope.step))
+            removed = self.ledger.first_of(envelope.author, range(envelope.step, bound))
             state.add(added)
             state.remove(removed)
             yield state
             state.add(removed)
             state.remove(added)
 
-    def _corrections(self, envelope: Envelope, bound: int, out: int) -> tuple[list[Envelope], list[Envelope]]:
-        """Return what to add to the sum of all rounds before ``bound``, and what to remove from it.
-
-        The first ``out`` expulsions are in force.
-        """
-        # The author knew their own rounds before the message; the rounds of other expelled authors
-        # counted until the expulsion was in force.
-        added = [
-            update
-            for number, expulsion in enumerate(self.expulsions)
-            for update in expulsion.updates
-            if (expulsion.author == envelope.author and update.step < envelope.step)
-            or (expulsion.author != envelope.author and number >= out and update.step < bound)
-        ]
-        added += self.ledger.first_of(envelope.author, range(bound, envelope.step))
-        return added, self.ledger.first_of(envelope.author, range(envelope.step, bound))
-
     def expelled_before(self, step: int) -> int:
         """Count the expulsions in force at ``step``: those before the first whose author was still at work."""
-        for number, expulsion in enumerate(self.expulsions):
-            if expulsion.updates[-1].step >= step - self._round_steps:
+        for number, updates in enumerate(self.expulsions.values()):
+            if updates[-1].step >= step - self._round_steps:
                 return number
         return len(self.expulsions)
 
@@ -146,13 +131,13 @@ class PastStates:
 class _Held:
     """Tracks what this node held, record by record."""
 
-    def __init__(self, manifest: Manifest, ledger: Ledger, expulsions: Sequence[Expulsion]) -> None:
+    def __init__(self, manifest: Manifest, ledger: Ledger, expulsions: Mapping[Author, Sequence[Envelope]]) -> None:
         self._ledger = ledger
         self._ahead_steps = ROUNDS_AHEAD[-1] * manifest.method.local_steps
         self._state = Coefficients(manifest)
         self._waiting: list[Envelope] = []
-        self._places = {expulsion.author: place for place, expulsion in enumerate(expulsions)}
-        self._until = {expulsion.author: expulsion.updates[0].step for expulsion in expulsions}
+        self._places = {author: place for place, author in enumerate(expulsions)}
+        self._until = {author: updates[0].step for author, updates in expulsions.items()}
         self._of_expelled: list[Envelope] = []
         self._first_of_void: dict[tuple[Author, int], Envelope] = {}
         self._highest: dict[Author, int] = {}
@@ -203,11 +188,11 @@ class _ByStep:
             yield taken
 
 
-def _expulsions(manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> list[Expulsion]:
-    """Return the expulsions in the order in which the statements came to this node."""
+def _expulsions(manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> dict[Author, list[Envelope]]:
+    """Return `PastStates.expulsions`."""
     codec = StatementCodec(manifest)
     named = [codec.decode_untrusted(statement).author for statement in stored.statements()]
-    found = []
+    found: dict[Author, list[Envelope]] = {}
     for author in dict.fromkeys(reversed(named)):  # if several statements name an author, the last one counts
         first = ledger.roster.counts_until(author)
         records = stored.read_all(author) if author and first < manifest.steps else ()
@@ -215,7 +200,6 @@ def _expulsions(manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> li
         for record in records:
             envelope = ledger.codec.decode_untrusted(record)
             by_step.setdefault(envelope.step, envelope)
-        updates = tuple(envelope for step, envelope in sorted(by_step.items()) if step >= first)
-        if updates:
-            found.append(Expulsion(author=author, updates=updates))
-    return found[::-1]
+        if updates := [envelope for step, envelope in sorted(by_step.items()) if step >= first]:
+            found[author] = updates
+    return dict(reversed(found.items()))

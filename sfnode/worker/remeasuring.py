@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from protocol.crypto import Author
@@ -19,14 +18,7 @@ from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from protocol.state import Coefficients
-from sfnode.worker.audit_case import (
-    AuditCase,
-    AuditVerdict,
-    Remeasurement,
-    Scalars,
-    allowed_difference,
-    directions_claimed,
-)
+from sfnode.worker.audit_case import AuditCase, Scalars, allowed_difference, directions_claimed
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
@@ -37,22 +29,6 @@ _EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far a
 _FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
 _WITNESSES: Final = 5
 _WITNESSES_NEEDED: Final = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """Holds the results of an audit."""
-
-    findings: tuple[Remeasurement, ...]
-
-    @property
-    def mismatches(self) -> tuple[Remeasurement, ...]:
-        """Return the findings that no honest author can explain."""
-        return self.of(AuditVerdict.MISMATCH)
-
-    def of(self, verdict: AuditVerdict) -> tuple[Remeasurement, ...]:
-        """Return the findings with this verdict."""
-        return tuple(finding for finding in self.findings if finding.verdict is verdict)
 
 
 def check_auditable(manifest: Manifest) -> None:
@@ -83,8 +59,8 @@ def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
 
 async def audit_messages(
     signed: SignedManifest, config: TrainingConfig, past: PastStates, chosen: Sequence[Envelope]
-) -> Audit:
-    """Measure ``chosen`` (by step) again on ``config.data``.
+) -> list[AuditCase]:
+    """Measure ``chosen`` (by step) again on ``config.data``, and return them with their verdicts.
 
     Raises:
         OperatorError: model, data or device cannot be used.
@@ -96,7 +72,7 @@ async def audit_messages(
         cases = [AuditCase(envelope) for envelope in chosen]
         await Auditor(measuring, past).examine(cases)
         await measuring.aclose()
-    return Audit(findings=tuple(case.judged() for case in cases))
+    return cases
 
 
 class Auditor:
@@ -149,49 +125,45 @@ class Auditor:
         if cases and (why := await self._why_not(partner)):
             _doubt(cases, f"its author may compute in {partner}, which cannot be tried here: {why}")
             return
-        seeds = [self._seeds(case) for case in cases]
+        counts = [self._directions(case) * self._past.manifest.method.local_steps for case in cases]
+        seeds = []
+        for case, count in zip(cases, counts, strict=True):
+            # The unrelated seeds follow from the message's own: every audit measures the same ones.
+            others = random.Random(case.envelope.seed)
+            unrelated = (others.getrandbits(64) for _ in range(-(-_CONTROL_SCALARS // count)))
+            seeds.append([case.envelope.seed, *unrelated])
         rounded, usual, lagging = [], [], []
         for case, state, each in zip(cases, self._past.by_step(_messages(cases)), seeds, strict=True):
             usual.append(await self._scalars(case, state, each))
             rounded.append(await self._scalars(case, state, each, partner))
         for case, state, each in zip(cases, self._past.by_step(_messages(cases), -1), seeds, strict=True):
             lagging.append(await self._scalars(case, state, each))
-        for case, *measured in zip(cases, usual, rounded, lagging, strict=True):
+        for case, count, *measured in zip(cases, counts, usual, rounded, lagging, strict=True):
             case.see(measured[1][0], partner)
-            scalars = self._directions(case) * self._past.manifest.method.local_steps
-            allowed = allowed_difference(scalars, *measured)
+            allowed = allowed_difference(count, *measured)
             case.allowed = allowed or 0.0
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
-
-    def _seeds(self, case: AuditCase) -> list[int]:
-        """Return the seed of the message, and unrelated ones."""
-        # Seeds that follow from the message: every audit measures the same ones.
-        count = -(-_CONTROL_SCALARS // (self._directions(case) * self._past.manifest.method.local_steps))
-        others = random.Random(case.envelope.seed)
-        return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]
 
     async def _try_states(self, cases: Sequence[AuditCase]) -> None:
         """Try states with others further ahead, with an author cut off, and with other moments of the expulsions."""
         for rounds_ahead in ROUNDS_AHEAD:
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
-        await self._try_lags(cases)
+        # An author may have been cut off for ever more rounds, with and without the later statements.
+        round_steps, last = self._past.manifest.method.local_steps, 0
+        powers = range(1, (self._past.manifest.steps // round_steps).bit_length() + 1)
+        for lag in sorted(lag for power in powers for lag in (2**power, 3 * 2 ** (power - 1))):  # 2, 3, 4, 6, 8, 12 ...
+            some = [case for case in _unclear(cases) if case.envelope.step > last * round_steps]
+            await self._measure(some, self._past.by_step(_messages(some), -lag, is_cut_off=True))
+            some = [case for case in _unclear(some) if self._past.has_expulsions_since(case.envelope, lag)]
+            await self._measure(some, self._past.by_step(_messages(some), -lag))
+            last = lag
         count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
         for more in (each for each in range(-count, count + 1) if each):
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), expulsions_more=more))
         some = _unclear(cases)
         await self._measure(some, self._past.counted(_messages(some)))
-
-    async def _try_lags(self, cases: Sequence[AuditCase]) -> None:
-        """Try states of an author who was cut off for ever more rounds, with and without the later statements."""
-        round_steps, last = self._past.manifest.method.local_steps, 0
-        for lag in _lags(self._past.manifest.steps // round_steps):
-            some = [case for case in _unclear(cases) if case.envelope.step > last * round_steps]
-            await self._measure(some, self._past.by_step(_messages(some), -lag, is_cut_off=True))
-            some = [case for case in _unclear(some) if self._past.has_expulsions_since(case.envelope, lag)]
-            await self._measure(some, self._past.by_step(_messages(some), -lag))
-            last = lag
 
     async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
         by_record = {case.envelope.record: case for case in cases}
@@ -225,26 +197,21 @@ class Auditor:
 
     async def _hear_witnesses(self, cases: Sequence[AuditCase]) -> None:
         """Doubt a case if other messages of its round fail, too: then the state is unknown, or the fault lies here."""
-        witnesses = {case.envelope.record: self._witnesses(case.envelope) for case in cases}
-        heard = {each.record: AuditCase(each) for each in sorted(_flat(witnesses.values()), key=_place)}
+        ledger, witnesses = self._past.ledger, []
+        for envelope in _messages(cases):
+            step = envelope.step
+            others = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
+            found = [each for author in others for each in ledger.first_of(author, range(step, step + 1))]
+            witnesses.append(sorted(found, key=lambda each: each.seed)[:_WITNESSES])  # nobody can choose the seeds
+        by_step = sorted(chain(*witnesses), key=lambda each: (each.step, each.author))
+        heard = {each.record: AuditCase(each) for each in by_step}
         await self._look(list(heard.values()))
-        for case in cases:
-            called = [heard[each.record] for each in witnesses[case.envelope.record]]
-            good = sum(each.nearest is not None and _distance(each) <= case.allowed / 2 for each in called)
+        for case, some in zip(cases, witnesses, strict=True):
+            called = [heard[each.record] for each in some]
+            distances = [math.dist(each.claimed, each.nearest) for each in called if each.nearest is not None]
+            good = sum(distance <= case.allowed / 2 for distance in distances)
             if good < min(_WITNESSES_NEEDED, len(called)):
                 case.doubt = f"of {len(called)} other messages of that round only {good} came out"
-
-    def _witnesses(self, envelope: Envelope) -> list[Envelope]:
-        """Return a few messages of other authors in the same round, which nobody can choose."""
-        ledger, step = self._past.ledger, envelope.step
-        authors = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
-        found = [each for author in authors for each in ledger.first_of(author, range(step, step + 1))]
-        return sorted(found, key=lambda each: each.seed)[:_WITNESSES]
-
-
-def _lags(rounds: int) -> list[int]:
-    """Return the rounds that a cut-off author may lag, until nothing is left: 2, 3, 4, 6, 8, 12, 16..."""
-    return sorted(lag for power in range(1, rounds.bit_length() + 1) for lag in (2**power, 3 * 2 ** (power - 1)))
 
 
 def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
@@ -262,20 +229,3 @@ def _doubt(cases: Sequence[AuditCase], reason: str) -> None:
 
 def _messages(cases: Sequence[AuditCase]) -> list[Envelope]:
     return [case.envelope for case in cases]
-
-
-def _flat(lists: Iterable[Sequence[Envelope]]) -> Iterator[Envelope]:
-    return (each for some in lists for each in some)
-
-
-def _place(envelope: Envelope) -> tuple[int, Author]:
-    return envelope.step, envelope.author
-
-
-def _distance(case: AuditCase) -> float:
-    return math.dist(case.claimed, case.nearest or case.claimed)
-
-
-def report_name(envelope: Envelope) -> Path:
-    """Return the file name of the report about a message."""
-    return Path(f"{envelope.author.hex()[:16]}-{envelope.step}.audit")

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -26,6 +27,7 @@ _PATIENCE_MAX = 16  # times these limits, which double each time that a worker d
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less often
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
 _POLL_S = 0.05
+_TASKS: Final = Path("/proc/self/task")
 
 
 class NotUpError(WorkerError):
@@ -147,3 +149,21 @@ async def _wait_until_listening(process: trio.Process, socket: Path, patience: i
                 f"{further * COMPUTING_S:.0f} s of computing"
             )
         await trio.sleep(_POLL_S)
+
+
+def children_bytes() -> int | None:
+    """Return the resident memory of the processes that this one has started; None if the system does not say."""
+    try:
+        children = {child for task in _TASKS.iterdir() for child in _read(task / "children")}
+        pages = [int(fields[1]) for child in sorted(children) if (fields := _read(Path("/proc", child, "statm")))]
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _read(path: Path) -> list[str]:
+    """Return the words of a file; none if its process or thread has just ended."""
+    try:
+        return path.read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

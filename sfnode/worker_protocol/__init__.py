@@ -1,8 +1,7 @@
 """Doors: `OpenSession`, `PRECISIONS`. What a node and its training process agree on. No torch, no trio."""
 
 from sfnode.worker_protocol.calibration_options import CalibrationOptions, Source
-from sfnode.worker_protocol.device_options import DeviceOptions
-from sfnode.worker_protocol.device_report import CudaDevice, DeviceReport
+from sfnode.worker_protocol.device_choices import FLOATS, PRECISIONS, CudaDevice, DeviceOptions, DeviceReport, Precision
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     EpochCoefficients,
@@ -12,21 +11,18 @@ from sfnode.worker_protocol.messages import (
     EvaluateRequest,
     FailureKind,
     Message,
+    MessageParser,
     OpenSession,
     Reply,
     Request,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
-    decode_body,
     encode_frame,
-    new_parser,
-    next_body,
 )
-from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS, Precision
 from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
 from sfnode.worker_protocol.training_config import TrainingConfig
-from sfnode.worker_protocol.weight_plan import WeightPlan, check_room, plan_weights, waits_in_files
+from sfnode.worker_protocol.weight_plan import WeightPlan, plan_weights, waits_in_files
 
 __all__ = [
     "CalibrationOptions",
@@ -42,6 +38,7 @@ __all__ = [
     "FLOATS",
     "FailureKind",
     "Message",
+    "MessageParser",
     "OpenSession",
     "PRECISIONS",
     "Precision",
@@ -53,13 +50,9 @@ __all__ = [
     "TrainingConfig",
     "WeightPlan",
     "WorkerFailure",
-    "check_room",
-    "decode_body",
     "encode_frame",
     "free_disk",
     "free_memory",
-    "new_parser",
-    "next_body",
     "plan_weights",
     "temporary_folder",
     "waits_in_files",

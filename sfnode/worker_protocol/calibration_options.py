@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 
 
 class Source(StrEnum):

@@ -164,17 +164,19 @@ def encode_frame(message: Message) -> bytes:
     return frame(body)
 
 
-def new_parser() -> FrameParser:
-    """Return a parser that cuts the bytes of one connection into frames of at most FRAME_BYTES_MAX."""
-    return FrameParser(FRAME_BYTES_MAX)
+class MessageParser(FrameParser):
+    """Cuts the bytes of one connection into messages."""
 
+    def __init__(self) -> None:
+        super().__init__(FRAME_BYTES_MAX)
 
-def next_body(parser: FrameParser) -> bytes | None:
-    """Return the body of the next complete frame, None if more bytes are needed. WorkerError for an invalid length."""
-    try:
-        return parser.next_payload()
-    except Reject as error:
-        raise WorkerError(f"worker {error.detail}: the connection is out of step") from None
+    def next_message(self) -> Message | None:
+        """Return the next complete message; None if more bytes are needed. WorkerError if the bytes are malformed."""
+        try:
+            body = self.next_payload()
+        except Reject as error:
+            raise WorkerError(f"worker {error.detail}: the connection is out of step") from None
+        return None if body is None else decode_body(body)
 
 
 def decode_body(body: bytes) -> Message:

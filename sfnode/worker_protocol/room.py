@@ -45,17 +45,10 @@ def temporary_folder() -> Path:
 
 def free_disk(folder: Path) -> int:
     """Return the bytes that files in ``folder`` can take outside main memory; 0 if its file system is in memory."""
-    if _file_system(folder) in _IN_MEMORY:
-        return 0
-    return free_disk_bytes(folder) or 0
-
-
-def _file_system(folder: Path) -> str:
-    """Return the kind of the file system of ``folder``; empty if the system does not say."""
-    real, found = folder.resolve(), (-1, "")
+    real, depth, kind = folder.resolve(), -1, ""
     with suppress(OSError):
         for line in _MOUNTS.read_text("utf-8").splitlines():
-            _, point, kind, *_ = line.split()
-            if real.is_relative_to(point) and len(point) >= found[0]:  # the last mount on a point hides the others
-                found = (len(point), kind)
-    return found[1]
+            _, point, mounted, *_ = line.split()
+            if real.is_relative_to(point) and len(point) >= depth:  # the last mount on a point hides the others
+                depth, kind = len(point), mounted
+    return 0 if kind in _IN_MEMORY else free_disk_bytes(folder) or 0

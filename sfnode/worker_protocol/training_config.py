@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sfnode.storage import RenewedBasis
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

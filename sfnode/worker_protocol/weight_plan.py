@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.worker_protocol.precisions import PRECISIONS
+from sfnode.worker_protocol.device_choices import PRECISIONS
 from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
 
 _OWN_MEMORY: Final = "cuda"  # the one kind of device that does not compute in main memory
@@ -20,7 +21,7 @@ _SMALLER: Final = "use a smaller --dtype (bf16) or another model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightPlan:
-    """Holds sizes in bytes.
+    """Says which weights wait, with sizes in bytes.
 
     Attributes:
         on_device: the most at a time: the weights that stay, and the largest that waits.
@@ -34,6 +35,44 @@ class WeightPlan:
     waiting_bytes: int
     least: int | None
 
+    def check_room(self, device: str, card_free: int | None) -> None:
+        """Raise OperatorError if the weights are larger than the free room for them.
+
+        Args:
+            device: "cpu", "cuda" or "mps".
+            card_free: bytes of a card's own memory.
+        """
+        memory = free_memory()
+        free = memory if waits_in_files(device) else card_free
+        if free is not None and self.on_device > free:
+            raise OperatorError(self._too_large(device, free))
+        if not self.waiting:
+            return
+        if waits_in_files(device):
+            folder = temporary_folder()
+            needed, free, what = (
+                self.waiting_bytes,
+                free_disk(folder),
+                f"wait on the disk of {folder} (TMPDIR names another)",
+            )
+        else:  # all weights pass through main memory
+            needed, free, what = self.waiting_bytes + self.on_device, memory, "be read into main memory"
+        if free is not None and needed > free:
+            raise OperatorError(
+                f"{_mib(needed)} MiB of weights are to {what}, where {free >> 20} MiB are free: make room there, or "
+                f"{_SMALLER}"
+            )
+
+    def _too_large(self, device: str, free: int) -> str:
+        in_files = waits_in_files(device)
+        where, others = ("in main memory", "on the disk") if in_files else ("on the card", "in main memory")
+        text = f"the weights take {_mib(self.on_device)} MiB, and {free >> 20} MiB are free {where}: "
+        if self.least is None:
+            return text + "use another model or a larger machine"
+        if self.least > free:
+            return text + f"{_mib(self.least)} MiB must be there, and the rest can wait {others}. Or {_SMALLER}"
+        return text + f"--device-memory {_mib(self.least)} or somewhat more lets the rest wait {others}. Or {_SMALLER}"
+
 
 def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memory: int | None) -> WeightPlan:
     """Plan which linear weights wait: from the first one that does not fit; the ``others`` always stay.
@@ -42,8 +81,7 @@ def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memo
         linear: bytes by name, in the model's order.
         device_memory: MiB that the weights may take on the device; None: no limit.
 
-    Raises:
-        OperatorError: the weights cannot be reduced to ``device_memory``; the text says to what they can.
+    OperatorError: the weights cannot be reduced to ``device_memory``; the text says to what they can.
     """
     whole, largest = others + sum(linear.values()), max(linear.values(), default=0)
     is_quantised = PRECISIONS[dtype].is_quantised
@@ -61,65 +99,17 @@ def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memo
             f"--device-memory {device_memory}: embeddings, norms and the largest layer take {_mib(others + largest)} "
             f"MiB in {dtype}: give at least that, or {_SMALLER}"
         )
-    waiting = () if whole <= budget else _waiting(linear, budget - others - largest)
-    # One waiting weight at a time comes to the device.
-    beside = largest if waiting else 0
+    # The first weights stay while there is room for them, and for the largest waiting one when its turn comes.
+    staying = sum(total <= budget - others - largest for total in accumulate(linear.values()))
+    waiting = () if whole <= budget else tuple(linear)[staying:]
     waiting_bytes = sum(linear[name] for name in waiting)
-    return WeightPlan(
-        on_device=whole - waiting_bytes + beside, waiting=waiting, waiting_bytes=waiting_bytes, least=others + largest
-    )
-
-
-def _waiting(linear: Mapping[str, int], room: int) -> tuple[str, ...]:
-    """Return the names from the first one that does not fit into ``room``."""
-    for index, size in enumerate(linear.values()):
-        room -= size
-        if room < 0:
-            return tuple(linear)[index:]
-    return ()
+    on_device = whole - waiting_bytes + (largest if waiting else 0)
+    return WeightPlan(on_device=on_device, waiting=waiting, waiting_bytes=waiting_bytes, least=others + largest)
 
 
 def waits_in_files(device: str) -> bool:
     """Return whether weights wait in temporary files, because this kind of device computes in main memory."""
     return device != _OWN_MEMORY
-
-
-def check_room(plan: WeightPlan, device: str, card_free: int | None) -> None:
-    """Raise OperatorError if the weights are larger than the free room for them.
-
-    Args:
-        device: "cpu", "cuda" or "mps".
-        card_free: bytes of a card's own memory.
-    """
-    memory = free_memory()
-    free = memory if waits_in_files(device) else card_free
-    if free is not None and plan.on_device > free:
-        raise OperatorError(_too_large(plan, device, free))
-    if not plan.waiting:
-        return
-    if waits_in_files(device):
-        folder = temporary_folder()
-        _check_elsewhere(plan.waiting_bytes, free_disk(folder), f"wait on the disk of {folder} (TMPDIR names another)")
-    else:  # all weights pass through main memory
-        _check_elsewhere(plan.waiting_bytes + plan.on_device, memory, "be read into main memory")
-
-
-def _check_elsewhere(needed: int, free: int | None, what: str) -> None:
-    if free is not None and needed > free:
-        raise OperatorError(
-            f"{_mib(needed)} MiB of weights are to {what}, where {free >> 20} MiB are free: make room there, or "
-            f"{_SMALLER}"
-        )
-
-
-def _too_large(plan: WeightPlan, device: str, free: int) -> str:
-    where, others = ("in main memory", "on the disk") if waits_in_files(device) else ("on the card", "in main memory")
-    text = f"the weights take {_mib(plan.on_device)} MiB, and {free >> 20} MiB are free {where}: "
-    if plan.least is None:
-        return text + "use another model or a larger machine"
-    if plan.least > free:
-        return text + f"{_mib(plan.least)} MiB must be there, and the rest can wait {others}. Or {_SMALLER}"
-    return text + f"--device-memory {_mib(plan.least)} or somewhat more lets the rest wait {others}. Or {_SMALLER}"
 
 
 def _mib(size: int) -> int:

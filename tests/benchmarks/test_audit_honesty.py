@@ -12,8 +12,7 @@ from protocol.crypto.hashing import seed_of
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.replica import Replica
-from tests.support.manifests import OWNER
-from tests.support.statements import run_with
+from tests.support.manifests import OWNER, small_manifest
 
 STEPS = 40
 
@@ -31,7 +30,7 @@ def simulated(manifest: Manifest) -> SimulatedRun:
 
 
 def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_should() -> None:
-    manifest = run_with("open", steps=STEPS)
+    manifest = small_manifest(steps=STEPS)
     run = simulated(manifest)
     replica = Replica(manifest)
     for record in run.records:
@@ -56,7 +55,7 @@ def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_sho
 
 
 def test_simulated_run__same_number__same_records() -> None:
-    manifest = run_with("open", steps=STEPS)
+    manifest = small_manifest(steps=STEPS)
     assert simulated(manifest).records == simulated(manifest).records
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from sfnode.page.report import write_report
 from sfnode.storage.data_directory import DataDirectory
+from tests.browser.served_pages import served_in_thread
 from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
-from tests.support.served_pages import served_in_thread
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sfnode.children.program import Program
-from sfnode.node.model_process import resolve_apart
+from sfnode.node.model_finder import resolve_apart
 from sfnode.worker.supervisor import worker_process
 from tests.repository.architecture import Module, dotted, read_modules
 

@@ -17,7 +17,7 @@ from sfnode.children import program as program_module
 from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program, Stillness, end
 from tests import REPOSITORY
-from tests.support.made_up_programs import made_up
+from tests.children.made_up_programs import made_up
 from tests.support.running_nodes import is_alive, wait_until
 
 # Each says that it is up, and would then go on for long. The first two are left in the middle of their work.

@@ -22,9 +22,8 @@ from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, w
 from sfnode.storage.store import Store
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import admit, exclude, renew, seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
-from tests.support.statements import admit, exclude, renew
 from tests.support.statuses import changed
 
 ALICE, BOB = signer(1).author, signer(2).author

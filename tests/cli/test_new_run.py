@@ -188,7 +188,7 @@ def test_init__with_and_without_a_start__reads_model_and_data_once(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Describing the model, trying the task, and calibrating use the same model and the same tokens."""
-    loads, rows = counted(monkeypatch, loading, "_load_weights"), counted(monkeypatch, PromptEncoder, "encode")
+    loads, rows = counted(monkeypatch, loading, "_unread"), counted(monkeypatch, PromptEncoder, "encode")
     lines = data_file(split="train").read_text("utf-8").splitlines()[:40]
     (tmp_path / "some.jsonl").write_text("\n".join(lines), "utf-8")
     outcome = call("init", *DEMO, "--data", tmp_path / "some.jsonl", *options, "--out", tmp_path / "a.run")

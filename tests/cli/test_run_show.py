@@ -14,9 +14,8 @@ from sfnode.storage.store import Store
 from tests.cli.test_admission import ALICE, BOB
 from tests.protocol.test_leaving_out import measured, one_coordinate
 from tests.support.cli_calls import assert_teaches, call
-from tests.support.ledgers import seal
+from tests.support.ledgers import exclude, seal
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.statements import exclude
 
 MANIFEST = one_coordinate()
 SLOPES = ((1, 3, 12), (2, 4, 20), (2, 9, 20))  # author, step, slope in quanta of 2^-2

@@ -21,7 +21,7 @@ from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
 from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.model import load_tokenizer
-from sfnode.training.task import PromptEncoder, read_examples
+from sfnode.training.task.encoding import PromptEncoder, read_examples
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
 

@@ -25,7 +25,7 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
-from sfnode.worker_protocol.device_report import DeviceReport
+from sfnode.worker_protocol.device_choices import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed

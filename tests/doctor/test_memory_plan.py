@@ -15,7 +15,7 @@ from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.demo_run import demo_run
-from tests.support.started_runs import with_start
+from tests.support.published_runs import with_start
 
 
 def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_card(

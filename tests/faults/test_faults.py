@@ -25,7 +25,7 @@ def test_put_back__old_fault__fits_the_product_of_today(name: str) -> None:
         pass
 
 
-@pytest.mark.process
+@pytest.mark.process(is_long=True)
 @pytest.mark.timeout(300)
 def test_faults__first_plans__end_no_node_and_leave_equal_digests() -> None:
     done = searched("--plans", "30", "--first", "1")

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from protocol.errors import Reject
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import BasisContent, Start, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 
 _RANK, _LARGEST, _START_RANK = 2, 8, 1
 _TENSORS = (
@@ -33,7 +33,7 @@ _METHOD = {
     "basis_max": _LARGEST,
     "start_rank": _START_RANK,
 }
-_RUN = checked({**manifest_data(**_METHOD), "tensors": list(_TENSORS)})
+_RUN = small_manifest(**_METHOD, tensors=list(_TENSORS))
 
 
 def _manifest(data: bytes) -> Manifest:

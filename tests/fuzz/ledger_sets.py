@@ -8,16 +8,15 @@ from functools import lru_cache
 from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, Reject
 from protocol.ledger.ledger import Accepted, Ledger
-from protocol.run.manifest import checked
 from protocol.state.replica import Replica
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.envelopes import reason_to_reject, seed_bytes
 from tests.fuzz.verdicts import reason_of
 from tests.support.ledgers import seal, signer
-from tests.support.manifests import manifest_data, small_manifest
+from tests.support.manifests import small_manifest
 
-MANIFEST = checked({**manifest_data(), "authors_max": 3})
+MANIFEST = small_manifest(authors_max=3)
 OTHER_RUN = small_manifest(clip=999)
 AUTHORS, STEPS, VERSIONS = 4, (0, 1, 15, 16, 39), (5, -7, 1_000)
 OPERATIONS_MAX = 16

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from protocol.errors import OperatorError, StorageDamagedError, WorkerError
+from protocol.errors import OperatorError, Reject, StorageDamagedError, WorkerError
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network import bounds
@@ -26,7 +26,7 @@ from sfnode.status import node_status as status_module
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.replay import replay
 from sfnode.worker_protocol import messages as worker_messages
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
@@ -149,15 +149,15 @@ def check_worker(data: bytes) -> None:
 
 def _cut_frames(data: bytes) -> list[bytes]:
     """The bodies that the worker's socket would give, up to the first length out of bounds."""
-    parser = worker_messages.new_parser()
+    parser = worker_messages.MessageParser()
     parser.feed_untrusted(data)
     bodies: list[bytes] = []
     try:
-        while (body := worker_messages.next_body(parser)) is not None:
+        while (body := parser.next_payload()) is not None:
             assert len(body) <= worker_messages.FRAME_BYTES_MAX
             bodies.append(body)
-    except WorkerError as error:
-        check_text(error)
+    except Reject as reject:
+        check_text(reject)
     return bodies
 
 

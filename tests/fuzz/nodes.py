@@ -33,7 +33,6 @@ from protocol.events import (
 from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
-from protocol.run.manifest import checked
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
@@ -41,10 +40,10 @@ from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import any_request, lie
 from tests.support.ledgers import add, seal, signer
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 from tests.support.sample_messages import MESSAGES
 
-MANIFEST = checked({**manifest_data(), "authors_max": 4})
+MANIFEST = small_manifest(authors_max=4)
 ME = 3
 PEERS = (PeerId("a"), PeerId("b"), PeerId("c"))
 STEPS = (0, 1, 3, 20, 39)

@@ -13,10 +13,12 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
-from tests.support.manifests import OWNER
-from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
+from tests.support.ledgers import admit, claim, exclude, renew
+from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
 
-_RUNS = {kind: run_with(kind) for kind in ("open", "allow-list", "invite")} | {"published": published_run("open")}
+_RUNS = {kind: small_manifest(admission=kind) for kind in ("open", "allow-list", "invite")} | {
+    "published": small_manifest(**PUBLISHED_BASIS)
+}
 _KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3), "published": (2, 4)}
 _LENGTHS = {1: 97, 2: 101, 3: 193, 4: 129}
 

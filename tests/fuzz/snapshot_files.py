@@ -11,15 +11,14 @@ from nacl.exceptions import BadSignatureError
 
 from protocol.crypto.hashing import Digest
 from protocol.errors import Reject
-from protocol.run.manifest import checked
 from protocol.state.snapshot import AttestationCodec, Snapshot, decode_snapshot_untrusted, encode_snapshot
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
 from tests.support.ledgers import signer
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 
 _TENSORS = [{"name": "a", "kind": "vector", "rows": 1, "cols": 0}]
-_RUN = checked({**manifest_data(rank=2, epoch_steps=768), "tensors": _TENSORS, "steps": 2_304})
+_RUN = small_manifest(rank=2, epoch_steps=768, tensors=_TENSORS, steps=2_304)
 _HEAD = b"sfnode/snapshot1" + _RUN.run_id
 _ATTESTED = b"sfnode/attested1" + _RUN.run_id
 

@@ -9,7 +9,6 @@ from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, Reject
 from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import checked
 from protocol.sync.anti_entropy import Claims, Request, SyncSession, answer
 from protocol.wire import Message, PullDone, Records, decode_untrusted, encode
 from tests.fuzz.catalogue import Target
@@ -17,10 +16,10 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.ledger_sets import MANIFEST as SMALL
 from tests.fuzz.lies import any_request, lie
 from tests.support.ledgers import add, compare, ledger_of, seal
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 
 AUTHORS, STEPS = 3, (0, 5, 39)
-MANIFEST = checked({**manifest_data(), "authors_max": 4})
+MANIFEST = small_manifest(authors_max=4)
 assert SMALL.run_id != MANIFEST.run_id
 VERSIONS = [seal(MANIFEST, author, step, v) for author in range(AUTHORS) for step in STEPS for v in (1, 2, 3)]
 # A session asks once for the spans; a liar may name each of a few spans and in each the full table of authors, and

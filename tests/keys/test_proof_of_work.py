@@ -28,7 +28,7 @@ def test_find_seed__some_bits__has_them() -> None:
 
 
 def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.keys.proof_of_work._TELL_S", 0.0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._REPORT_S", 0.0)
     told: list[int] = []
 
     async def main() -> None:
@@ -57,7 +57,7 @@ def test_find_seed__longer_than_one_process_tries_alone__is_found_by_others_that
 
 def test_find_seed__cancelled_while_processes_search__leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.keys.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.keys.proof_of_work._TELL_S", 0.0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._REPORT_S", 0.0)
     seen: list[int] = []
     before = children_of(os.getpid())
 

@@ -21,14 +21,13 @@ from sfnode.model_files import conversion, model_cache, resolve
 from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.training.conversion import weight_writer
-from sfnode.training.model.content import check_model, content_of
+from sfnode.training.model.content import check_model, content_of, load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
-from tests.support.conversions import convert_here
-from tests.support.described import describe_model
 from tests.support.stored_models import (
     COMMIT,
     HUB_ID,
     as_of_opt,
+    convert_here,
     demo_tensors,
     gguf_model,
     hub_cache,
@@ -84,7 +83,7 @@ def test_pickles__of_the_same_weights__are_the_same_model(
     found = resolve_model(str(pickled_folder(tmp_path / "model", tensors)))
     assert (found.id, found.revision) == ("local:model", "")
     assert content_of(found.path) == content
-    check_model(found.path, describe_model(resolve_model(str(found.path))))
+    check_model(found.path, load_described(resolve_model(str(found.path)))[1])
 
 
 def test_pickles__parameters_and_shared_memory__are_read(content: str, tmp_path: Path) -> None:
@@ -206,7 +205,7 @@ def test_gguf__files_that_lie_beside_it__change_nothing(tmp_path: Path) -> None:
 def test_weights__as_safetensors_pickles_and_gguf__join_the_same_run(tmp_path: Path, converted: list[str]) -> None:
     tensors = gguf_model(tmp_path / "tiny.gguf", torch.float16)
     whole = Path(shutil.copytree(resolve_model(str(tmp_path / "tiny.gguf")).path, tmp_path / "whole"))
-    spec = describe_model(resolve_model(str(whole)))
+    spec = load_described(resolve_model(str(whole)))[1]
     definition = shutil.ignore_patterns(SINGLE_FILE)
     pickles, file = (Path(shutil.copytree(whole, tmp_path / name, ignore=definition)) for name in ("pickles", "file"))
     torch.save(tensors, pickles / PICKLE_FILE)

@@ -95,7 +95,7 @@ def test_hub__shards_of_pickles__are_those_of_the_index(tmp_path: Path, monkeypa
 def test_hub__weights_are_larger_than_the_disk_has_room_for__are_refused_before_they_are_fetched(
     served: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "free_bytes", lambda _folder: 1_000)
+    monkeypatch.setattr(hub, "free_disk_bytes", lambda _folder: 1_000)
     with pytest.raises(OperatorError, match=r"MB of it are to be fetched, and the disk of .* has 0.0 MB free"):
         resolve_model(HUB_ID)
     assert "model.safetensors" not in served.fetched

@@ -19,8 +19,7 @@ from sfnode.model_files.packages import is_same_package, parse_package
 from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.model_files.watched import StoodStill
 from sfnode.training.model.content import content_of
-from tests.support.conversions import convert_here
-from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, wheel
+from tests.support.stored_models import convert_here, demo_tensors, gguf_model, pickled_folder, wheel
 
 NAME = "llm-tiny"
 DEMO: dict[str, bytes | Path] = {

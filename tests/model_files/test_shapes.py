@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
-from sfnode.model_files.shapes import check_shapes
+from sfnode.model_files.verify import check_shapes
 
 TENSORS = (
     TensorSpec(name="layer.weight", kind=TensorKind.MATRIX, rows=8, cols=4),

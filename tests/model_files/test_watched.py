@@ -12,7 +12,7 @@ from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.watched import StoodStill, bytes_below, run_watched
-from tests.support.made_up_programs import made_up
+from tests.children.made_up_programs import made_up
 from tests.support.small_disk import small_disk
 from tests.support.stored_models import demo_tensors, pickled_folder
 

@@ -35,6 +35,8 @@ _IMPORTED = (
     "hypothesis",
     "pytest_trio",
     "xdist",
+    "torch",
+    "transformers",
 )
 
 

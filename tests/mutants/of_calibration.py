@@ -37,7 +37,7 @@ BASES = (
     Mutant(
         name="start-of-the-wrong-sign",
         breaks="a run sets out from weights that tell the labels the other way round",
-        edits=(Edit("sfnode.training.model.folding", "_start_factors", "-(2.0**exp)", "2.0**exp"),),
+        edits=(Edit("sfnode.training.model.folding", "factors_of", "-(2.0**exp)", "2.0**exp"),),
         detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
     ),
     Mutant(

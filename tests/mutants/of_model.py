@@ -204,7 +204,7 @@ MEMORY = (
             Edit(
                 "sfnode.training.model.quantised",
                 "load_in",
-                "dtype, as_read)\n    for layer in _chosen_layers(precision, model):\n        _adopt(layer)",
+                "dtype, as_read)\n    for layer in _chosen_layers(precision, model).values():\n        _adopt(layer)",
                 "dtype)\n    quantise_weights(model, precision, device)",
             ),
         ),
@@ -234,9 +234,9 @@ MEMORY = (
         edits=(
             Edit(
                 "sfnode.training.model.content",
-                "_without_memory",
-                "return torch.zeros((), dtype=values.dtype).expand(values.shape)",
-                "return values",
+                "content_of",
+                "torch.zeros((), dtype=values.dtype).expand(values.shape)",
+                "values",
             ),
         ),
         detector=Tests((_CONTENT_TESTS + "test_content__whole_model__is_never_in_memory",)),
@@ -284,7 +284,7 @@ OFFLOAD = (
     Mutant(
         name="hook-of-the-plain-layer",
         breaks="a layer whose weight waits computes without perturbation: its class changed after the hook came",
-        edits=(Edit(_OFFLOAD, "_add_hook", 'vars(layer)["_old_forward"] =', "_ ="),),
+        edits=(Edit(_OFFLOAD, "offload", 'vars(layer)["_old_forward"] =', "_ ="),),
         detector=Tests(
             (_OFFLOAD_TESTS + "test_offload__every_group_trained_and_epochs_closed__gradients_are_the_same",)
         ),

@@ -50,7 +50,7 @@ HOSTILE_FILES = (
     Mutant(
         name="gguf-tensors-anywhere",
         breaks="a tensor of a GGUF file may lie behind the file's end",
-        edits=(Edit(_GGUF, "_Walk.run", "if begin + each.end > len(self.data):", "if False:"),),
+        edits=(Edit(_GGUF, "_Walk.run", "if first + end > len(self.data):", "if False:"),),
         detector=Tests((_PROMISES_MORE,)),
     ),
     Mutant(
@@ -85,7 +85,7 @@ MODEL_CACHE = (
     Mutant(
         name="path-in-the-tokenizer",
         breaks="a tokenizer from a GGUF file says where it was made: another place, another file",
-        edits=(Edit("sfnode.training.conversion.from_gguf", "_write_tokenizer", "if key not in _OF_THE_PLACE", ""),),
+        edits=(Edit("sfnode.training.conversion.from_gguf", "convert_gguf", " if key not in _OF_THE_PLACE", ""),),
         detector=Tests((_CONVERSION_TESTS + "test_gguf__equal_input__gives_equal_bytes_wherever_it_lies",)),
     ),
     Mutant(
@@ -101,9 +101,14 @@ MODEL_CACHE = (
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
-                "    for name in TOKENIZER_FILES:\n        if name in sizes:\n            hub.fetch(name)\n"
-                "    wanted = _weights(hub, sizes)",
-                "    wanted = (*_weights(hub, sizes), *(name for name in TOKENIZER_FILES if name in sizes))",
+                "    for name in TOKENIZER_FILES:\n        if name in sizes:\n            fetch(name)\n",
+                "",
+            ),
+            Edit(
+                "sfnode.model_files.hub",
+                "_download",
+                "    folder, total = ",
+                "    wanted = (*wanted, *(name for name in TOKENIZER_FILES if name in sizes))\n    folder, total = ",
             ),
         ),
         detector=Tests(("tests/model_files/test_hub.py::test_hub__answers__definition_comes_first_and_weights_last",)),

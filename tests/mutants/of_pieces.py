@@ -8,7 +8,7 @@ from tests.mutants.patch import Edit
 
 _DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.neighbour_files"
 _SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
-_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.definition"
+_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.fetched_model"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
 _PLACES, _FAIR = "sfnode.network.policy.places", "tests/network/test_fair_places.py::"
 _FILE, _SEGMENTS = "sfnode.node.file_fetcher", "tests/node/test_file_fetcher.py::"
@@ -186,13 +186,13 @@ PIECES = (
     _mutant(
         "old-pieces-taken-on-trust",
         "what an earlier life has written is not looked at again",
-        Edit(_FILES, "PartialFile.missing", "if self._is_other(", "if False and self._is_other("),
+        Edit(_FILES, "PartialFile.missing", "if sha256(", "if False and sha256("),
         _DISK + "test_fetch__a_piece_of_an_earlier_life_is_damaged__that_one_comes_again",
     ),
     _mutant(
         "manifest-names-any-file",
         "a stranger's manifest puts programs into the folder that a model is loaded from",
-        Edit(_DEFINITION, "check_names", "if unknown:", "if False:"),
+        Edit(_DEFINITION, "FetchedModel.check_names", "if unknown:", "if False:"),
         _DISK + "test_fetch__manifest_names_what_is_no_part_of_a_model__is_refused",
     ),
 )

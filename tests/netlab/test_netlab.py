@@ -50,7 +50,7 @@ def permitted() -> None:
 # --- scenarios --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
+@pytest.mark.process(is_long=True)
 @pytest.mark.usefixtures("permitted")
 @pytest.mark.parametrize("name", IN_CI)
 def test_netlab__scenario_in_short__invariant_holds(name: str) -> None:

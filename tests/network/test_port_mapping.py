@@ -18,9 +18,9 @@ from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, parse_address
+from tests.network.fake_router import HOST, FakeRouter, running
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
-from tests.support.fake_router import HOST, FakeRouter, running
 from tests.support.network_nodes import LOOPBACK, network, start, until
 
 pytestmark = pytest.mark.process

@@ -17,11 +17,10 @@ from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from tests.cli.test_commands import STATUS
 from tests.support.ledgers import signer
-from tests.support.manifests import OWNER
-from tests.support.statements import run_with
+from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import changed
 
-RUN: Manifest = run_with("invite")
+RUN: Manifest = small_manifest(admission="invite")
 SEED_3 = b"author" + (3).to_bytes(26, "big")  # of `signer(3)`
 INVITATION = StatementCodec(RUN).invite(OWNER, b"\5" * 32).text
 REFUSED: dict[str, Any] = {"is_admitted": False, "admission": "invite", "peers": 1, "expects_peers": True}

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from protocol.limits import PART_BYTES_MAX
 from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.file_fetcher import SEGMENT_BYTES, FileFetcher
-from tests.support.piece_givers import Behaviour, Givers, false, lacking, leaving, paced, stalling
+from tests.node.piece_givers import Behaviour, Givers, false, lacking, leaving, paced, stalling
 
 FILE = hashlib.shake_256(b"file").digest((1 << 20) + 77)
 SHA256 = hashlib.sha256(FILE).hexdigest()

@@ -18,8 +18,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
 from protocol.run.model import FileSpec, ModelSpec, Sharing
-from sfnode.model_files.definition import link_weights
-from sfnode.model_files.fetched import assembled_folder, fetched_folder
+from sfnode.model_files.fetched_model import FetchedModel, link_weights
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile
 from sfnode.network.sessions.pace import Pace
 from sfnode.node import model_fetcher
@@ -27,9 +26,8 @@ from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.support.piece_givers import Givers, honest, leaving, stalling_after
-from tests.support.small_disk import remount, small_disk
-from tests.support.split_models import (
+from tests.node.piece_givers import Givers, honest, leaving, stalling_after
+from tests.node.split_models import (
     CONFIG,
     FILES,
     SIZE,
@@ -38,9 +36,10 @@ from tests.support.split_models import (
     all_pieces,
     made_up_model,
     pieces_of,
-    run_with,
     write_model,
 )
+from tests.support.manifests import small_manifest
+from tests.support.small_disk import remount, small_disk
 
 PIECES = sum(len(pieces_of(data)) for data in FILES.values())
 NEW_PART = f"{WEIGHTS}.part"
@@ -59,7 +58,7 @@ class Joiner:
 
     def finder(self, reference: str | None, **options: Any) -> ModelFinder:
         reporter = Reporter(is_json=True, stream=self.lines)
-        return ModelFinder(run_with(self.spec), reference, SharingOptions(**options), reporter)
+        return ModelFinder(replace(small_manifest(), model=self.spec), reference, SharingOptions(**options), reporter)
 
     async def fetch(self, folder: Path, limit_s: float = 10.0) -> None:
         with trio.fail_after(limit_s):
@@ -205,7 +204,7 @@ async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_pa
 async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_fetcher, "free_bytes", lambda _folder: None)  # somebody else fills it later
+    monkeypatch.setattr(model_fetcher, "free_disk_bytes", lambda _folder: None)  # somebody else fills it later
     with small_disk(tmp_path / "disk", kilobytes=2_000) as disk:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(joiner.fetch, disk / "model")
@@ -312,7 +311,7 @@ async def _asked(joiner: Joiner, times: int) -> None:
 async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_is_stated(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_fetcher, "free_bytes", lambda _folder: 4 * MODEL_FILE_BYTES_MAX)
+    monkeypatch.setattr(model_fetcher, "free_disk_bytes", lambda _folder: 4 * MODEL_FILE_BYTES_MAX)
     large = [_endless(f"model-{number}.safetensors") for number in range(3)]
     joiner.spec = replace(joiner.spec, weights=tuple(file for file, _ in large))
     joiner.givers.held |= {file.pieces: listed for file, listed in large}
@@ -335,7 +334,7 @@ async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_
 
 async def test_finder__model_of_nobody_but_the_neighbours__comes_into_the_cache(cache: Path, joiner: Joiner) -> None:
     folder = await joiner.finder(None).find(joiner.givers)
-    assert folder == fetched_folder(joiner.spec) and folder.parent == cache and contents(folder) == FILES
+    assert folder == FetchedModel(joiner.spec).folder and folder.parent == cache and contents(folder) == FILES
 
 
 async def test_finder__folder_has_all__is_taken_as_it_is(tmp_path: Path, joiner: Joiner) -> None:
@@ -356,7 +355,7 @@ async def test_finder__folder_has_the_weights_and_other_small_files__these_come_
     else:
         (folder / "vocab.txt").write_text("")
     found = await joiner.finder(str(folder)).find(joiner.givers)
-    assert found == assembled_folder(joiner.spec, folder) and contents(found) == FILES
+    assert found == FetchedModel(joiner.spec).folder_around(folder) and contents(found) == FILES
     assert (found / WEIGHTS).is_symlink() and len(joiner.givers.asked) == 2
     assert len(joiner.events("model_incomplete")) == 1
 

@@ -12,8 +12,8 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.node import model_process
-from sfnode.node.model_process import resolve_apart
+from sfnode.node import model_finder
+from sfnode.node.model_finder import resolve_apart
 from tests.support.patience import within
 from tests.support.running_nodes import children_of, is_alive
 
@@ -28,7 +28,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Run this program in place of the one that looks for models."""
     (tmp_path / "made_up_resolving.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(model_process, "_MODULE", "made_up_resolving")
+    monkeypatch.setattr(model_finder, "_RESOLVING", "made_up_resolving")
 
 
 async def test_process__model_is_there__its_folder() -> None:

@@ -14,7 +14,7 @@ from sfnode.model_files.pieces import FilePiece, PieceIndex, hashes_of
 from sfnode.node.model_sharing import ModelSharing
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.support.split_models import (
+from tests.node.split_models import (
     CONFIG,
     FILES,
     TOKENIZER,

@@ -16,7 +16,7 @@ from sfnode.network.sessions.pace import Pace
 from sfnode.node import piece_board
 from sfnode.node.piece_board import PieceBoard
 from sfnode.node.piece_fetcher import PEERS_MAX, REST_MAX_S, REST_START_S, STREAMS, PieceFetcher
-from tests.support.piece_givers import Behaviour, Givers, honest, lacking, leaving, lying, slowing, stalling
+from tests.node.piece_givers import Behaviour, Givers, honest, lacking, leaving, lying, slowing, stalling
 
 PIECES = [bytes([number]) * 1_000 for number in range(60)]
 HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]

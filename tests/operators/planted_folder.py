@@ -22,7 +22,7 @@ from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.daemons import demo_run, write_run
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED
-from tests.support.started_runs import with_start
+from tests.support.published_runs import with_start
 
 NODES: Final = ("node", "node-of-other-run", "node-damaged", "node-cut-off", "node-without-ledger", "node-with-folders")
 _RECORDS: Final = 4

@@ -21,7 +21,7 @@ from tests.support.running_nodes import Joins, address_in
 from tests.support.running_nodes import wait_until as wait_until_within
 
 pytest_plugins = ("tests.support.node_fixtures",)
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(240)]
 
 STEPS = 120
 FROM_STEP = 5

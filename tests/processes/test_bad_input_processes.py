@@ -34,7 +34,7 @@ from tests.support.running_nodes import (
 from tests.support.small_disk import fill, small_disk
 
 pytest_plugins = ("tests.support.node_fixtures",)
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.process(is_long=True)
 
 
 # --- signals ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import shifted_clock
+from tests.processes import shifted_clock
 from tests.support.daemons import JoinProcess, free_port, log_verify
 from tests.support.running_nodes import address_in, running, wait_for_updates, wait_until
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.processes.endings import UnequalNetwork, run_network, run_testnet
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(180)]
 
 # The last one's first update comes when the others have long finished; a node once left after 5 s of quiet.
 NETWORK = UnequalNetwork(name="short", steps=10, paces_ms=(100, 1_000, 14_000))

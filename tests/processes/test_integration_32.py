@@ -32,11 +32,11 @@ from tests.support.patience import Patience
 
 NODES = 32
 LATE = 2
-STEPS = 24
+SHORT, LONG = 16, 24  # steps: `make test` takes the short form, `make test-all` both
 KILLED = 5  # number of the node that is a process of its own
 LIMIT_S = 90  # without a new update anywhere
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(300)]
 
 
 def ring_edges(count: int) -> list[tuple[int, int]]:
@@ -131,14 +131,15 @@ class Network32:
 
 async def scenario(network: Network32) -> list[str]:
     """Start 30, let two join at half-time, kill one hard and start it again; the 32 state digests at the end."""
+    steps = network.signed.manifest.steps
     async with trio.open_nursery() as nursery:
         for index in range(NODES - LATE):
             await network.start(nursery, index)
-        await network.until(lambda: min(network.steps()) >= STEPS // 3)
+        await network.until(lambda: min(network.steps()) >= steps // 3)
         assert network.killed is not None
         await network.until(lambda: network.killed is not None and network.killed.status().get("own_updates", 0) > 0)
         network.killed.kill()
-        await network.until(lambda: min(network.steps()) >= STEPS // 2)
+        await network.until(lambda: min(network.steps()) >= steps // 2)
         network.killed.start()
         for index in range(NODES - LATE, NODES):
             await network.start(nursery, index)
@@ -150,12 +151,17 @@ async def scenario(network: Network32) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "edges",
-    [pytest.param(sparse_edges, id="sparse"), pytest.param(ring_edges, id="ring", marks=pytest.mark.slow)],
+    ("edges", "steps"),
+    [
+        pytest.param(sparse_edges, SHORT, id="sparse"),
+        pytest.param(sparse_edges, LONG, id="sparse, long", marks=pytest.mark.slow),
+        pytest.param(ring_edges, LONG, id="ring", marks=pytest.mark.slow),
+    ],
 )
-def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(edges: object, tmp_path: Path) -> None:
-    assert callable(edges)
-    signed = demo_run(steps=STEPS)
+def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(
+    edges: Callable[[int], list[tuple[int, int]]], steps: int, tmp_path: Path
+) -> None:
+    signed = demo_run(steps=steps)
     write_run(signed, tmp_path / "test.run")
 
     async def main() -> tuple[Network32, list[str]]:

@@ -24,7 +24,7 @@ KILLS = 12
 LIMIT_S = 150
 
 pytest_plugins = ("tests.support.node_fixtures",)
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(240)]
 
 
 def make_nodes(folder: Path, worker: Path) -> list[JoinProcess]:

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode import demo
-from sfnode.model_files.fetched import fetched_folder
+from sfnode.model_files.fetched_model import FetchedModel
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, free_ports, log_verify, run_sfnode, write_run
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
@@ -52,7 +52,7 @@ def test_joiner__model_lies_in_no_hub__gets_it_from_its_neighbours_and_trains(
     fetched = joiner.wait_for_event("model_fetched")
     size = sum(file.bytes for file in run.manifest.model.files)
     assert size < fetched["bytes"] < 1.01 * size + 2 * (1 << 20)
-    found = fetched_folder(run.manifest.model)
+    found = FetchedModel(run.manifest.model).folder
     assert {file.name: file.read_bytes() for file in found.iterdir()} == {
         file.name: (model / file.name).read_bytes() for file in found.iterdir()
     }

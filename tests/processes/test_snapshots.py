@@ -31,11 +31,10 @@ from tests.netlab.worker import PacedWorker
 from tests.support import network_nodes
 from tests.support.daemons import JoinProcess, free_port, log_verify, node_of
 from tests.support.fake_worker import listening
-from tests.support.ledgers import signer
+from tests.support.ledgers import admit, signer
 from tests.support.manifests import OWNER
 from tests.support.running_nodes import Joins
 from tests.support.snapshot_runs import AUTHORS, JOINER, STEP, records, run_of
-from tests.support.statements import admit
 
 RUN = run_of(local_steps=2)
 SIGNED = sign_manifest(RUN, OWNER)

@@ -19,7 +19,7 @@ from protocol import timings
 from protocol.crypto.hashing import Author
 from protocol.node.step_clock import StepClock
 from protocol.run.manifest import checked
-from tests.support.manifests import manifest_data
+from tests.support.manifests import manifest_data, small_manifest
 
 OWN, *OTHERS = (Author(bytes([number]) * 32) for number in range(5))
 STEPS = 400
@@ -33,7 +33,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = StepClock(checked({**manifest_data(), "steps": STEPS}), OWN)
+        self.clock = StepClock(small_manifest(steps=STEPS), OWN)
         self.round_steps, self.staleness = 1, 1
         self.now_ms = 0
         self.highest: dict[Author, int] = {}

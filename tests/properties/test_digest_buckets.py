@@ -9,10 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from protocol.crypto import SIGNATURE_BYTES, u32
 from protocol.ledger.digest_buckets import Bucket
 from protocol.ledger.record_store import ReadBack, Slot
-from tests.support.archives import MemoryArchive
-from tests.support.ledgers import seal, signer
+from tests.properties.plain_model import bucket_digest
+from tests.support.ledgers import MemoryArchive, seal, signer
 from tests.support.manifests import small_manifest
-from tests.support.plain_model import bucket_digest
 
 RUN = small_manifest(steps=4_096)
 SPAN = 1

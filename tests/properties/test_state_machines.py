@@ -18,22 +18,20 @@ from hypothesis.stateful import (
 
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
-from protocol.run.manifest import checked
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.wire import Message, Records, decode_untrusted, encode
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import lie
-from tests.support.archives import MemoryArchive
-from tests.support.ledgers import add, ledger_of, seal
-from tests.support.manifests import manifest_data
-from tests.support.plain_model import PlainModel
+from tests.properties.plain_model import PlainModel
+from tests.support.ledgers import MemoryArchive, add, ledger_of, seal
+from tests.support.manifests import small_manifest
 
-LONG = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_048, "authors_max": 3})  # two spans, four epochs
+LONG = small_manifest(epoch_steps=512, clip=100, steps=2_048, authors_max=3)  # two spans, four epochs
 AUTHORS = st.integers(0, 3)
 STEPS = st.sampled_from((0, 1, 511, 512, 1_023, 1_024, 2_047))
 SCALARS = st.sampled_from((1, -2, 100))
-LOCAL = checked({**manifest_data(local_steps=2, directions=2), "authors_max": 3})
+LOCAL = small_manifest(local_steps=2, directions=2, authors_max=3)
 
 
 # --- ledger and replica
@@ -163,7 +161,7 @@ def test_state__rounds_of_two_steps_and_two_directions__equals_the_plain_model(s
 # --- sync
 
 
-SMALL = checked({**manifest_data(), "authors_max": 8})
+SMALL = small_manifest(authors_max=8)
 POOL = [seal(SMALL, author, step, version) for author in range(3) for step in (0, 5, 39) for version in (1, 2, 3)]
 NODES = st.integers(0, 2)
 # Spans, shards, one page, payload hashes of every author, one pull.

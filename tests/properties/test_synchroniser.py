@@ -12,17 +12,16 @@ from protocol import timings
 from protocol.errors import Reject
 from protocol.events import SendMessage
 from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import checked
 from protocol.sync.anti_entropy import Request, SyncSession, answer
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import lie
+from tests.properties.plain_model import PlainModel
 from tests.support.ledgers import add, seal
-from tests.support.manifests import manifest_data
-from tests.support.plain_model import PlainModel
+from tests.support.manifests import small_manifest
 
-MANIFEST = checked({**manifest_data(), "authors_max": 8})
+MANIFEST = small_manifest(authors_max=8)
 POOL = [seal(MANIFEST, author, step, version) for author in range(3) for step in (0, 5, 39) for version in (1, 2, 3)]
 PEERS = (PeerId("x"), PeerId("y"), PeerId("z"))
 PEER = st.sampled_from(PEERS)

@@ -14,7 +14,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Claims, Request, SyncSession, answer
 from protocol.wire import (
     AuthorHoldings,
@@ -34,7 +34,7 @@ from protocol.wire import (
     encode,
 )
 from tests.support.ledgers import Cost, add, compare, ledger_of, seal, signer
-from tests.support.manifests import manifest_data, small_manifest
+from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
 VERSIONS = {
@@ -133,7 +133,7 @@ def unsigned_record(manifest: Manifest, number: int) -> bytes:
 def test_sync__one_of_twenty_thousand_missing__four_round_trips_and_about_a_kilobyte(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    manifest = checked({**manifest_data(epoch_steps=1_024), "steps": 1_024})
+    manifest = small_manifest(epoch_steps=1_024, steps=1_024)
     monkeypatch.setattr(EnvelopeCodec, "check_signed", lambda self, envelope: None)
     records = [unsigned_record(manifest, number) for number in range(20_000)]
     full, lacking = ledger_of(manifest, records), ledger_of(manifest, records[:19_777] + records[19_778:])
@@ -168,7 +168,7 @@ def test_answer__pull_of_everything_many_times_over__is_bounded() -> None:
 
 
 def test_sync__all_slots_void__both_records_of_each_fit_into_the_answers() -> None:
-    manifest = checked({**manifest_data(epoch_steps=1_024, clip=100), "steps": 1_024})
+    manifest = small_manifest(epoch_steps=1_024, clip=100, steps=1_024)
     both = [seal(manifest, 0, step, version) for step in range(800) for version in (1, 2)]
     a, b = Ledger(manifest), ledger_of(manifest, both)
     session, _ = compare(a, b)

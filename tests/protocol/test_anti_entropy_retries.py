@@ -5,11 +5,10 @@ from __future__ import annotations
 from protocol import timings
 from protocol.events import SendMessage, Ticked
 from protocol.node.node import Node
-from protocol.run.manifest import checked
 from protocol.sync.anti_entropy import answer
 from protocol.wire import PullDone, PullRequest, Records, SpansRequest
 from tests.support.ledgers import ledger_of, seal
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, X, ask, join, next_request, node, other_head, sent, tell
 
 RETRY_MS = timings.REQUEST_TIMEOUT_MS // 2
@@ -21,7 +20,7 @@ def requests(target: Node, now_ms: int) -> list[object]:
 
 def pulling() -> tuple[Node, PullRequest, list[bytes]]:
     """A node that has asked X for 40 records, and the records."""
-    manifest = checked({**manifest_data(), "steps": 64})
+    manifest = small_manifest(steps=64)
     asker = node(manifest=manifest, is_training=False)
     join(asker, X)
     records = [seal(manifest, 0, step) for step in range(40)]

@@ -11,9 +11,10 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, SyncSession
 from protocol.wire import Spans, Statements, StatementsRequest
-from tests.support.statements import admit, claim, run_with
+from tests.support.ledgers import admit, claim
+from tests.support.manifests import small_manifest
 
-INVITED = run_with("invite", steps=2_048)
+INVITED = small_manifest(admission="invite", steps=2_048)
 FIRST, SECOND, THIRD = sorted(admit(INVITED, number) for number in range(3))
 CLAIMS = [claim(INVITED, 1, author) for author in range(3)]
 

@@ -6,14 +6,14 @@ from protocol.events import BasisArrived, FetchBasis, FetchFailed, StatementSubm
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.state.replica import Replica
-from tests.support.ledgers import signer
-from tests.support.statements import published_run, renew
+from tests.support.ledgers import renew, signer
+from tests.support.manifests import PUBLISHED_BASIS, small_manifest
 
 FIRST, SECOND = "11" * 32, "22" * 32
 
 
 def node_of(*renewals: tuple[int, str]) -> Node:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     node = Node(manifest, signer(1), NodeConfig(is_training=False), Replica(manifest))
     for epoch, sha256 in renewals:
         node.handle(StatementSubmitted(statement=renew(manifest, epoch, sha256[:2])), 0)

@@ -13,10 +13,10 @@ from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.ledger.digest_buckets import bitmap_of, bits_of, shard_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Voided
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from tests.support.ledgers import add, ledger_of, seal, signer
-from tests.support.manifests import manifest_data, small_manifest
+from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
 # Three authors, four steps in two epochs; author 1 equivocates twice (two and three versions), author 2 once.
@@ -26,7 +26,7 @@ POOL += [seal(MANIFEST, 1, 0, 901), seal(MANIFEST, 1, 17, 902), seal(MANIFEST, 1
 
 def long_manifest() -> Manifest:
     """Two spans long."""
-    return checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_048})
+    return small_manifest(epoch_steps=512, clip=100, steps=2_048)
 
 
 def ignored(ledger: Ledger, record: bytes, *, horizon_step: int | None = None) -> IgnoreReason:
@@ -133,7 +133,7 @@ def test_ledger__too_early_garbage__costs_no_signature_check(monkeypatch: pytest
 
 
 def test_ledger__author_table_full__ignores_new_authors_and_still_serves_known_ones() -> None:
-    manifest = checked({**manifest_data(), "authors_max": 2})
+    manifest = small_manifest(authors_max=2)
     ledger = ledger_of(manifest, [seal(manifest, author, 0) for author in (0, 1)])
     assert ignored(ledger, seal(manifest, 2, 0)) is IgnoreReason.AUTHORS_FULL
     assert isinstance(ledger.add(seal(manifest, 1, 1)), Accepted)

@@ -16,8 +16,8 @@ from protocol.subspace.basis_file import BasisContent
 from sfnode.storage import stored_bases
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.stored_bases import BASIS_FILE, read_bases
-from tests.support.ledgers import signer
-from tests.support.statements import claim, exclude, published_run, renew, run_with
+from tests.support.ledgers import claim, exclude, renew, signer
+from tests.support.manifests import PUBLISHED_BASIS, small_manifest
 
 MANY = 30_000
 RENEWED = "cd" * 32
@@ -55,7 +55,7 @@ def test_basis_files__thirty_thousand_renewals_and_nothing_new__are_walked_once(
 
 
 def test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer() -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     roster = Roster(manifest)
     roster.add(renew(manifest, 1))
     roster.add(exclude(manifest, 1, 5))
@@ -67,7 +67,7 @@ def test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer() -> N
 
 
 def test_roster__a_token_claimed_twice__both_are_named_without_a_look_at_all_statements() -> None:
-    manifest = run_with("invite")
+    manifest = small_manifest(admission="invite")
     roster = Roster(manifest)
     roster.add(claim(manifest, 1, 1))
     assert not roster.has_void_claim(signer(1).author)
@@ -78,7 +78,7 @@ def test_roster__a_token_claimed_twice__both_are_named_without_a_look_at_all_sta
 def test_read_bases__many_renewals_name_one_file__it_is_looked_for_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     reads: list[str] = []
 
     def decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:

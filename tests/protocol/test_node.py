@@ -20,7 +20,6 @@ from protocol.events import (
     TrainingSwitched,
     WorkerReady,
 )
-from protocol.run.manifest import checked
 from protocol.wire import (
     Head,
     Message,
@@ -29,7 +28,7 @@ from protocol.wire import (
     SpansRequest,
 )
 from tests.support.ledgers import seal
-from tests.support.manifests import manifest_data, small_manifest
+from tests.support.manifests import small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     X,
@@ -149,7 +148,7 @@ def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_p
 
 def test_node__author_table_full__does_not_train_and_does_not_fail() -> None:
     """A bug once: the first volunteer beyond authors_max stopped with an Ignore that escaped from the core."""
-    manifest = checked({**manifest_data(), "authors_max": 1})
+    manifest = small_manifest(authors_max=1)
     full = node(manifest=manifest, records=[seal(manifest, 0, 0)])
     assert full.handle(WorkerReady(), 10) == []
     racing = node(manifest=manifest)

@@ -24,8 +24,8 @@ from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest
 from protocol.wire import Records, Statements
 from tests.simulation.scripted import scripted_network
-from tests.support.ledgers import seal, signer
-from tests.support.manifests import OWNER, small_manifest
+from tests.support.ledgers import admit, claim, exclude, renew, seal, signer
+from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     ME,
@@ -41,9 +41,8 @@ from tests.support.node_cores import (
     tell,
     without_heads,
 )
-from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
 
-LISTED, INVITED = run_with("allow-list"), run_with("invite")
+LISTED, INVITED = small_manifest(admission="allow-list"), small_manifest(admission="invite")
 CODEC = StatementCodec(MANIFEST)
 
 
@@ -70,7 +69,7 @@ def test_node__statement_submitted_here__is_told_to_all() -> None:
 
 
 def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     step = manifest.method.epoch_steps
     waiting = node(manifest=manifest, reserved_step=step - 1)
     waiting.handle(Ticked(), 0)
@@ -82,7 +81,7 @@ def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> 
 
 
 def test_node__basis_of_a_later_epoch_is_not_here__goes_on_until_then() -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     waiting = node(manifest=manifest)
     waiting.handle(Ticked(), 0)
     waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
@@ -235,7 +234,7 @@ def made_up(manifest: Manifest, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("manifest", "reason"),
-    [(LISTED, "NOT_ADMITTED"), (run_with("open", authors_max=1), "AUTHORS_FULL")],
+    [(LISTED, "NOT_ADMITTED"), (small_manifest(authors_max=1), "AUTHORS_FULL")],
     ids=["allow-list", "open, table full"],
 )
 def test_node__100000_unknown_identities__cost_it_no_signature_and_no_memory(

@@ -19,11 +19,10 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import judge, take_snapshot
 from protocol.wire import PeerId
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import claim, exclude, seal, signer
 from tests.support.manifests import manifest_data
 from tests.support.snapshot_runs import AUTHORS, RUN, STEP, false_snapshot, records, replica_of, run_of, true_snapshot
 from tests.support.spec_programs import spec_program
-from tests.support.statements import claim, exclude
 
 CLOCK, SNAPSHOTS = spec_program("### 9.1"), spec_program("### 9.5")
 OWN, *OTHERS = (Author(bytes([number]) * 32) for number in range(6))

@@ -26,10 +26,9 @@ from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker_protocol.training_config import TrainingConfig
-from tests.support.ledgers import ledger_of, seal, signer
+from tests.support.ledgers import admit, claim, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
-from tests.support.statements import admit, claim, run_with
 
 RECORD_BYTES = 110
 
@@ -236,7 +235,7 @@ def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -
 
 def test_replica__token_void_then_admitted_when_the_author_table_is_full__has_no_place() -> None:
     """SPEC 7.7: who comes back is judged like anybody who comes."""
-    manifest = run_with("invite", authors_max=1)
+    manifest = small_manifest(admission="invite", authors_max=1)
     replica = Replica(manifest)
     replica.add_statement(claim(manifest, 1, 1))
     replica.add(seal(manifest, 1, 0))

@@ -20,13 +20,11 @@ from protocol.ledger.record_store import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.replay import replay, replay_statements
-from tests.support.archives import MemoryArchive
-from tests.support.ledgers import add, seal, signer
-from tests.support.manifests import OWNER
-from tests.support.statements import admit, claim, exclude, run_with
+from tests.support.ledgers import MemoryArchive, add, admit, claim, exclude, seal, signer
+from tests.support.manifests import OWNER, small_manifest
 
-INVITED = run_with("invite", steps=2_048)
-OPEN = run_with("open", steps=4_096)
+INVITED = small_manifest(admission="invite", steps=2_048)
+OPEN = small_manifest(steps=4_096)
 AUTHORS = st.integers(0, 3)
 STEPS = st.sampled_from((0, 1, 2, 15, 16, 511, 1_023, 1_024, 1_025, 2_047))
 RECORDS = st.tuples(AUTHORS, STEPS, st.sampled_from((1, -2, 3))).map(lambda given: seal(INVITED, *given))

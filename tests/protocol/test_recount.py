@@ -11,15 +11,13 @@ from protocol import timings
 from protocol.errors import Ignore
 from protocol.events import DropPeer, Effect, Halt, PeerLeft, Ticked
 from protocol.node.node import Node
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.state import recount
 from protocol.state.replica import Replica
 from protocol.wire import PeerId
-from tests.support.archives import MemoryArchive
-from tests.support.ledgers import seal, signer
-from tests.support.manifests import manifest_data
+from tests.support.ledgers import MemoryArchive, exclude, seal, signer
+from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, OTHER_STATE, X, Y, head_of, join, node, pushed, tell
-from tests.support.statements import exclude
 
 AUTHORS, STEPS = 5, 2_048
 DROPPED = DropPeer(peer=X, reason="its state digest does not follow from its ledger")
@@ -27,7 +25,7 @@ DROPPED = DropPeer(peer=X, reason="its state digest does not follow from its led
 
 def long_run(epoch_steps: int) -> Manifest:
     """Two spans."""
-    return checked({**manifest_data(epoch_steps=epoch_steps, clip=100), "steps": STEPS})
+    return small_manifest(epoch_steps=epoch_steps, clip=100, steps=STEPS)
 
 
 def filled(manifest: Manifest, archive: MemoryArchive | None = None, updates: int = 100) -> Replica:

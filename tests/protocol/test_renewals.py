@@ -14,10 +14,10 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec, StatementKind
 from protocol.state.replica import Replica
 from tests.protocol.test_statements import reason_of
-from tests.support.ledgers import seal
-from tests.support.statements import published_run, renew, run_with
+from tests.support.ledgers import renew, seal
+from tests.support.manifests import PUBLISHED_BASIS, small_manifest
 
-OPEN = run_with("open")
+OPEN = small_manifest()
 THIEF = Signer(b"thief".ljust(32, b"."))
 
 
@@ -27,7 +27,7 @@ def test_renewal__of_a_run_with_a_random_basis__is_rejected() -> None:
 
 @pytest.mark.parametrize("kind", ["open", "allow-list", "invite"])
 def test_renewal__whatever_the_admission__has_the_fields_that_were_signed(kind: str) -> None:
-    manifest = published_run(kind)
+    manifest = small_manifest(admission=kind, **PUBLISHED_BASIS)
     last = -(-manifest.steps // manifest.method.epoch_steps) - 1
     found = StatementCodec(manifest).decode_untrusted(renew(manifest, last, "5f"))
     assert (found.kind, found.author, found.from_epoch, found.sha256) == (StatementKind.RENEW, b"", last, "5f" * 32)
@@ -40,7 +40,7 @@ def test_renewal__whatever_the_admission__has_the_fields_that_were_signed(kind: 
 
 @given(st.permutations([(1, "bb"), (1, "aa"), (2, "cc"), (2, "aa"), (1, "ab")]))
 def test_renewals__in_any_order__mean_the_same(order: list[tuple[int, str]]) -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     roster = Roster(manifest)
     for epoch, digits in order:
         with suppress(Ignore):
@@ -53,7 +53,7 @@ def test_renewals__in_any_order__mean_the_same(order: list[tuple[int, str]]) -> 
 
 
 def test_renewal__in_a_ledger__changes_the_root_and_no_coefficient() -> None:
-    manifest = published_run("open")
+    manifest = small_manifest(**PUBLISHED_BASIS)
     replica = Replica(manifest)
     replica.add(seal(manifest, 1, 3, 5))
     root, state = replica.ledger.root(), replica.state_digest()

@@ -20,7 +20,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit
 from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import Attestations, AttestationsRequest
-from tests.support.ledgers import signer
+from tests.support.ledgers import admit, exclude, signer
 from tests.support.node_cores import X, Y, join, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
@@ -36,7 +36,6 @@ from tests.support.snapshot_runs import (
     run_of,
     true_snapshot,
 )
-from tests.support.statements import admit, exclude
 
 HEAD_BYTES = 92
 

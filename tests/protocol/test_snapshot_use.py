@@ -27,7 +27,7 @@ from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from protocol.sync.anti_entropy import answer
 from protocol.wire import AuthorsRequest, PeerId, SpansRequest, StatementsRequest
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import exclude, seal, signer
 from tests.support.node_cores import Y, head_of, join, next_request, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
@@ -44,7 +44,6 @@ from tests.support.snapshot_runs import (
     run_of,
     true_snapshot,
 )
-from tests.support.statements import exclude
 
 # --- use
 

@@ -22,12 +22,11 @@ from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from sfnode.storage.replay import replay, replay_statements
-from tests.support.ledgers import compare, ledger_of, seal, signer
+from tests.properties.plain_model import PlainModel
+from tests.support.ledgers import admit, claim, compare, exclude, ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.plain_model import PlainModel
-from tests.support.statements import admit, claim, exclude, run_with
 
-OPEN, LISTED, INVITED = (run_with(kind, steps=2_048) for kind in ("open", "allow-list", "invite"))
+OPEN, LISTED, INVITED = (small_manifest(admission=kind, steps=2_048) for kind in ("open", "allow-list", "invite"))
 THIEF = Signer(b"thief".ljust(32, b"."))
 SMALL_ORDER = bytes([1]) + bytes(31)
 
@@ -198,7 +197,7 @@ def test_roster__empty__has_a_digest_of_zeros() -> None:
 
 
 def test_work__key_with_too_little__is_rejected_and_one_with_enough_counts() -> None:
-    manifest = run_with("open", pow_bits=4)
+    manifest = small_manifest(pow_bits=4)
     enough = next(n for n in range(1_000) if work_of(manifest.run_id, signer(n).author) >= 4)
     short = next(n for n in range(1_000) if work_of(manifest.run_id, signer(n).author) == 3)
     ledger = ledger_of(manifest, [seal(manifest, enough, 1)])
@@ -257,7 +256,7 @@ def test_ledger__author_not_admitted__is_ignored_until_the_statement_comes() -> 
 
 
 def test_ledger__excluded_from_the_start__gives_its_place_to_another() -> None:
-    manifest = run_with("open", authors_max=1)
+    manifest = small_manifest(authors_max=1)
     ledger = ledger_of(manifest, [seal(manifest, 1, 0)])
     assert not ledger.has_room_for(signer(2).author)
     ledger.add_statement(exclude(manifest, 1, 0))

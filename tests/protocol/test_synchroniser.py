@@ -17,7 +17,6 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.run.manifest import checked
 from protocol.sync.anti_entropy import answer
 from protocol.wire import (
     Head,
@@ -29,8 +28,8 @@ from protocol.wire import (
     SpansRequest,
     Statements,
 )
-from tests.support.ledgers import ledger_of, seal
-from tests.support.manifests import manifest_data
+from tests.support.ledgers import exclude, ledger_of, seal
+from tests.support.manifests import small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     OTHER_STATE,
@@ -49,7 +48,6 @@ from tests.support.node_cores import (
     tell,
     without_heads,
 )
-from tests.support.statements import exclude
 
 # --- first sync before signing
 
@@ -138,7 +136,7 @@ def test_node__neighbours_min__waits_for_them_at_most_thirty_seconds() -> None:
 def test_sync__bucket_left_to_a_session_that_fails__does_not_count_as_held() -> None:
     """A bug once: Y's session skipped what X was about to send, X went away, Y's came to its end, and the node signed
     without having seen its own record that both hold."""
-    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_048})
+    manifest = small_manifest(epoch_steps=512, clip=100, steps=2_048)
     joining = node(manifest=manifest, expects_peers=True)
     joining.handle(WorkerReady(), 10)
     join(joining, X, Y, now_ms=20)
@@ -230,7 +228,7 @@ def test_sync__live_node__asks_only_when_the_difference_lasts() -> None:
 
 def test_sync__live_node_was_away_for_a_thousand_steps__catches_up_in_one_session() -> None:
     """A bug once: the horizon followed the own frontier alone, and each session brought 64 steps."""
-    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    manifest = small_manifest(epoch_steps=512, clip=100, steps=2_000)
     away = node(manifest=manifest, is_training=False)
     join(away, X)
     tell(away, X, head_of(away.replica.ledger, away.replica.state_digest()), 100)
@@ -246,7 +244,7 @@ def test_sync__live_node_was_away_for_a_thousand_steps__catches_up_in_one_sessio
 
 
 def test_horizon__one_neighbour_of_three_says_the_run_is_far_ahead__does_not_move() -> None:
-    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    manifest = small_manifest(epoch_steps=512, clip=100, steps=2_000)
     live = node(manifest=manifest, is_training=False)
     liar = PeerId("liar")
     join(live, X, Y, liar)
@@ -260,7 +258,7 @@ def test_horizon__one_neighbour_of_three_says_the_run_is_far_ahead__does_not_mov
 def test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has() -> None:
     """Found by the simulation: two nodes on an island were 20 rounds behind. The one at the bridge took the lower of
     its two neighbours' frontiers for the run's, asked for nothing beyond it, and both stayed behind."""
-    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    manifest = small_manifest(epoch_steps=512, clip=100, steps=2_000)
     bridge = node(manifest=manifest, is_training=False)
     join(bridge, X, Y)
     same = head_of(bridge.replica.ledger, bridge.replica.state_digest())
@@ -280,7 +278,7 @@ def test_horizon__most_authors_left_long_ago_and_all_are_silent_now__does_not_ho
     """Found by the simulation: three of four authors had left after ten rounds. A relay lost its network while the last
     one went on; after a minute of silence the frontier of everybody was theirs again, 90 rounds below what the relay
     held itself, and nothing that it lacked was within 64 rounds of it."""
-    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    manifest = small_manifest(epoch_steps=512, clip=100, steps=2_000)
     left = [seal(manifest, author, step) for author in range(3) for step in range(10)]
     relay = node(manifest=manifest, records=left + [seal(manifest, 3, step) for step in range(100)], is_training=False)
     join(relay, X)

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
-from tests.repository.architecture import Graph, Module, dotted, every_import, target, use_graph
+from tests.repository.architecture import Graph, Module, every_import, target, use_graph
 from tests.repository.faces import listed_names
 
-MARK = "mark.process"
-UNKNOWN_S = 3.0  # a test file that was not there when the durations were stored
 # They read the source tree or a text instead of importing it. Pattern of a changed path -> test files; `*` crosses `/`.
 READERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("*.py", ("tests/repository/test_architecture.py", "tests/repository/test_structure.py")),
@@ -33,53 +30,28 @@ READERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Test files in the order in which they are to run, and those that the time does not suffice for."""
-
-    taken: tuple[str, ...]
-    left: tuple[str, ...]
-    seconds_taken: float  # as recorded, of all processes together
-    seconds_left: float
-
-
-def within(paths: Iterable[str], seconds: Mapping[str, float], budget_s: float) -> Selection:
-    """The first of these test files, as many as the budget suffices for; shorter ones that follow may fill it up."""
-    taken: list[str] = []
-    left: list[str] = []
-    total_s = left_s = 0.0
-    for path in paths:
-        needed_s = seconds.get(path, UNKNOWN_S)
-        if total_s + needed_s <= budget_s or not taken:
-            taken.append(path)
-            total_s += needed_s
-        else:
-            left.append(path)
-            left_s += needed_s
-    return Selection(taken=tuple(taken), left=tuple(left), seconds_taken=total_s, seconds_left=left_s)
-
-
-def affected_tests(changed: Collection[str], modules: tuple[Module, ...], seconds: Mapping[str, float]) -> list[str]:
-    """Test files that use a changed module, however indirectly, or read a changed file: first those in the folder that
-    mirrors the change's, then those that are fewer imports away, then the shorter ones."""
+def affected_tests(changed: Collection[str], modules: tuple[Module, ...]) -> list[str]:
+    """Return the test files that use a changed module, however indirectly, or read a changed file: first those in the
+    folder that mirrors the change's, then those that are fewer imports away."""
     paths = {module.name: module.path for module in modules}
-    start = [module.name for module in modules if module.path in changed]
-    distances = _distances(_users(stands_on(modules)), start)
-    found = {paths[name]: steps for name, steps in distances.items() if is_test_file(paths[name])}
+    users: dict[str, set[str]] = {}
+    for user, used in stands_on(modules).items():
+        for name in used:
+            users.setdefault(name, set()).add(user)
+    steps = dict.fromkeys((module.name for module in modules if module.path in changed), 0)
+    waiting = list(steps)
+    for name in waiting:  # grows while it is walked: breadth first
+        for reached in sorted(users.get(name, set()) - steps.keys()):
+            steps[reached] = steps[name] + 1
+            waiting.append(reached)
+    found = {paths[name]: far for name, far in steps.items() if is_test_file(paths[name])}
     found |= dict.fromkeys(_readers(changed, set(paths.values())), 1)
     mirrors = {_mirror(path) for path in changed}
-    return sorted(found, key=lambda path: (_farness(path, mirrors), found[path], seconds.get(path, UNKNOWN_S), path))
+    return sorted(found, key=lambda path: (_farness(path, mirrors), found[path], path))
 
 
 def is_test_file(path: str) -> bool:
     return path.startswith("tests/") and PurePosixPath(path).name.startswith("test_")
-
-
-def is_process_test(module: Module) -> bool:
-    """Whether tests in this file are marked `process`."""
-    return any(
-        dotted(node).endswith("mark.process") for node in ast.walk(module.tree) if isinstance(node, ast.Attribute)
-    )
 
 
 # --- the graph
@@ -119,25 +91,6 @@ def _packages(module: Module, known: Mapping[str, Module]) -> Iterator[str]:
         for name in (above, f"{above}.conftest"):
             if name in known:
                 yield name
-
-
-def _users(graph: Graph) -> dict[str, set[str]]:
-    users: dict[str, set[str]] = {}
-    for user, used in graph.items():
-        for name in used:
-            users.setdefault(name, set()).add(user)
-    return users
-
-
-def _distances(graph: Mapping[str, Collection[str]], start: Iterable[str]) -> dict[str, int]:
-    """How many steps each node is away from the closest of these."""
-    distances = dict.fromkeys(start, 0)
-    waiting = list(distances)
-    for name in waiting:  # grows while it is walked: breadth first
-        for reached in sorted(set(graph.get(name, ())) - distances.keys()):
-            distances[reached] = distances[name] + 1
-            waiting.append(reached)
-    return distances
 
 
 # --- folders and files

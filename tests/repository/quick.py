@@ -1,4 +1,7 @@
-"""make quick: style, types, and the tests of what changed and of what stands on it, as far as 90 s go."""
+"""make quick, once style and types are right: the tests of what changed and of what stands on it, as far as 90 s go.
+
+Of pytest's plugins testmon would first have to run every test once, and sees neither other processes nor files that are
+read; picked takes the test files that changed themselves. What a test stands on is therefore read off the imports."""
 
 from __future__ import annotations
 
@@ -6,20 +9,19 @@ import os
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
 from tests import REPOSITORY
-from tests.repository.affected import Selection, affected_tests, is_process_test, within
-from tests.repository.architecture import OURS, Module, read_modules
-from tests.repository.durations import CORES, PROCESSES, stored_seconds
+from tests.repository.affected import affected_tests
+from tests.repository.architecture import OURS, read_modules
+from tests.repository.everything import files_with_process_tests
 
-TESTS_S = 45.0  # for the tests; style, types and starting pytest take the rest of the 90 s on a slow day
-WORKERS = min(os.cpu_count() or 1, 4)
-COMPUTING = "not process and not slow"
-BIN = os.path.dirname(sys.executable)
+TESTS_S = 50.0  # from the start of pytest on; style and types take the rest of the 90 s on a slow day
+COMPUTING, PROCESSES = "not process and not slow", "process and not slow"
+BIN = os.path.relpath(os.path.dirname(sys.executable), REPOSITORY)
+_NONE_COLLECTED = 5  # pytest's exit code where all tests of the files are of another kind
 
 
 @click.command()
@@ -29,133 +31,39 @@ BIN = os.path.dirname(sys.executable)
 )
 @click.option("--list", "is_list", is_flag=True, help="Only say which tests would run.")
 def main(seconds: float, since: str | None, is_list: bool) -> None:
-    """Check style and types, and run the tests of what changed and of what stands on it, within 90 seconds."""
-    started_s = time.monotonic()
-    base = since or branch_point()
-    changed = changed_files(base)
-    click.echo(f"==> {_count(changed, 'file')} differ from {base[:10]}: {_shortened(changed)}")
+    """Run the tests of what changed and of what stands on it."""
+    changed = changed_files(since or branch_point())
+    tests = affected_tests(changed, read_modules(*OURS, "benchmarks", "tests"))
+    processes = [path for path in files_with_process_tests() if path in tests]
+    click.echo(f"==> {len(changed)} files differ, {len(tests)} test files stand on them, the closest first")
     if is_list:
-        explain(*select(changed, seconds))
-        return
-    passes = style() and types_and_tests(changed, seconds)
-    click.echo(f"==> {'passed' if passes else 'FAILED'} after {time.monotonic() - started_s:.0f} s")
+        click.echo("\n".join(tests))
+    passes = is_list or run_tests(tests, seconds)
+    if processes:
+        click.echo("  LEFT OUT, tests of real processes. To run them:")
+        click.echo(f"  {BIN}/pytest -m {shlex.quote(PROCESSES)} -n 2 --dist loadgroup {' '.join(processes)}")
     sys.exit(0 if passes else 1)
 
 
-# --- what changed
-
-
 def branch_point() -> str:
-    """The commit at which this branch left origin/main; HEAD where there is no such branch, or we are on it."""
-    found = subprocess.run(
-        ["git", "merge-base", "HEAD", "origin/main"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() if found.returncode == 0 else _git("rev-parse", "HEAD")[0]
+    """Return the commit at which this branch left origin/main; HEAD where there is no such branch, or we are on it."""
+    command = ["git", "merge-base", "HEAD", "origin/main"]
+    found = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return found.stdout.strip() if found.returncode == 0 else "HEAD"
 
 
 def changed_files(base: str) -> list[str]:
-    """Paths that differ from `base`, whether committed, not committed or not known to git."""
-    return sorted({*_git("diff", "--name-only", base), *_git("ls-files", "--others", "--exclude-standard")})
+    """Return the paths that differ from `base`, whether committed, not committed or not known to git."""
+    commands = ["git", "diff", "--name-only", base], ["git", "ls-files", "--others", "--exclude-standard"]
+    outputs = (subprocess.run(each, cwd=REPOSITORY, capture_output=True, text=True, check=True) for each in commands)
+    return sorted({path for output in outputs for path in output.stdout.splitlines()})
 
 
-def _git(*arguments: str) -> list[str]:
-    command = ["git", *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines()
-
-
-# --- what is run
-
-
-def style() -> bool:
-    """Whether ruff has nothing to say of any file."""
-    return all(_start(command).wait() == 0 for command in ("ruff check --quiet .", "ruff format --check --quiet ."))
-
-
-def types_and_tests(changed: Sequence[str], seconds: float) -> bool:
-    """Whether mypy finds nothing (it remembers what it found out about unchanged files), and then the tests pass.
-
-    Its daemon would be no quicker for most changes, and crashes on types of torch and peft.
-    """
-    types = _start("mypy")
-    selection, processes = select(changed, seconds)
-    return types.wait() == 0 and run_tests(selection, processes)
-
-
-def _start(command: str) -> subprocess.Popen[bytes]:
-    click.echo(f"==> {command}")
-    tool, *arguments = command.split()
-    return subprocess.Popen([f"{BIN}/{tool}", *arguments], cwd=REPOSITORY)
-
-
-def select(changed: Sequence[str], seconds: float) -> tuple[Selection, Sequence[str]]:
-    """The files with tests that compute, as far as the time goes, and those with tests of real processes."""
-    modules = read_modules(*OURS, "benchmarks", "tests")
-    computing, processes = by_kind(affected_tests(changed, modules, stored_seconds(CORES)), modules)
-    return within(computing, stored_seconds(CORES), seconds * WORKERS), processes
-
-
-def run_tests(selection: Selection, processes: Sequence[str]) -> bool:
-    """Say what is run and what is left out, and run it."""
-    explain(selection, processes)
-    if not selection.taken:
-        return True
-    arguments = ["-q", "-m", COMPUTING, "-n", str(WORKERS), "--dist", "worksteal", "--durations=0", *selection.taken]
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=REPOSITORY, check=False).returncode == 0
-
-
-def by_kind(paths: Sequence[str], modules: tuple[Module, ...]) -> tuple[list[str], list[str]]:
-    """The files with tests that compute, and those with tests of real processes; a file may be both."""
-    computing, both = stored_seconds(CORES), stored_seconds(PROCESSES)
-    marked = {module.path for module in modules if is_process_test(module)}
-    is_new = {path for path in marked if path not in computing and path not in both}
-    return (
-        [path for path in paths if path not in marked or path in computing or path in is_new],
-        [path for path in paths if path in marked],
-    )
-
-
-# --- what is said
-
-
-def explain(selection: Selection, processes: Sequence[str]) -> None:
-    """Say how many tests run, and with which commands those run that do not."""
-    for line in (*_explain_computing(selection), *_explain_processes(processes)):
-        click.echo(line)
-
-
-def _explain_computing(selection: Selection) -> Iterator[str]:
-    if not selection.taken:
-        yield "==> pytest: no test that computes stands on what changed"
-        return
-    about_s = selection.seconds_taken / WORKERS
-    yield f"==> pytest: {_count(selection.taken, 'test file')} that stand on it, about {about_s:.0f} s"
-    if selection.left:
-        left_s = selection.seconds_left / WORKERS
-        yield f"  LEFT OUT for want of time: {_count(selection.left, 'test file')}, about {left_s:.0f} s. To run them:"
-        yield f"  {_command(COMPUTING, selection.left)}"
-
-
-def _explain_processes(paths: Sequence[str]) -> Iterator[str]:
-    if paths:
-        seconds = stored_seconds(PROCESSES)
-        about_s = sum(seconds.get(path, 0.0) for path in paths) / 2
-        yield f"  LEFT OUT, tests of real processes in {_count(paths, 'file')}, about {about_s:.0f} s. To run them:"
-        yield f"  {_command('process and not slow', paths)}"
-
-
-def _command(marks: str, paths: Sequence[str]) -> str:
-    dist = "loadfile" if marks.startswith("process") else "worksteal"
-    tool = os.path.relpath(f"{BIN}/pytest", REPOSITORY)
-    return f"{tool} -m {shlex.quote(marks)} -n 2 --dist {dist} {' '.join(paths)}"
-
-
-def _count(things: Sequence[str], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
-
-
-def _shortened(paths: Sequence[str], most: int = 6) -> str:
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return " ".join(paths[:most]) + more
+def run_tests(tests: Sequence[str], seconds: float) -> bool:
+    """Run those that compute until the time is over; pytest says how many it has skipped for that."""
+    how = f"-n {min(os.cpu_count() or 1, 4)} --dist loadfile --no-loadscope-reorder --seconds {seconds}".split()
+    command = [f"{BIN}/pytest", "-q", "-m", COMPUTING, *how, *tests]
+    return not tests or subprocess.run(command, cwd=REPOSITORY, check=False).returncode in (0, _NONE_COLLECTED)
 
 
 if __name__ == "__main__":

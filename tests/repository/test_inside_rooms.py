@@ -10,13 +10,13 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_610,
+    "lines": 41_220,
     "exported_names": 678,
     "init_lines": 1_490,
     "import_share": 10.9,
-    "small_helpers_per_kloc": 3.3,
+    "small_helpers_per_kloc": 2.25,
     "dataclasses_per_kloc": 6.35,
-    "dialect_lines_per_kloc": 5.6,
+    "dialect_lines_per_kloc": 4.95,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests import REPOSITORY
-from tests.repository import affected, durations, quick
-from tests.repository.affected import affected_tests, within
+from tests.repository import affected, quick
+from tests.repository.affected import affected_tests
 from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
-PROCESS = "import pytest\n\n@pytest.mark.process\ndef test_join__killed__comes_back(): ...\n"
 TREE = {
     "protocol/__init__.py": "",
     "protocol/ledger/__init__.py": (
@@ -59,35 +59,34 @@ def tree(files: dict[str, str] = TREE) -> tuple[Module, ...]:
     ids=["through a face", "inside a function", "directly", "named in a string", "support", "a test"],
 )
 def test_affected__changed_module__are_the_tests_that_reach_it(changed: str, expected: list[str]) -> None:
-    assert [path for path in affected_tests([changed], tree(), {}) if path != STRUCTURE] == expected
+    assert [path for path in affected_tests([changed], tree()) if path != STRUCTURE] == expected
 
 
 def test_affected__face_or_what_it_runs_itself__are_all_who_pass_it() -> None:
     users = {"tests/node/test_daemon.py", "tests/protocol/test_ledger.py", "tests/protocol/test_roster.py", STRUCTURE}
-    assert set(affected_tests(["protocol/ledger/__init__.py"], tree(), {})) == users
-    assert set(affected_tests(["protocol/ledger/start.py"], tree(), {})) == users
+    assert set(affected_tests(["protocol/ledger/__init__.py"], tree())) == users
+    assert set(affected_tests(["protocol/ledger/start.py"], tree())) == users
 
 
 def test_affected__conftest__are_all_tests() -> None:
-    assert set(affected_tests(["tests/conftest.py"], tree(), {})) == ALL_TESTS
+    assert set(affected_tests(["tests/conftest.py"], tree())) == ALL_TESTS
 
 
 def test_affected__document__are_the_tests_that_read_it() -> None:
-    assert affected_tests(["docs/run.md"], tree(), {}) == ["tests/repository/test_documents.py"]
-    assert affected_tests(["LICENSE"], tree(), {}) == []
+    assert affected_tests(["docs/run.md"], tree()) == ["tests/repository/test_documents.py"]
+    assert affected_tests(["LICENSE"], tree()) == []
 
 
-def test_affected__order__own_test_then_its_folder_then_fewer_imports_then_shorter() -> None:
+def test_affected__order__own_test_then_its_folder_then_fewer_imports() -> None:
     files = TREE | {
         "tests/a/test_far.py": "import tests.a.between\n",
         "tests/a/between.py": "import protocol.ledger.ledger\n",
-        "tests/a/test_long.py": "import protocol.ledger.ledger\n",
-        "tests/a/test_short.py": "import protocol.ledger.ledger\n",
+        "tests/a/test_near.py": "import protocol.ledger.ledger\n",
         "tests/protocol/test_other.py": "import protocol.ledger.ledger\n",
     }
-    order = affected_tests(["protocol/ledger/ledger.py"], tree(files), {"tests/a/test_long.py": 9.0, STRUCTURE: 99.0})
+    order = affected_tests(["protocol/ledger/ledger.py"], tree(files))
     names = [Path(path).stem.removeprefix("test_") for path in order]
-    assert names == ["ledger", "other", "short", "long", "structure", "far", "daemon"]
+    assert names == ["ledger", "other", "near", "structure", "far", "daemon"]
 
 
 def test_affected__whole_tree__reads_files_that_exist() -> None:
@@ -97,36 +96,10 @@ def test_affected__whole_tree__reads_files_that_exist() -> None:
 
 def test_affected__ledger_of_the_whole_tree__its_own_tests_come_first() -> None:
     modules = read_modules(*OURS, "benchmarks", "tests")
-    order = affected_tests(["protocol/ledger/ledger.py"], modules, {})
+    order = affected_tests(["protocol/ledger/ledger.py"], modules)
     assert order[0] == "tests/protocol/test_ledger.py"
     assert "tests/mutants/test_mutants.py" in order
     assert "tests/training/test_positions.py" not in order
-
-
-def test_within__budget__leaves_out_what_does_not_fit_and_fills_up_with_what_does() -> None:
-    selection = within(["a", "b", "c", "d"], {"a": 4.0, "b": 7.0, "c": 5.0}, 10.0)
-    assert selection.taken == ("a", "c")
-    assert selection.left == ("b", "d")
-    assert (selection.seconds_taken, selection.seconds_left) == (9.0, 7.0 + affected.UNKNOWN_S)
-
-
-def test_within__first_file_is_longer_than_the_budget__runs_all_the_same() -> None:
-    assert within(["a", "b"], {"a": 40.0}, 10.0).taken == ("a",)
-
-
-def test_by_kind__marked_files__are_process_tests_and_run_here_only_for_what_they_compute(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stored = {
-        durations.CORES: {"tests/test_both.py": 1.0},
-        durations.PROCESSES: {"tests/test_both.py": 1.0, "tests/test_p.py": 9.0},
-    }
-    monkeypatch.setattr(quick, "stored_seconds", stored.__getitem__)
-    files = {"tests/test_both.py": PROCESS, "tests/test_p.py": PROCESS, "tests/test_c.py": ""}
-    files |= {"tests/test_new.py": PROCESS}
-    computing, processes = quick.by_kind(list(files), tree(files))
-    assert computing == ["tests/test_both.py", "tests/test_c.py", "tests/test_new.py"]
-    assert processes == ["tests/test_both.py", "tests/test_p.py", "tests/test_new.py"]
 
 
 def test_changed_files__committed_edited_and_new__are_all_there(
@@ -155,26 +128,28 @@ def test_changed_files__committed_edited_and_new__are_all_there(
 
 def test_command__list__says_what_would_run_and_how_to_run_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "changed_files", lambda base: ["protocol/ledger/ledger.py"])
-    monkeypatch.setattr(quick, "read_modules", lambda *folders: tree(TREE | {"tests/processes/test_join.py": PROCESS}))
-    found = ["tests/a/test_a.py", "tests/b/test_b.py", "tests/processes/test_join.py"]
-    monkeypatch.setattr(quick, "affected_tests", lambda *_: found)
-    stored = {durations.CORES: {}, durations.PROCESSES: {"tests/processes/test_join.py": 9.0}}
-    monkeypatch.setattr(quick, "stored_seconds", stored.__getitem__)
-    result = CliRunner().invoke(quick.main, ["--list", "--since", "HEAD", "--seconds", "1"])
+    result = CliRunner().invoke(quick.main, ["--list", "--since", "HEAD"])
     assert result.exit_code == 0
-    said = result.output
-    assert "1 test file that stand on it" in said
-    assert "LEFT OUT for want of time: 1 test file" in said
-    assert "pytest -m 'not process and not slow' -n 2 --dist worksteal tests/b/test_b.py\n" in said
-    assert "pytest -m 'process and not slow' -n 2 --dist loadfile tests/processes/test_join.py\n" in said
+    said = result.output.splitlines()
+    assert said[0].startswith("==> 1 files differ, ") and said[1] == "tests/protocol/test_ledger.py"
+    assert said[-2] == "  LEFT OUT, tests of real processes. To run them:"
+    assert "pytest -m 'process and not slow' -n 2 --dist loadgroup " in said[-1]
+    assert "tests/processes/test_kill_restart.py" in said[-1] and "tests/protocol/test_ledger.py" not in said[-1]
 
 
-def test_durations__report_of_pytest__gives_seconds_for_each_file(tmp_path: Path) -> None:
-    cases = [("tests.a.test_x", "1.25"), ("tests.a.test_x", "0.5"), ("tests.test_y", "3")]
-    lines = "".join(f'<testcase classname="{name}" name="t" time="{seconds}"/>' for name, seconds in cases)
-    report, store = tmp_path / "report.xml", tmp_path / "store.json"
-    report.write_text(f"<testsuites><testsuite>{lines}</testsuite></testsuites>")
-    durations.store_seconds({durations.CORES: report}, store)
-    assert durations.stored_seconds(durations.CORES, store) == {"tests/a/test_x.py": 1.8, "tests/test_y.py": 3.0}
-    assert durations.stored_seconds(durations.PROCESSES, store) == {}
-    assert durations.stored_seconds(durations.CORES, tmp_path / "none.json") == {}
+@pytest.mark.parametrize(("tests", "code"), [("true", 0), ("exit 5", 0), ("exit 1", 1)])
+def test_command__tests_pass_or_are_all_of_another_kind_or_fail__exit_code_says_so(
+    tests: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pytest").write_text(f"#!/bin/sh\n{tests}\n")
+    (tmp_path / "pytest").chmod(0o755)
+    monkeypatch.setattr(quick, "BIN", str(tmp_path))
+    monkeypatch.setattr(quick, "changed_files", lambda base: ["protocol/ledger/ledger.py"])
+    assert CliRunner().invoke(quick.main, ["--since", "HEAD"]).exit_code == code
+
+
+def test_seconds__are_over__tests_are_skipped_and_counted() -> None:
+    command = [sys.executable, "-m", "pytest", "-rs", "--seconds", "0", "tests/repository/test_spec.py"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and " skipped" in done.stdout and " passed" not in done.stdout
+    assert "LEFT OUT for want of time" in done.stdout

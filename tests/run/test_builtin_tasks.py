@@ -21,12 +21,13 @@ from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
 from sfnode.run.task_options import TaskOptions, task_texts
 from sfnode.training.estimator import Estimator
+from sfnode.training.model.content import load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     Estimated,
     EstimateRequest,
@@ -39,7 +40,6 @@ from sfnode.worker_protocol.training_config import TrainingConfig
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_in, parse_command
-from tests.support.described import describe_model
 from tests.support.manifests import OWNER
 from tests.support.task_specs import write_rows
 from tests.support.tiny_models import model_manifest
@@ -217,7 +217,7 @@ def test_init__task_that_cannot_be__says_what_to_give(
 def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: Path) -> None:
     folder = resolve_model("embedded:tiny-opt")
     task = manifest_of(load_causal_lm(folder.path, CPU, torch.float32), BUILTIN_TASKS[name])
-    run = checked({**to_plain(task, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
+    run = checked({**to_plain(task, as_rows=False), "model": to_plain(load_described(folder)[1], as_rows=False)})
     data = write_rows(tmp_path / "rows.jsonl", [row_in(name)] * 3)
     service = Service(ModelPool())
     training = TrainingConfig(model="embedded:tiny-opt", data=data, eval_data=data, devices=DeviceOptions(device="cpu"))

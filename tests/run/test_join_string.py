@@ -13,12 +13,11 @@ from protocol.ledger.statements import StatementCodec, read_invitation
 from sfnode.run.pasted_string import wrapped
 from sfnode.run.public_data import described_source
 from sfnode.run.run_address import NODES_MAX, RunAddress, join_string, parse_run_addresses, string_for_others
-from tests.support.manifests import OWNER
-from tests.support.statements import run_with
+from tests.support.manifests import OWNER, small_manifest
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 PUBLIC, NAMED = (f"/{host}/tcp/4001/p2p/{PEER}" for host in ("ip4/203.0.113.7", "dns4/node.example.org"))
-RUN = run_with("invite")
+RUN = small_manifest(admission="invite")
 TOLD = RunAddress(
     run_id=RUN.run_id,
     nodes=(PUBLIC, NAMED),

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, checked
-from sfnode.model_files.fetched import fetched_folder
+from sfnode.model_files.fetched_model import FetchedModel
 from sfnode.run.model_reference import find_model
 from tests.support.manifests import manifest_data
 
@@ -36,7 +36,7 @@ def test_model__fetched_from_neighbours_and_not_named__is_found_in_the_cache(
     """A fault once: after `join` had fetched a model, `eval` and `export` asked for the path of it."""
     monkeypatch.setenv("SFNODE_MODELS", str(tmp_path))
     run = run_of(model)
-    folder = fetched_folder(run.model)
+    folder = FetchedModel(run.model).folder
     folder.mkdir()
     for file in run.model.files:
         assert model.startswith("local:") or find_model(run, None) == model

@@ -18,7 +18,7 @@ from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from sfnode import demo
 from sfnode.model_files import folder as model_folder
-from sfnode.model_files import shapes
+from sfnode.model_files import verify
 from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.conversion import from_pickles
@@ -27,8 +27,7 @@ from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.model import loading, model_view
 from sfnode.training.model.loading import load_causal_lm
 from tests.security.test_hostile_models import refused, safetensors, tensor, text
-from tests.support.conversions import without_limits
-from tests.support.stored_models import pickled_folder, raw_gguf
+from tests.support.stored_models import pickled_folder, raw_gguf, without_limits
 
 CPU = torch.device("cpu")
 ENDLESS = (1 << 31) - 1
@@ -154,7 +153,7 @@ def test_shapes__header_of_more_bytes_than_it_reads__are_left_to_the_worker(tmp_
     entries = {f"t{number}": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} for number in range(100_000)}
     (folder / SINGLE_FILE).write_bytes(safetensors(json.dumps(entries).encode()))
     wrong = TensorSpec(name="t1", kind=TensorKind.VECTOR, rows=7, cols=0)
-    shapes.check_shapes(folder, (wrong,), "model")
+    verify.check_shapes(folder, (wrong,), "model")
 
 
 def test_index__of_more_bytes_than_any__is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,8 @@ from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.model.content import content_of
 from sfnode.training.model.loading import load_causal_lm
-from tests.support.conversions import without_limits
-from tests.support.made_up_programs import made_up
-from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, raw_gguf
+from tests.children.made_up_programs import made_up
+from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, raw_gguf, without_limits
 
 CPU = torch.device("cpu")
 NAME = "model.decoder.final_layer_norm.bias"

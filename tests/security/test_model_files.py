@@ -20,10 +20,9 @@ from sfnode import demo
 from sfnode.model_files.folder import INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import describe_files
-from sfnode.training.model.content import check_model
+from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
 from tests import REPOSITORY
-from tests.support.described import describe_model
 
 CPU = torch.device("cpu")
 SHARED_MODELS = REPOSITORY.parent / "shared" / "models"
@@ -63,7 +62,7 @@ def shard(folder: Path) -> dict[str, str]:
 def test_model__several_safetensors_files__are_described_checked_and_loaded(model: Path) -> None:
     whole = weights(model)
     shard(model)
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     assert [file.name for file in spec.weights] == [
         INDEX_FILE, "part-1.safetensors", "part-2.safetensors",
     ]  # fmt: skip
@@ -80,7 +79,7 @@ def test_model__index_names_no_safetensors_file_of_the_folder__is_refused(model:
     (model / "weights.bin").write_bytes(b"")
     (model / INDEX_FILE).write_text(json.dumps({"weight_map": {**weight_map, next(iter(weight_map)): file}}))
     with pytest.raises(OperatorError, match=r"index\.json (names .*not a safetensors file|is not an index)"):
-        describe_model(resolve_model(str(model)))
+        load_described(resolve_model(str(model)))[1]
     with pytest.raises(OperatorError, match=r"index\.json (names .*not a safetensors file|is not an index)"):
         load_causal_lm(model, CPU, torch.float32)
 
@@ -88,7 +87,7 @@ def test_model__index_names_no_safetensors_file_of_the_folder__is_refused(model:
 def test_model__index_names_a_file_that_the_manifest_does_not__is_refused(model: Path) -> None:
     """An owner could name the index alone: each node would have loaded whatever its hub gave for the weights."""
     shard(model)
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     spec = replace(spec, weights=spec.weights[:-1])
     check_model(model, spec)  # they are the weights that the manifest names, whatever the files
     scale(model / "part-2.safetensors")
@@ -97,7 +96,7 @@ def test_model__index_names_a_file_that_the_manifest_does_not__is_refused(model:
 
 
 def test_model__index_beside_the_one_file_that_the_manifest_names__what_is_loaded_is_checked(model: Path) -> None:
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     shutil.copy(model / SINGLE_FILE, model / "kept")
     shard(model)
     shutil.move(model / "kept", model / SINGLE_FILE)
@@ -130,7 +129,7 @@ def test_model__adapter_beside_the_weights__changes_nothing(model: Path) -> None
     """A fault once: where the package peft is installed, transformers adds an adapter that lies in the folder to the
     model. A hub could change the weights so without changing a hash."""
     before = weights(model)
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     add_adapter(model)
     check_model(model, spec)
     after = weights(model)
@@ -152,7 +151,7 @@ BESIDE = {
 
 
 def test_model__usual_other_files_of_a_hub_folder__are_neither_refused_nor_read(model: Path) -> None:
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     plain: Any = load_causal_lm(model, CPU, torch.float32)
     for name, text in BESIDE.items():
         (model / name).write_text(text)
@@ -166,7 +165,7 @@ def test_model__usual_other_files_of_a_hub_folder__are_neither_refused_nor_read(
 def test_tokenizer__config_names_a_file_without_a_hash__is_not_read(model: Path) -> None:
     """A fault once: the hashed tokenizer_config.json may name one of several tokenizers, and that one had no hash."""
     change(model / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.json", "tokenizer.4.0.json"])
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     shutil.copy(model / "tokenizer.json", model / "tokenizer.4.0.json")
     check_model(model, spec)
     with pytest.raises(OperatorError, match="the tokenizer cannot be loaded"):
@@ -176,7 +175,7 @@ def test_tokenizer__config_names_a_file_without_a_hash__is_not_read(model: Path)
 @pytest.mark.parametrize("name", ["added_tokens.json", "special_tokens_map.json", "vocab.txt"])
 def test_tokenizer__file_that_the_manifest_does_not_name__is_refused(model: Path, name: str) -> None:
     """A fault once: a hub could add one and so change the tokenizer without changing any hash."""
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     (model / name).write_text('{"yes": 7}')
     with pytest.raises(OperatorError, match=rf"{name} is not a file of the run's model .* remove it"):
         check_model(model, spec)
@@ -184,7 +183,7 @@ def test_tokenizer__file_that_the_manifest_does_not_name__is_refused(model: Path
 
 def test_tokenizer__file_of_a_kind_that_is_not_loaded__is_refused(model: Path) -> None:
     """What one release loads and another leaves out would split the run's tokens."""
-    spec = describe_model(resolve_model(str(model)))
+    spec = load_described(resolve_model(str(model)))[1]
     (model / "words.bpe").write_bytes(b"")
     empty = file_of("words.bpe", b"")
     with pytest.raises(OperatorError, match=r"words\.bpe.*this sfnode.*install"):
@@ -196,7 +195,7 @@ def test_model__links_as_in_a_hub_cache__are_followed(model: Path, tmp_path: Pat
     cache.mkdir()
     for file in model.iterdir():
         (cache / file.name).symlink_to(Path("..") / model.name / file.name)
-    spec = describe_model(resolve_model(str(cache)))
+    spec = load_described(resolve_model(str(cache)))[1]
     check_model(cache, spec)
     assert weights(cache).keys() == weights(model).keys()
 
@@ -235,7 +234,7 @@ def test_config__asks_for_code_from_elsewhere__is_refused_before_anything_is_loa
     change(model / "config.json", **fields)
     spec = describe_files(resolve_model(str(model)), "0" * 64, Sharing.PEERS)
     with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
-        describe_model(resolve_model(str(model)))
+        load_described(resolve_model(str(model)))[1]
     (model / SINGLE_FILE).write_bytes(b"nothing that could be loaded")
     for load in (lambda: load_causal_lm(model, CPU, torch.float32), lambda: load_tokenizer(model)):
         with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
@@ -289,7 +288,7 @@ def test_model__real_one__is_described_checked_and_loaded_with_its_tokenizer(nam
     folder = SHARED_MODELS / name
     if not folder.is_dir():
         pytest.skip(f"{folder} is not on this machine: real models are not tested")
-    spec = describe_model(resolve_model(str(folder)))
+    spec = load_described(resolve_model(str(folder)))[1]
     check_model(folder, spec)
     assert load_causal_lm(folder, CPU, torch.float32).num_parameters() > 200_000
     assert load_tokenizer(folder)("a good film")["input_ids"]

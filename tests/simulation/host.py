@@ -44,7 +44,7 @@ from tests.simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, stream
 from tests.simulation.snapshot_files import SnapshotFiles
 from tests.simulation.watch import Watch
 from tests.simulation.worker import measured
-from tests.support.archives import MemoryArchive
+from tests.support.ledgers import MemoryArchive
 
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it

@@ -15,7 +15,7 @@ from protocol import limits
 from protocol.crypto.hashing import hash_fields
 from protocol.documents.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted
 from protocol.errors import Reject, RejectReason
-from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
+from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
@@ -26,7 +26,7 @@ from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL
 from tests.support.ledgers import seal, signer
-from tests.support.manifests import OWNER, manifest_data, small_manifest
+from tests.support.manifests import OWNER, small_manifest
 from tests.support.published_runs import basis_for
 from tests.support.small_disk import fill, small_disk
 
@@ -218,7 +218,7 @@ def published_run() -> tuple[SignedManifest, bytes]:
     basis = basis_for(MANIFEST)
     sha256 = hashlib.sha256(basis).hexdigest()
     method = {"basis": "published", "basis_sha256": sha256, "basis_unit_exp": 3, "basis_max": 8}
-    return sign_manifest(checked(manifest_data(**method)), OWNER), basis
+    return sign_manifest(small_manifest(**method), OWNER), basis
 
 
 def test_log__published_basis__travels_in_parts_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +276,7 @@ def test_log_import__directory_of_the_same_run__becomes_the_union(node: Path, tm
 
 
 def test_log_import__full_author_table__says_how_many_have_no_place(tmp_path: Path) -> None:
-    small = sign_manifest(checked({**manifest_data(), "authors_max": 2}), OWNER)
+    small = sign_manifest(small_manifest(authors_max=2), OWNER)
     one, two = ([seal(small.manifest, author, 0) for author in pair] for pair in ((1, 2), (2, 3)))
     first, second = make_directory(tmp_path / "one", one, small), make_directory(tmp_path / "two", two, small)
     assert call("log", "export", tmp_path / "x.log", "--data-dir", second).code == 0

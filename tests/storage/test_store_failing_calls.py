@@ -12,8 +12,8 @@ import pytest
 
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
-from tests.support import failing_calls
-from tests.support.failing_calls import NUMBERS, RECORDS, SIGNED, is_filter_allowed
+from tests.storage import failing_calls
+from tests.storage.failing_calls import NUMBERS, RECORDS, SIGNED, is_filter_allowed
 
 _PATH = os.pathsep.join(path for path in sys.path if path)
 

@@ -29,7 +29,7 @@ from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.data_files import data_spec
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fork_server import start
 from tests.support.manifests import OWNER

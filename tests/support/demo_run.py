@@ -18,11 +18,11 @@ from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.training.estimator import Estimator
+from sfnode.training.model.content import load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from tests.support.described import describe_model
 
 AUTHORS = tuple(Signer(bytes([number]) * 32) for number in range(1, 5))
 
@@ -74,7 +74,7 @@ def demo_run(options: MethodOptions, steps: int) -> DemoRun:
         format=FORMAT,
         name="demo",
         owner=AUTHORS[0].author.hex(),
-        model=describe_model(folder),
+        model=load_described(folder)[1],
         tensors=trainable_tensors(model),
         task=task,
         method=method,

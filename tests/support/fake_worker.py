@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import trio
 
-from protocol.framing import FrameParser
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
@@ -18,14 +17,12 @@ from sfnode.worker_protocol.messages import (
     Evaluated,
     EvaluateRequest,
     Message,
+    MessageParser,
     OpenSession,
     Reply,
     SessionOpened,
     SetCoefficients,
-    decode_body,
     encode_frame,
-    new_parser,
-    next_body,
 )
 
 Script = Callable[[Message], Reply | bytes]
@@ -59,9 +56,9 @@ class FakeWorker:
         """Answer one connection until either side hangs up."""
         self.connections += 1
         async with stream:
-            parser = new_parser()
-            while (body := await receive_body(stream, parser)) is not None:
-                reply = await self.answer(decode_body(body))
+            parser = MessageParser()
+            while (request := await receive(stream, parser)) is not None:
+                reply = await self.answer(request)
                 if isinstance(reply, bytes):
                     await stream.send_all(reply)
                     return
@@ -80,14 +77,14 @@ class FakeWorker:
 Worker = TypeVar("Worker", bound=FakeWorker)
 
 
-async def receive_body(stream: trio.SocketStream, parser: FrameParser) -> bytes | None:
-    """The body of the next frame; None when the other side has hung up."""
-    while (body := next_body(parser)) is None:
+async def receive(stream: trio.SocketStream, parser: MessageParser) -> Message | None:
+    """The next message; None when the other side has hung up."""
+    while (message := parser.next_message()) is None:
         data = await stream.receive_some(65_536)
         if not data:
             return None
         parser.feed_untrusted(data)
-    return body
+    return message
 
 
 @asynccontextmanager

@@ -1,18 +1,22 @@
-"""Signed records and ledgers for tests of the protocol; two ledgers that compare themselves over the wire format."""
+"""Signed records and statements, ledgers that hold them, and their archive, without a disk."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
-from protocol.errors import Ignore
+from protocol.errors import Ignore, StorageDamagedError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
+from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.wire import Message, Records, Statements, decode_untrusted, encode
+from tests.support.manifests import OWNER
 
 
 @lru_cache(maxsize=512)
@@ -75,3 +79,58 @@ def _take(asker: Ledger, session: SyncSession, frame: Message) -> None:
     session.count_records(len(records))
     for record in records:
         add(asker, record)
+
+
+# --- statements
+
+
+def admit(manifest: Manifest, author: int) -> bytes:
+    """The owner admits author number ``author``."""
+    return StatementCodec(manifest).admit(OWNER, signer(author).author)
+
+
+def exclude(manifest: Manifest, author: int, from_step: int, *, by: Signer = OWNER) -> bytes:
+    """The owner excludes author number ``author``."""
+    return StatementCodec(manifest).exclude(by, signer(author).author, from_step)
+
+
+def renew(manifest: Manifest, from_epoch: int, digits: str = "cd", *, by: Signer = OWNER) -> bytes:
+    """The owner publishes another basis, whose hash is ``digits`` (two hex digits) again and again."""
+    return StatementCodec(manifest).renew(by, from_epoch, digits * 32)
+
+
+def claim(manifest: Manifest, token: int, author: int, *, by: Signer = OWNER) -> bytes:
+    """Author number ``author`` claims token number ``token``."""
+    codec = StatementCodec(manifest)
+    return codec.claim(codec.invite(by, b"token".ljust(31, b".") + bytes([token])), signer(author).author)
+
+
+# --- disks
+
+
+class MemoryArchive:
+    """Records in the order in which they were stored. ``read_back`` counts those that were asked for again."""
+
+    def __init__(self, records: Iterable[bytes] = ()) -> None:
+        self.slots: dict[tuple[bytes, int], list[bytes]] = {}
+        self.read_back = 0
+        self.store(records)
+
+    def store(self, records: Iterable[bytes]) -> None:
+        """Append records."""
+        for record in records:
+            self.slots.setdefault((record[:32], int.from_bytes(record[32:36], "big")), []).append(record)
+
+    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
+        """As of :class:`protocol.ledger.record_store.Archive`."""
+        found = [record for step in steps for record in self.slots.get((author, step), ())]
+        self.read_back += len(found)
+        return found
+
+    def read_all(self, author: Author) -> Iterator[bytes]:
+        """As of :class:`protocol.ledger.record_store.Archive`."""
+        yield from self.read(author, sorted(step for held, step in list(self.slots) if held == author))
+
+    def damage(self, detail: str) -> StorageDamagedError:
+        """As of :class:`protocol.ledger.record_store.Archive`."""
+        return StorageDamagedError(f"the archive is damaged ({detail})")

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from protocol.crypto.keys import Signer
 from protocol.run.manifest import Manifest, checked
 
 OWNER_SEED = b"owner".ljust(32, b".")
 OWNER = Signer(OWNER_SEED)
+# A published basis, of an arbitrary hash, and three epochs.
+PUBLISHED_BASIS: Final[dict[str, Any]] = {"basis": "published", "basis_sha256": "ab" * 32, "steps": 48}
 
 
 def _file(name: str, digit: str) -> dict[str, object]:
     return {"name": name, "bytes": 5, "sha256": digit * 64, "pieces": digit * 64}
 
 
-def manifest_data(**method: Any) -> dict[str, Any]:
-    """Plain data of a valid manifest; keyword arguments replace fields of ``method``."""
-    return {
+def manifest_data(**changes: Any) -> dict[str, Any]:
+    """Return plain data of a valid manifest. ``changes`` replace fields of it, of its ``admission`` and its ``method``.
+
+    ``admission`` is the kind alone.
+    """
+    admission = {"kind": changes.pop("admission", "open"), "pow_bits": changes.pop("pow_bits", 0)}
+    data: dict[str, Any] = {
         "format": 4,
         "name": "test",
         "owner": OWNER.author.hex(),
@@ -64,16 +70,18 @@ def manifest_data(**method: Any) -> dict[str, Any]:
             "alpha_exp": -20,
             "quantum_exp": -8,
             "clip": 1000,
-            **method,
         },
         "schedule": {"kind": "linear", "weight_start": 500, "weight_end": 100},
         "steps": 40,
         "staleness": 1,
-        "admission": {"kind": "open", "pow_bits": 0},
+        "admission": admission,
         "authors_max": 1024,
     }
+    for name, value in changes.items():
+        (data if name in data else data["method"])[name] = value
+    return data
 
 
-def small_manifest(*, steps: int = 40, **method: Any) -> Manifest:
-    """A valid manifest of ``steps`` steps."""
-    return checked({**manifest_data(**method), "steps": steps})
+def small_manifest(**changes: Any) -> Manifest:
+    """Return a valid manifest with these fields, as of `manifest_data`."""
+    return checked(manifest_data(**changes))

@@ -12,14 +12,13 @@ from protocol.events import Effect, MessageArrived, PeerJoined, SendMessage, Tic
 from protocol.ledger.ledger import Ledger
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, AttestationCodec, Snapshot, encode_snapshot
 from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import Head, PeerId
-from tests.support.ledgers import seal, signer
-from tests.support.manifests import manifest_data
-from tests.support.statements import admit
+from tests.support.ledgers import admit, seal, signer
+from tests.support.manifests import small_manifest
 
 AUTHORS = (1, 2, 3)
 JOINER = 9
@@ -32,8 +31,7 @@ FRONTIER = 2_112  # of RUN
 @lru_cache
 def run_of(*, admission: str = "allow-list", epoch_steps: int = 1_536, local_steps: int = ROUND) -> Manifest:
     """A run of several spans; the step of the snapshot lies within an epoch."""
-    plain = manifest_data(local_steps=local_steps, epoch_steps=epoch_steps)
-    return checked(plain | {"admission": {"kind": admission, "pow_bits": 0}, "steps": STEPS})
+    return small_manifest(admission=admission, epoch_steps=epoch_steps, local_steps=local_steps, steps=STEPS)
 
 
 RUN = run_of()

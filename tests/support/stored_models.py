@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import gguf
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from protocol.errors import OperatorError
 from sfnode import demo
+from sfnode.children.program import Program
+from sfnode.model_files import conversion
+from sfnode.model_files.conversion import WeightForm
 from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES
+from sfnode.training.conversion import from_gguf, from_pickles
+from sfnode.training.conversion.process import convert
 
 COMMIT: Final = "27dcfa74d334bc871f3234de431e71c6eeba5dd6"
 HUB_ID: Final = "facebook/opt-tiny"
@@ -132,3 +139,30 @@ def wheel(path: Path, files: Mapping[str, bytes | Path]) -> Path:
         for name, content in files.items():
             archive.writestr(name, content.read_bytes() if isinstance(content, Path) else content)
     return path
+
+
+# --- conversion in the test's own process: the same code, without the limits and the seconds of a process of its own
+
+
+def convert_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From now on; returns the list of what is converted, which grows."""
+    converted: list[str] = []
+
+    def run(program: Program, _folder: Path, _tell: Callable[[int], None], _stall_s: float) -> tuple[int, str]:
+        form, source, out = program.arguments
+        converted.append(form)
+        try:
+            convert(WeightForm(form), Path(source), Path(out))
+        except OperatorError as error:
+            return 3, str(error)
+        return 0, ""
+
+    monkeypatch.setattr(conversion, "run_watched", run)
+    without_limits(monkeypatch)
+    return converted
+
+
+def without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own process keeps its memory."""
+    for module in (from_gguf, from_pickles):
+        monkeypatch.setattr(module, "allow", lambda **_limits: None)

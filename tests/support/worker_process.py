@@ -9,7 +9,7 @@ from types import TracebackType
 
 from sfnode.children.program import Program
 from sfnode.worker.supervisor import LEAVE_S
-from sfnode.worker_protocol.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
+from sfnode.worker_protocol.messages import Message, MessageParser, Request, encode_frame
 
 
 class WorkerProcess:
@@ -52,17 +52,17 @@ class WorkerClient:
     def __init__(self, path: Path) -> None:
         self._stream = socket.socket(socket.AF_UNIX)
         self._stream.connect(str(path))
-        self._parser = new_parser()
+        self._parser = MessageParser()
 
     def ask(self, request: Request) -> Message:
         """Send ``request`` and wait for the reply; EOFError when the worker closes the connection instead."""
         self._stream.sendall(encode_frame(request))
-        while (body := next_body(self._parser)) is None:
+        while (reply := self._parser.next_message()) is None:
             data = self._stream.recv(65_536)
             if not data:
                 raise EOFError
             self._parser.feed_untrusted(data)
-        return decode_body(body)
+        return reply
 
     def send_raw(self, data: bytes) -> bytes:
         """Send any bytes; what comes back first, empty when the worker closes."""

@@ -28,7 +28,8 @@ from sfnode.training.model.perturbed import PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, left_out, places, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from tests.support.brute_force import (
+from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
+from tests.training.brute_force import (
     EPOCHS,
     SEED,
     STEP,
@@ -38,8 +39,7 @@ from tests.support.brute_force import (
     own_weights,
     some_coefficients,
 )
-from tests.support.tiny_architectures import ARCHITECTURES, tiny_model
-from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
+from tests.training.tiny_architectures import ARCHITECTURES, tiny_model
 
 CPU: Final = torch.device("cpu")
 REFUSED: Final = ("bert",)

@@ -17,10 +17,9 @@ from protocol.run.model import weights_digest
 from sfnode import demo
 from sfnode.model_files.folder import SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
-from sfnode.training.model.content import check_model, content_of
+from sfnode.training.model.content import check_model, content_of, load_described
 from sfnode.training.model.loading import load_causal_lm
-from tests.support.described import describe_model
-from tests.support.tiny_architectures import tiny_model
+from tests.training.tiny_architectures import tiny_model
 
 Tensors = dict[str, torch.Tensor]
 
@@ -100,17 +99,17 @@ def test_content__whole_model__is_never_in_memory(folder: Path, monkeypatch: pyt
 
 
 def test_check__other_files_with_the_same_weights__are_the_runs_model(folder: Path) -> None:
-    spec = describe_model(resolve_model(str(folder)))
+    spec = load_described(resolve_model(str(folder)))[1]
     tensors = load_file(folder / SINGLE_FILE)
     rewrite(folder, {**tensors, "training.step": torch.zeros(1)})
-    assert describe_model(resolve_model(str(folder))).weights != spec.weights
+    assert load_described(resolve_model(str(folder)))[1].weights != spec.weights
     check_model(folder, spec)
     with pytest.raises(OperatorError, match="use the run's model"):
         check_model(folder, replace(spec, content="0" * 64))
 
 
 def test_check__same_weights_with_another_config__is_refused(folder: Path) -> None:
-    spec = describe_model(resolve_model(str(folder)))
+    spec = load_described(resolve_model(str(folder)))[1]
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"activation_function": "gelu"}))
     with pytest.raises(OperatorError, match=r"config\.json is not the run's file"):

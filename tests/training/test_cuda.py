@@ -24,10 +24,10 @@ from sfnode.training.model.folding import fold_weights, is_quantised
 from sfnode.training.model.quantised import QuantisedLinear, closed_weights, load_in
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
-from tests.support.brute_force import bases_of, some_coefficients
 from tests.support.demo_run import AUTHORS, demo_run
-from tests.support.tiny_architectures import tiny_model
 from tests.support.tiny_models import model_manifest
+from tests.training.brute_force import bases_of, some_coefficients
+from tests.training.tiny_architectures import tiny_model
 
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")

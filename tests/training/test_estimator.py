@@ -24,8 +24,8 @@ from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task
-from tests.support.brute_force import SEED, STEP, bases_of, dense_gradients, some_coefficients
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
+from tests.training.brute_force import SEED, STEP, bases_of, dense_gradients, some_coefficients
 
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "opt": tiny_opt,

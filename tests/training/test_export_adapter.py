@@ -23,8 +23,8 @@ from sfnode.training.export.adapter import float32_parts
 from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup
-from tests.support.brute_force import bases_of
-from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
+from tests.training.brute_force import bases_of
+from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
 # Largest |C| whose |U C| needs one, two and three float32 parts, at rank 4

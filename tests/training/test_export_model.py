@@ -21,7 +21,7 @@ from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.export.out_folder import check_free, fresh_folder
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup
-from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
+from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
 PAGE = 4096

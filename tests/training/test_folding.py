@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from protocol.crypto.hashing import Author
 from protocol.ledger.envelope import Envelope
-from protocol.run.manifest import Manifest, checked
+from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import BasisContent, Start
@@ -24,9 +24,9 @@ from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
-from tests.support.brute_force import bases_of, dense_weights, renewed_basis
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 from tests.support.tiny_models import model_manifest, tiny_opt
+from tests.training.brute_force import bases_of, dense_weights, renewed_basis
 
 
 def some_coefficients(manifest: Manifest, epoch: int, size: int = 2_000) -> NDArray[np.int64]:
@@ -221,9 +221,10 @@ def test_fold__16_bit_weights__are_neighbours_of_the_exact_sum(dtype: torch.dtyp
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_fold__update_smaller_than_the_last_bit_of_16_bit_weights__is_not_lost(dtype: torch.dtype) -> None:
-    manifest = checked(
-        manifest_data(rank=8, alpha_exp={torch.bfloat16: -31, torch.float16: -34}[dtype])
-        | {"tensors": [{"name": "w", "kind": "matrix", "rows": 512, "cols": 512}]}
+    manifest = small_manifest(
+        rank=8,
+        alpha_exp={torch.bfloat16: -31, torch.float16: -34}[dtype],
+        tensors=[{"name": "w", "kind": "matrix", "rows": 512, "cols": 512}],
     )
     base = {"w": (0.03 * torch.randn(512, 512, generator=torch.Generator().manual_seed(0))).to(dtype)}
     epochs = {0: some_coefficients(manifest, 0)}

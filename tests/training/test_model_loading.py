@@ -15,12 +15,11 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
 from sfnode.model_files.folder import INDEX_FILE
 from sfnode.model_files.resolve import resolve_model
-from sfnode.training.model.content import check_model
+from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.loading import choose_device, choose_dtype, load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from tests.support.described import describe_model
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
 
 CPU = torch.device("cpu")
@@ -43,7 +42,7 @@ def folder(pristine: Path, tmp_path: Path) -> Path:
 
 def test_model__saved_folder__is_described_and_loaded(folder: Path) -> None:
     found = resolve_model(str(folder))
-    spec = describe_model(found)
+    spec = load_described(found)[1]
     assert spec.id == f"local:{folder.name}"
     assert [entry.name for entry in spec.weights] == ["model.safetensors"]
     assert "tokenizer.json" in [entry.name for entry in spec.tokenizer]
@@ -75,7 +74,7 @@ def test_model__unknown_embedded__is_refused() -> None:
 
 
 def test_model__changed_weights__hash_mismatch_names_the_file(folder: Path) -> None:
-    spec = describe_model(resolve_model(str(folder)))
+    spec = load_described(resolve_model(str(folder)))[1]
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "model.safetensors").write_bytes(data)
@@ -84,7 +83,7 @@ def test_model__changed_weights__hash_mismatch_names_the_file(folder: Path) -> N
 
 
 def test_model__file_of_the_run_is_missing__is_refused(folder: Path) -> None:
-    spec = describe_model(resolve_model(str(folder)))
+    spec = load_described(resolve_model(str(folder)))[1]
     (folder / "tokenizer.json").unlink()
     with pytest.raises(OperatorError, match=r"tokenizer\.json is missing, but the run's model"):
         check_model(folder, spec)
@@ -104,7 +103,7 @@ def test_model__no_tokenizer__is_refused(folder: Path) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
     with pytest.raises(OperatorError, match="holds no tokenizer"):
-        describe_model(resolve_model(str(folder)))
+        load_described(resolve_model(str(folder)))[1]
 
 
 def test_model__damaged_weights__is_refused(folder: Path) -> None:

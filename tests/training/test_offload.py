@@ -31,11 +31,11 @@ from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.worker_protocol import room, weight_plan
-from sfnode.worker_protocol.weight_plan import WeightPlan, check_room, plan_weights
-from tests.support.brute_force import EPOCHS, SEED, STEP, some_coefficients
+from sfnode.worker_protocol.weight_plan import WeightPlan, plan_weights
 from tests.support.demo_run import demo_run
-from tests.support.tiny_architectures import tiny_model
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
+from tests.training.brute_force import EPOCHS, SEED, STEP, some_coefficients
+from tests.training.tiny_architectures import tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -201,7 +201,7 @@ def test_room__weights_larger_than_what_is_free__is_refused_with_what_would_do(
     monkeypatch.setattr(weight_plan, "free_memory", lambda: memory * MIB)
     monkeypatch.setattr(weight_plan, "free_disk", lambda _folder: disk * MIB)
     with pytest.raises(OperatorError, match=says):
-        check_room(plan_of(limit), device, None if card is None else card * MIB)
+        plan_of(limit).check_room(device, None if card is None else card * MIB)
 
 
 @pytest.mark.parametrize(("limit", "device"), [(None, "cpu"), (None, "cuda"), (30, "cpu"), (30, "cuda"), (30, "mps")])
@@ -212,13 +212,13 @@ def test_room__just_enough_of_everything__is_enough(
     memory, disk = (on_device + waiting, 0) if device == "cuda" else (on_device, waiting)
     monkeypatch.setattr(weight_plan, "free_memory", lambda: memory * MIB)
     monkeypatch.setattr(weight_plan, "free_disk", lambda _folder: disk * MIB)
-    check_room(plan_of(limit), device, on_device * MIB if device == "cuda" else None)
+    plan_of(limit).check_room(device, on_device * MIB if device == "cuda" else None)
 
 
 def test_room__system_says_nothing__nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weight_plan, "free_memory", lambda: None)
-    check_room(plan_of(None), "cpu", None)
-    check_room(plan_of(None), "mps", None)
+    plan_of(None).check_room("cpu", None)
+    plan_of(None).check_room("mps", None)
 
 
 def test_load__model_larger_than_memory__is_refused_before_a_weight_is_read(
@@ -229,7 +229,7 @@ def test_load__model_larger_than_memory__is_refused_before_a_weight_is_read(
 
     run = demo_run(MethodOptions(), 1)
     monkeypatch.setattr(weight_plan, "free_memory", lambda: MIB)
-    monkeypatch.setattr("sfnode.training.model.loading._load_weights", read)
+    monkeypatch.setattr("sfnode.training.model.loading._unread", read)
     with pytest.raises(OperatorError, match="take 3 MiB, and 1 MiB are free in main memory: --device-memory 1 or"):
         load_in("fp32", model_folder(), CPU)
     with pytest.raises(OperatorError, match="take 3 MiB, and 1 MiB are free in main memory: use another model"):

@@ -39,10 +39,10 @@ from sfnode.training.model.quantised import (
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from tests.support.brute_force import EPOCHS, SEED, STEP, bases_of, dense_gradients, dense_weights, some_coefficients
 from tests.support.demo_run import AUTHORS, demo_run
-from tests.support.tiny_architectures import tiny_model
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
+from tests.training.brute_force import EPOCHS, SEED, STEP, bases_of, dense_gradients, dense_weights, some_coefficients
+from tests.training.tiny_architectures import tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

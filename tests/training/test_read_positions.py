@@ -14,7 +14,7 @@ from sfnode.training.model.probe import layers_read_at_last, probe_tokens
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import RowBatch
-from tests.support.tiny_architectures import tiny_model
+from tests.training.tiny_architectures import tiny_model
 
 LAST_BLOCK: Final = {  # its linear layers but for those that make keys and values
     "opt": {"self_attn.q_proj", "self_attn.out_proj", "fc1", "fc2"},

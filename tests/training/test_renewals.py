@@ -26,8 +26,8 @@ from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
-from tests.support.brute_force import bases_of
 from tests.support.tiny_models import model_manifest, tiny_llama
+from tests.training.brute_force import bases_of
 from tests.training.test_calibration import labelled_by_a_word
 
 DATA = TaskData(label_tokens=(3, 4), examples=labelled_by_a_word(2, 120))

@@ -30,8 +30,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import scoring
 from sfnode.training.task.candidates import CandidateBatch, batch_of
 from sfnode.training.task.encoding import Example, RowBatch, TaskData, read_task, row_batch
-from sfnode.training.task.objective import macro_f1
-from sfnode.training.task.scoring import Scores
+from sfnode.training.task.scoring import Scores, macro_f1
 from tests.support.task_specs import CLASSIFICATION, KINDS, ROWS, write_rows
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
 

@@ -16,8 +16,8 @@ from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from tests.support.brute_force import bases_of
 from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews
+from tests.training.brute_force import bases_of
 
 STEP = 20  # of epoch 1
 SEED = 7

@@ -25,7 +25,7 @@ from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
 from tests.support.cli_calls import call
-from tests.support.started_runs import with_start
+from tests.support.published_runs import with_start
 
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()

@@ -18,11 +18,12 @@ from protocol.subspace.bases import Bases
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
+from sfnode.training.model.content import load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     EpochCoefficients,
@@ -38,7 +39,6 @@ from sfnode.worker_protocol.messages import (
     WorkerFailure,
 )
 from sfnode.worker_protocol.training_config import TrainingConfig
-from tests.support.described import describe_model
 from tests.support.manifests import OWNER
 from tests.support.tiny_models import model_manifest
 from tests.support.worker_process import WorkerClient, WorkerProcess
@@ -53,7 +53,7 @@ def demo_manifest(**method: object) -> Manifest:
     settings = {"directions": DIRECTIONS, "alpha_exp": -20, **method}
     task = {"template": demo.TEMPLATE, "label_words": list(demo.LABEL_WORDS), "batch_rows": 16}
     manifest = model_manifest(model, [TensorGroup.LINEAR], task=task, **settings)
-    return checked({**to_plain(manifest, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
+    return checked({**to_plain(manifest, as_rows=False), "model": to_plain(load_described(folder)[1], as_rows=False)})
 
 
 def opening(run: Manifest, **changes: object) -> OpenSession:

@@ -26,8 +26,7 @@ from protocol.wire import (
     SpansRequest,
     Statements,
 )
-from tests.support.ledgers import ledger_of, signer
-from tests.support.statements import admit, claim, exclude
+from tests.support.ledgers import admit, claim, exclude, ledger_of, signer
 from tests.vectors.asking_events import Asking
 from tests.vectors.ledger_cases import SPANS
 from tests.vectors.notation import Case, Document, document

@@ -13,9 +13,8 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec
 from protocol.wire import PeerId
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.support.manifests import OWNER
-from tests.support.statements import admit, exclude
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.runs import run, texts
 

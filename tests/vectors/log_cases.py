@@ -13,9 +13,8 @@ from protocol.crypto.keys import Signer
 from protocol.documents.log_file import BASIS, RECORDS, RENEWED, STATEMENTS, load_log_untrusted
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest, sign_manifest
-from tests.support.ledgers import seal, signer
+from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER
-from tests.support.statements import admit, claim, exclude
 from tests.vectors import edwards
 from tests.vectors.basis_file_cases import EXAMPLE as SIDES
 from tests.vectors.basis_file_cases import encoded, manifest_for

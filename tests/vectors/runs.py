@@ -7,7 +7,7 @@ from typing import Any
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest, checked
-from tests.support.manifests import manifest_data
+from tests.support.manifests import manifest_data, small_manifest
 
 AUTHOR = Signer(bytes(32))
 _TENSOR = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
@@ -25,7 +25,7 @@ def constant(weight: int) -> dict[str, object]:
     return {"kind": "constant", "weight_start": weight, "weight_end": weight}
 
 
-EXAMPLE = checked(manifest_data())  # of SPEC 1.2
+EXAMPLE = small_manifest()  # of SPEC 1.2
 NORMALISED = run({"scalar": "normalised", "clip": 127, "directions": 4, "local_steps": 2, "core": "rademacher"})
 # Rounds of three steps; no power of two anywhere but the rank. Two epochs.
 ROUNDS = run({"directions": 2, "local_steps": 3, "clip": 100, "epoch_steps": 6, "rank": 4}, steps=12)

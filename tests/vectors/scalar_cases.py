@@ -15,7 +15,7 @@ from protocol.run.manifest import Manifest, checked
 from protocol.run.method import Method, ScalarKind
 from protocol.subspace.directions import example_indices
 from protocol.subspace.quantisation import quantise
-from tests.support.manifests import manifest_data
+from tests.support.manifests import manifest_data, small_manifest
 from tests.vectors.notation import Case, Document, case, document, float_text, judged, key_text
 from tests.vectors.subspace_cases import SEED
 
@@ -72,7 +72,7 @@ def _check_clear_of_boundaries(gradients: Sequence[float]) -> None:
 
 def _raw() -> list[Case]:
     def method(**changes: object) -> Method:
-        return checked(manifest_data(**changes)).method
+        return small_manifest(**changes).method
 
     small, rounding = method(), [0.5, -(2.0**-9), 0.0019, 2.0**-9, 3 * 2.0**-9, -5 * 2.0**-9, 0.0, -0.0]
     chosen = {
@@ -92,7 +92,7 @@ def _raw() -> list[Case]:
 
 
 def _normalised() -> list[Case]:
-    method = checked(manifest_data(scalar="normalised", clip=127, directions=2)).method
+    method = small_manifest(scalar="normalised", clip=127, directions=2).method
     chosen = {
         "example of SPEC 5.2": [0.5, -1.0, 2.0, 0.25],
         "two equal": [3.0, 3.0],

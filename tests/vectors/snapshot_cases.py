@@ -13,8 +13,7 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot, decode_snapshot_untrusted, encode_snapshot
 from protocol.state.snapshot_proof import judge, take_snapshot
-from tests.support.ledgers import seal, signer
-from tests.support.statements import admit, claim, exclude
+from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.vectors.notation import Case, Document, case, compact, document, judged
 from tests.vectors.runs import constant, run, texts
 

@@ -17,9 +17,8 @@ from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import SpansRequest, StatementsRequest, encode
-from tests.support.ledgers import signer
+from tests.support.ledgers import admit, claim, exclude, renew, signer
 from tests.support.manifests import OWNER
-from tests.support.statements import admit, claim, exclude, renew
 from tests.vectors.ledger_events import Player
 from tests.vectors.notation import Case, Document, case, document, judged
 from tests.vectors.runs import AUTHOR, EXAMPLE, record, run, texts

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from protocol.run.manifest import TensorKind, TensorSpec, checked
+from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.run.method import CoreKind, Method
 from protocol.subspace.directions import basis, canonical_coordinates, rademacher_signs, scale_exp
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 from tests.vectors.basis_file_cases import basis_files
 from tests.vectors.generator_cases import RUN
 from tests.vectors.notation import Case, Document, case, document, key_text, signs_text
@@ -91,7 +91,7 @@ def _core_texts(core: CoreKind, seed: int, rank: int, direction: int, tensors: i
 
 def _method(core: CoreKind, rank: int, unit_exp: int = 0) -> Method:
     published = {"basis": "published", "basis_sha256": "0" * 64, "basis_unit_exp": unit_exp} if unit_exp else {}
-    return checked(manifest_data(rank=rank, core=core.value, clip=1, **published)).method
+    return small_manifest(rank=rank, core=core.value, clip=1, **published).method
 
 
 def _scales() -> list[Case]:

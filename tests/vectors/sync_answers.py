@@ -27,8 +27,7 @@ from protocol.wire import (
     StatementsRequest,
     encode,
 )
-from tests.support.ledgers import ledger_of, signer
-from tests.support.statements import admit, claim, exclude
+from tests.support.ledgers import admit, claim, exclude, ledger_of, signer
 from tests.vectors.notation import Case, case, judged
 from tests.vectors.runs import EXAMPLE, record, run
 

@@ -9,16 +9,15 @@ from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Statements, StatementsRequest
-from tests.support.ledgers import seal, signer
-from tests.support.manifests import OWNER
-from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
+from tests.support.ledgers import admit, claim, exclude, renew, seal, signer
+from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
 from tests.vectors.notation import Document
 from tests.vectors.runs import record
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, Z, head_of
 
-OPEN, LISTED, INVITED = run_with("open"), run_with("allow-list"), run_with("invite")
-PUBLISHED = published_run("open")
+OPEN, LISTED, INVITED = small_manifest(), small_manifest(admission="allow-list"), small_manifest(admission="invite")
+PUBLISHED = small_manifest(**PUBLISHED_BASIS)
 _MANIFESTS = {"open": OPEN, "allow-list": LISTED, "invite": INVITED, "published": PUBLISHED}
 
 

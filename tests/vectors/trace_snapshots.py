@@ -13,8 +13,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot, encode_snapshot
 from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import Attestations, AttestationsRequest, Statements
-from tests.support.ledgers import seal, signer
-from tests.support.statements import admit, exclude
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.vectors.notation import Document
 from tests.vectors.runs import record, run
 from tests.vectors.trace_files import traces

@@ -43,7 +43,7 @@ def off_by(share: float) -> tuple[int, ...]:
 def test_verdict__claim_off_by_a_share_of_the_measurement__within_what_is_allowed_only(
     share: float, allowed: float, verdict: AuditVerdict
 ) -> None:
-    found = case_of(off_by(share), allowed * LENGTH).judged()
+    found = case_of(off_by(share), allowed * LENGTH)
     assert found.verdict is verdict
     assert bool(found.reason) is (verdict is AuditVerdict.UNJUDGED)
     assert found.tolerance == pytest.approx(max(0.1, allowed))
@@ -51,17 +51,17 @@ def test_verdict__claim_off_by_a_share_of_the_measurement__within_what_is_allowe
 
 def test_verdict__several_plausible_states__the_nearest_counts() -> None:
     case = case_of((100, 50, 30, 80))
-    assert case.judged().verdict is AuditVerdict.MISMATCH
+    assert case.verdict is AuditVerdict.MISMATCH
     case.see((99, 52, 31, 80))
     case.see(None)
     case.see((-100, 50, 30, 80))
-    assert (case.judged().verdict, case.judged().measured) == (AuditVerdict.AGREES, (99, 52, 31, 80))
+    assert (case.verdict, case.nearest) == (AuditVerdict.AGREES, (99, 52, 31, 80))
 
 
 def test_verdict__doubt__is_no_accusation() -> None:
     case = case_of(tuple(-each for each in MEASURED))
     case.doubt = "the state is unknown"
-    assert (case.judged().verdict, case.judged().reason) == (AuditVerdict.UNJUDGED, "the state is unknown")
+    assert (case.verdict, case.reason) == (AuditVerdict.UNJUDGED, "the state is unknown")
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,14 @@ from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
-from sfnode.worker.audit_case import AuditCase, AuditVerdict, Remeasurement
+from sfnode.worker.audit_case import AuditCase, AuditVerdict
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import Auditor
 from tests.support.ledgers import signer
-from tests.support.manifests import OWNER
-from tests.support.statements import run_with
+from tests.support.manifests import OWNER, small_manifest
 
-MANIFEST = run_with("open")
+MANIFEST = small_manifest()
 STEP = 4
 
 
@@ -62,7 +61,7 @@ def message(author: int, step: int = STEP, factor: float = 1) -> Envelope:
 
 async def judged(
     folder: Path, arrived: Sequence[Envelope], measurements: InventedMeasurements | None = None
-) -> Remeasurement:
+) -> AuditCase:
     """The verdict on author 0's message, where these came in this order."""
     with contextlib.closing(Store(DataDirectory(folder), sign_manifest(MANIFEST, OWNER))) as store:
         store.add([each.record for each in arrived], is_durable=False)
@@ -71,7 +70,7 @@ async def judged(
         past = PastStates(MANIFEST, replica.ledger, stored)
         case = AuditCase(next(each for each in arrived if each.author == signer(0).author))
         await Auditor(cast(Measuring, measurements or InventedMeasurements()), past).examine([case])
-        return case.judged()
+        return case
 
 
 async def test_auditor__claim_that_comes_out__agrees(tmp_path: Path) -> None:
@@ -111,8 +110,8 @@ async def test_auditor__false_claim_that_came_long_after_its_round__cannot_be_ju
 
 async def test_auditor__loss_not_finite_here__cannot_be_judged(tmp_path: Path) -> None:
     found = await judged(tmp_path, [message(0)], InventedMeasurements(is_finite=False))
-    assert (found.verdict, found.reason, found.measured) == (
+    assert (found.verdict, found.reason, found.nearest) == (
         AuditVerdict.UNJUDGED,
         "the loss is not finite here",
-        (),
+        None,
     )

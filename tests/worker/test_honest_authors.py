@@ -27,7 +27,7 @@ from sfnode.storage.store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
-from sfnode.worker.audit_case import AuditVerdict, Remeasurement
+from sfnode.worker.audit_case import AuditCase, AuditVerdict
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import audit_messages, choose_messages
 from sfnode.worker_protocol.training_config import TrainingConfig
@@ -66,7 +66,7 @@ class Story:
         self.arrived.append(self.sealed(author, step, tuple(scalars)))
         return self.arrived[-1]
 
-    def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[Remeasurement]:
+    def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[AuditCase]:
         """The audit of all messages of ``author`` on a node that all this came to."""
         signed = sign_manifest(self.run.manifest, OWNER)
         with contextlib.closing(Store(DataDirectory(folder), signed)) as store:
@@ -77,7 +77,7 @@ class Story:
             replica = stored.replica(signed.manifest)
             past = PastStates(signed.manifest, replica.ledger, stored)
             chosen = choose_messages(replica.ledger, author.author, 99, random.Random(1))
-            return list(trio.run(audit_messages, signed, config, past, chosen).findings)
+            return trio.run(audit_messages, signed, config, past, chosen)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.children.awaited import LinesOf, running
-from tests.support.made_up_programs import made_up
+from tests.children.made_up_programs import made_up
 
 
 @pytest.mark.process

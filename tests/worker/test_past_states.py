@@ -15,11 +15,10 @@ from protocol.state.coefficients import Coefficients
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
-from tests.support.ledgers import seal, signer
-from tests.support.manifests import OWNER
-from tests.support.statements import exclude, run_with
+from tests.support.ledgers import exclude, seal, signer
+from tests.support.manifests import OWNER, small_manifest
 
-MANIFEST = run_with("open")
+MANIFEST = small_manifest()
 AUTHORS, STEPS = 3, 4
 ME, EXPELLED, OTHER = (signer(number).author for number in range(AUTHORS))
 

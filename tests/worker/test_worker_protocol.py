@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import WorkerError
 from sfnode.storage.stored_bases import RenewedBasis
-from sfnode.worker_protocol.device_options import DeviceOptions
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
@@ -20,14 +20,13 @@ from sfnode.worker_protocol.messages import (
     EvaluateRequest,
     FailureKind,
     Message,
+    MessageParser,
     OpenSession,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
     decode_body,
     encode_frame,
-    new_parser,
-    next_body,
 )
 from sfnode.worker_protocol.training_config import TrainingConfig
 
@@ -58,11 +57,11 @@ MESSAGES: list[Message] = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
-    frame, parser = encode_frame(message), new_parser()
+    frame, parser = encode_frame(message), MessageParser()
     parser.feed_untrusted(frame)
-    body = next_body(parser)
-    assert body is not None and frame == len(body).to_bytes(4, "big") + body
-    assert decode_body(body) == message
+    assert frame[:4] == (len(frame) - 4).to_bytes(4, "big")
+    assert decode_body(frame[4:]) == message
+    assert (parser.next_message(), parser.next_message()) == (message, None)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_worker_frame__malformed_body__raises_worker_error(body: bytes) -> None:
 
 
 def test_worker_frame__length_above_bound__raises_worker_error() -> None:
-    parser = new_parser()
+    parser = MessageParser()
     parser.feed_untrusted((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(WorkerError, match="out of step"):
-        next_body(parser)
+        parser.next_message()

@@ -89,59 +89,30 @@ def work_limits(options: LimitOptions) -> WorkLimits:
 
 def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
     """Return None if the node should work, else the reason that lasts longest."""
-    return (
-        _by_operator(moment)
-        or _by_memory(limits, moment)
-        or _by_battery(limits, moment)
-        or _by_hours(limits, moment)
-        or _by_load(limits, moment)
-    )
-
-
-def _by_operator(moment: Moment) -> Pause | None:
-    text = "by `sfnode pause`, until `sfnode resume`"
-    return Pause(reason=PauseReason.OPERATOR, text=text) if moment.is_held else None
-
-
-def _by_memory(limits: WorkLimits, moment: Moment) -> Pause | None:
+    if moment.is_held:
+        return Pause(reason=PauseReason.OPERATOR, text="by `sfnode pause`, until `sfnode resume`")
     limit, peak = limits.memory_bytes_max, moment.memory_peak_bytes
-    if limit is None or peak <= limit:
-        return None
-    text = (
-        f"node and worker took {peak / 1e6:,.0f} MB of {limit / 1e6:,.0f} MB (--max-memory): the worker was ended. "
-        "Start again with more, or with a smaller --dtype"
-    )
-    return Pause(reason=PauseReason.MEMORY, text=text)
-
-
-def _by_battery(limits: WorkLimits, moment: Moment) -> Pause | None:
-    if limits.works_on_battery or not moment.is_on_battery:
-        return None
-    return Pause(reason=PauseReason.BATTERY, text="on battery, again on mains power (--on-battery)")
-
-
-def _by_hours(limits: WorkLimits, moment: Moment) -> Pause | None:
+    if limit is not None and peak > limit:
+        text = (
+            f"node and worker took {peak / 1e6:,.0f} MB of {limit / 1e6:,.0f} MB (--max-memory): the worker was ended. "
+            "Start again with more, or with a smaller --dtype"
+        )
+        return Pause(reason=PauseReason.MEMORY, text=text)
+    if moment.is_on_battery and not limits.works_on_battery:
+        return Pause(reason=PauseReason.BATTERY, text="on battery, again on mains power (--on-battery)")
     minute = 60 * moment.now.hour + moment.now.minute
-    if limits.hours is None or limits.hours.covers(minute):
-        return None
-    left_s = 60 * limits.hours.minutes_until(minute) - moment.now.second
-    text = f"outside {limits.hours.text}, again in {format_seconds(left_s) if left_s < 60 else _minutes(left_s)}"
-    return Pause(reason=PauseReason.HOURS, text=text)
-
-
-def _minutes(seconds: int) -> str:
-    hours, minutes = divmod(-(-seconds // 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _by_load(limits: WorkLimits, moment: Moment) -> Pause | None:
+    if limits.hours is not None and not limits.hours.covers(minute):
+        left_s = 60 * limits.hours.minutes_until(minute) - moment.now.second
+        hours, minutes = divmod(-(-left_s // 60), 60)
+        left = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+        text = f"outside {limits.hours.text}, again in {format_seconds(left_s) if left_s < 60 else left}"
+        return Pause(reason=PauseReason.HOURS, text=text)
     if not limits.only_when_idle:
         return None
-    load = moment.load_of_others
+    load, most = moment.load_of_others, BUSY_ABOVE if moment.is_working else IDLE_BELOW
     if load is None:
         return Pause(reason=PauseReason.LOAD, text="looking how busy other programs are (--only-when-idle)")
-    most = BUSY_ABOVE if moment.is_working else IDLE_BELOW
-    if load <= most:
-        return None
-    text = f"other programs use {load:.0%} of the processor, again below {IDLE_BELOW:.0%} (--only-when-idle)"
-    return Pause(reason=PauseReason.LOAD, text=text)
+    if load > most:
+        text = f"other programs use {load:.0%} of the processor, again below {IDLE_BELOW:.0%} (--only-when-idle)"
+        return Pause(reason=PauseReason.LOAD, text=text)
+    return None

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import psutil
 
 _MEMORY_S: Final = 20.0  # the load is averaged over this time: a page that loads is no reason to pause
+_PASSIVE: Final = ("idle", "iowait", "guest", "guest_nice")  # kinds of time; user and nice already include guests
 # What psutil raises where the system lacks or hides the file that it reads or parses.
 _UNREADABLE: Final = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, AttributeError)
 
@@ -31,7 +32,8 @@ class MachineWatch:
 
     def is_on_battery(self) -> bool:
         """Return whether mains power is off; False if the machine has no battery or does not say."""
-        return _read(_is_plugged) is False
+        battery = _read(lambda: psutil.sensors_battery())  # noqa: PLW0108  # some systems lack the function itself
+        return battery is not None and battery.power_plugged is False
 
     def memory_bytes(self) -> int:
         """Return the resident bytes of this process and of those that it has started; 0 if the system does not say."""
@@ -40,20 +42,22 @@ class MachineWatch:
 
     def load_of_others(self) -> float | None:
         """Return the averaged share of all cores that other programs use; None at the first call, or if unknown."""
-        used_s = _read(_used_s)
-        if used_s is None:
+        of_all = _read(lambda: psutil.cpu_times()._asdict())
+        if of_all is None:
             return None
-        seen = time.monotonic(), used_s, self._own_s()
+        used_s = float(sum(seconds for name, seconds in of_all.items() if name not in _PASSIVE))
+        own = [_read(process.cpu_times) for process in self._processes()]
+        own_s = float(sum(each.user + each.system for each in own if each is not None))
+        seen = time.monotonic(), used_s, own_s
         if self._seen is not None:
             took_s, used_s, own_s = (now - before for now, before in zip(seen, self._seen, strict=True))
             if took_s > 0:
-                self._load = _averaged(self._load, _share(used_s - max(0.0, own_s), took_s), took_s)
+                share = min(1.0, max(0.0, (used_s - max(0.0, own_s)) / took_s / (os.cpu_count() or 1)))
+                # Exponential moving average: the first measurement counts fully, older ones fade over _MEMORY_S.
+                fading = 0.0 if self._load is None else (self._load - share) * math.exp(-took_s / _MEMORY_S)
+                self._load = share + fading
         self._seen = seen
         return self._load
-
-    def _own_s(self) -> float:
-        times = [_read(process.cpu_times) for process in self._processes()]
-        return float(sum(each.user + each.system for each in times if each is not None))
 
     def _processes(self) -> list[psutil.Process]:
         own = self._own
@@ -66,28 +70,3 @@ def _read(look: Callable[[], _T]) -> _T | None:
         return look()
     except _UNREADABLE:
         return None
-
-
-def _is_plugged() -> bool | None:
-    """Return whether mains power is on; None if there is no battery, or it does not say.
-
-    AttributeError on systems for which psutil has no such function.
-    """
-    battery = psutil.sensors_battery()
-    return None if battery is None else battery.power_plugged
-
-
-def _used_s() -> float:
-    """Return the seconds of all cores together in which something ran."""
-    times = psutil.cpu_times()._asdict()
-    passive = ("idle", "iowait", "guest", "guest_nice")  # user and nice already include guests
-    return float(sum(seconds for name, seconds in times.items() if name not in passive))
-
-
-def _share(used_s: float, took_s: float) -> float:
-    return min(1.0, max(0.0, used_s / took_s / (os.cpu_count() or 1)))
-
-
-def _averaged(before: float | None, now: float, took_s: float) -> float:
-    """Return the exponential moving average: the first measurement counts fully, and older ones fade over _MEMORY_S."""
-    return now if before is None else now + (before - now) * math.exp(-took_s / _MEMORY_S)

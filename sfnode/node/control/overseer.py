@@ -58,30 +58,29 @@ class Overseer:
             nursery.start_soon(self._slips.outlive, "overseer", partial(self._watch, inbox))
             with self._training:
                 await self._slips.outlive("training", train)
-            await self._give_up(trainer, jobs, inbox)
+            # The worker will not come back: its estimates are lost.
+            if trainer.estimating is not None:
+                await inbox.send(EstimateLost(step=trainer.estimating))
+            async for job in jobs:
+                if isinstance(job, StartEstimate):
+                    await inbox.send(EstimateLost(step=job.step))
 
     async def _watch(self, inbox: trio.MemorySendChannel[Event]) -> None:
         """Report changes to the core and to the operator; end a worker that takes too much memory."""
         previous: Pause | None = None
         while True:
-            if (previous and previous.reason) != (self._pause and self._pause.reason):
-                self._tell()
+            if self._pause is None:
+                if previous is not None:
+                    self._reporter.event("resumed", "not paused any more: the node measures again")
+            elif previous is None or previous.reason is not self._pause.reason:
+                text = f"paused: {self._pause.text}. The node stores, serves and passes on"
+                self._reporter.event("paused", text, reason=self._pause.reason.value)
             if (previous is None) != (self._pause is None):
                 await inbox.send(TrainingSwitched(is_on=self._pause is None))
             if self._pause is not None and self._pause.reason is PauseReason.MEMORY:
                 self._training.cancel()
             await trio.sleep(_LOOK_S)
             previous, self._pause = self._pause, decide(self._limits, self._look())
-
-    async def _give_up(
-        self, trainer: Trainer, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
-    ) -> None:
-        """Report the estimates as lost: the worker will not come back."""
-        if trainer.estimating is not None:
-            await inbox.send(EstimateLost(step=trainer.estimating))
-        async for job in jobs:
-            if isinstance(job, StartEstimate):
-                await inbox.send(EstimateLost(step=job.step))
 
     def _look(self) -> Moment:
         if self._limits.memory_bytes_max is not None:
@@ -94,10 +93,3 @@ class Overseer:
             is_on_battery=not self._limits.works_on_battery and self._machine.is_on_battery(),
             load_of_others=self._machine.load_of_others() if self._limits.only_when_idle else None,
         )
-
-    def _tell(self) -> None:
-        if self._pause is None:
-            self._reporter.event("resumed", "not paused any more: the node measures again")
-            return
-        text = f"paused: {self._pause.text}. The node stores, serves and passes on"
-        self._reporter.event("paused", text, reason=self._pause.reason.value)

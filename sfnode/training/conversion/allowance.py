@@ -20,10 +20,6 @@ def allow(*, memory: int, file: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
     if sys.platform == "linux":  # macOS accepts the limit but does not enforce it
         with suppress(ValueError, OSError):
-            limit = _address_space() + memory + _SLACK_BYTES
+            pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])  # of the address space now
+            limit = pages * resource.getpagesize() + memory + _SLACK_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-
-
-def _address_space() -> int:
-    pages = Path("/proc/self/statm").read_text("ascii").split()[0]
-    return int(pages) * resource.getpagesize()

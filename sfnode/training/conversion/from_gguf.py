@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,40 +29,27 @@ def convert_gguf(source: Path, out: Path) -> None:
 
     Takes 4 bytes of memory for each weight, or 8 where experts are gathered. OperatorError.
     """
-    size = check_header(source)
-    weight_bytes = _FLOAT_BYTES * size.weights
-    allow(memory=size.bytes + _HELD_TWICE * weight_bytes, file=max(weight_bytes, size.bytes) + (1 << 20))
+    file_bytes, weight_bytes = source.stat().st_size, _FLOAT_BYTES * check_header(source)
+    allow(memory=file_bytes + _HELD_TWICE * weight_bytes, file=max(weight_bytes, file_bytes) + (1 << 20))
     quiet: Any = transformers_logging  # its functions carry no types
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
-    try:
-        _convert(source, out)
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
-        reason = first_line(error)
-        raise OperatorError(f"{source} cannot be read as a model: {reason}") from error
-
-
-def _convert(source: Path, out: Path) -> None:
     read: Any = load_gguf_checkpoint  # carries no types
-    if not (out / CONFIG_FILE).is_file():
-        config = read(source)["config"]
-        _write_config(out, {key: value for key, value in config.items() if not key.startswith("_")})
-    check_configs(out)
-    if not tokenizer_files(out):
-        _write_tokenizer(source, out)
-    tensors = read(source, return_tensors=True, model_to_load=skeleton(out))["tensors"]
-    write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
-
-
-def _write_config(out: Path, config: Mapping[str, object]) -> None:
-    """Write only the fields of the file: those that transformers adds would change the file with its next release."""
-    write_json_file(out / CONFIG_FILE, config)
-    check_configs(out)
-    write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})
-
-
-def _write_tokenizer(source: Path, out: Path) -> None:
-    tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
-    tokenizer.save_pretrained(out)
-    config = read_config(out / _TOKENIZER_CONFIG)
-    write_json_file(out / _TOKENIZER_CONFIG, {key: value for key, value in config.items() if key not in _OF_THE_PLACE})
+    try:
+        if not (out / CONFIG_FILE).is_file():
+            # Only the fields of the file: those that transformers adds would change the file with its next release.
+            config = {key: value for key, value in read(source)["config"].items() if not key.startswith("_")}
+            write_json_file(out / CONFIG_FILE, config)
+            check_configs(out)
+            write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})
+        check_configs(out)
+        if not tokenizer_files(out):
+            tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
+            tokenizer.save_pretrained(out)
+            fields = read_config(out / _TOKENIZER_CONFIG).items()
+            kept = {key: value for key, value in fields if key not in _OF_THE_PLACE}
+            write_json_file(out / _TOKENIZER_CONFIG, kept)
+        tensors = read(source, return_tensors=True, model_to_load=skeleton(out))["tensors"]
+        write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
+        raise OperatorError(f"{source} cannot be read as a model: {first_line(error)}") from error

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import PICKLE_INDEX_FILE, pickle_files
+from sfnode.model_files import pickle_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.weight_writer import write_weights
 
@@ -34,7 +34,7 @@ def convert_pickles(source: Path, out: Path) -> None:
     """
     if TorchVersion(torch.__version__) < _TORCH_MIN:
         raise OperatorError(f"{source}: *.bin files are read with torch {_TORCH_MIN} or newer, not {torch.__version__}")
-    files = [source / name for name in pickle_files(source) if name != PICKLE_INDEX_FILE]
+    files = [source / name for name in pickle_files(source) if name.endswith(".bin")]
     total = sum(file.stat().st_size for file in files)
     allow(memory=_MAPPED_AND_COPIED * total, file=_GROWTH_MAX * total + _SLACK_BYTES)
     for file in files:
@@ -85,25 +85,26 @@ def _tensors_in(file: Path) -> dict[str, Tensor]:
     return {name: value for name, value in _checked(file, found).items() if value.dtype in _FLOATS}
 
 
-def _checked(file: Path, found: Mapping[object, object]) -> dict[str, Tensor]:
-    """Return all tensors. The caller drops those of integers: masks and counters that transformers makes itself."""
+def _checked(file: Path, found: Mapping[object, Any]) -> dict[str, Tensor]:
+    """Return all tensors; OperatorError unless each of their values lies in the file.
+
+    The caller drops those of integers: masks and counters that transformers makes itself.
+    """
     tensors: dict[str, Tensor] = {}
     for name, value in found.items():
         if not isinstance(name, str):
             raise OperatorError(f"{file}: {name!r} is not the name of a tensor"[:300])
         if type(value) not in (Tensor, nn.Parameter):
             raise OperatorError(f"{file}: {name!r} is a {type(value).__name__}, not a tensor")
-        tensors[name] = _dense(file, name, value)
+        tensor: Tensor = value.detach()  # without attachments
+        if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+            reason = "is sparse, quantised or without values: only dense ones load"
+        elif tensor.is_floating_point() and tensor.dtype not in _FLOATS:
+            reason = f"is of {tensor.dtype}, which is not loaded"
+        elif tensor.nbytes > tensor.untyped_storage().nbytes():
+            reason = "promises more values than the file holds"
+        else:
+            tensors[name] = tensor
+            continue
+        raise OperatorError(f"{file}: the tensor {name!r} {reason}")
     return tensors
-
-
-def _dense(file: Path, name: str, value: Any) -> Tensor:
-    """Return the tensor without attachments; OperatorError unless each of its values lies in the file."""
-    tensor: Tensor = value.detach()
-    if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-        raise OperatorError(f"{file}: the tensor {name!r} is sparse, quantised or without values: only dense ones load")
-    if tensor.is_floating_point() and tensor.dtype not in _FLOATS:
-        raise OperatorError(f"{file}: the tensor {name!r} is of {tensor.dtype}, which is not loaded")
-    if tensor.nbytes > tensor.untyped_storage().nbytes():
-        raise OperatorError(f"{file}: the tensor {name!r} promises more values than the file holds")
-    return tensor

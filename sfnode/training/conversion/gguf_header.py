@@ -19,9 +19,7 @@ from protocol.errors import OperatorError
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)  # version 1 had other lengths, and no model of today uses it
 _HEADER_BYTES_MAX: Final = 1 << 26  # the largest vocabulary, 262,144 tokens, takes some 10 MB
-_ENTRIES_MAX: Final = (
-    1 << 21
-)  # tokens, scores, types and merges of that vocabulary; the library makes an object of each
+_ENTRIES_MAX: Final = 1 << 21  # tokens, scores, types and merges of it; the library makes an object of each
 _TENSORS_MAX: Final = 1 << 17
 _DIMENSIONS_MAX: Final = 4
 _ALIGNMENT: Final = 32  # of files that name none
@@ -32,16 +30,11 @@ _STRING, _ARRAY, _UINT32 = 8, 9, 4
 _SCALAR_BYTES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GgufSize:
-    """Length of a GGUF file in bytes, and the number of weights in all its tensors."""
+def check_header(path: Path) -> int:
+    """Return the number of weights in a file; OperatorError unless it holds all that its header names.
 
-    bytes: int
-    weights: int
-
-
-def check_header(path: Path) -> GgufSize:
-    """Return the file's size; OperatorError unless it holds all that its header names. Milliseconds to a second."""
+    It takes milliseconds to a second.
+    """
     total = path.stat().st_size
     if not total:
         raise OperatorError(f"{path} is empty: it is no GGUF file")
@@ -49,25 +42,18 @@ def check_header(path: Path) -> GgufSize:
         return _Walk(path, data).run()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tensor:
-    """Name, number of weights, and where its bytes lie after the header."""
-
-    name: str
-    weights: int
-    begin: int
-    end: int
-
-
 @dataclass(slots=True)
 class _Walk:
+    """Reads a header from its begin to its end."""
+
     path: Path
     data: mmap.mmap
     offset: int = 0
     entries: int = 0
     alignment: int = field(default=_ALIGNMENT)
 
-    def run(self) -> GgufSize:
+    def run(self) -> int:
+        """Return the number of weights. OperatorError."""
         if self._take(len(_MAGIC)) != _MAGIC:
             raise self._refusal("it does not begin as one")
         version = self._u32()
@@ -78,17 +64,17 @@ class _Walk:
         self._count(fields, _ENTRIES_MAX, "fields")
         for _ in range(fields):
             self._field()
-        found = sorted((self._tensor() for _ in range(tensors)), key=lambda each: (each.begin, each.end))
-        begin = -(-self.offset // self.alignment) * self.alignment
+        found = sorted(self._tensor() for _ in range(tensors))
+        first = -(-self.offset // self.alignment) * self.alignment
         taken = 0  # end of the tensors so far; otherwise a small file could name the same megabyte 100,000 times
-        for each in found:
-            if begin + each.end > len(self.data):
-                behind = begin + each.end - len(self.data)
-                raise self._refusal(f"tensor {each.name!r} ends {behind} bytes behind the file's end")
-            if each.begin < taken:
-                raise self._refusal(f"tensor {each.name!r} shares its bytes with another one")
-            taken = each.end
-        return GgufSize(bytes=len(self.data), weights=sum(each.weights for each in found))
+        for begin, end, name, _ in found:
+            if first + end > len(self.data):
+                behind = first + end - len(self.data)
+                raise self._refusal(f"tensor {name!r} ends {behind} bytes behind the file's end")
+            if begin < taken:
+                raise self._refusal(f"tensor {name!r} shares its bytes with another one")
+            taken = end
+        return sum(weights for _, _, _, weights in found)
 
     def _field(self) -> None:
         key, kind = self._string(), self._u32()
@@ -96,27 +82,22 @@ class _Walk:
             self.alignment = self._u32()
             if self.alignment == 0 or self.alignment & (self.alignment - 1):
                 raise self._refusal(f"its alignment, {self.alignment}, is not a power of two")
-        elif kind == _ARRAY:
-            self._array(self._u32(), self._u64())
-        else:
-            self._value(kind)
-
-    def _array(self, kind: int, count: int) -> None:
-        self.entries += count
-        self._count(self.entries, _ENTRIES_MAX, "values in arrays")
+            return
+        count = 1
+        if kind == _ARRAY:
+            kind, count = self._u32(), self._u64()
+            self.entries += count
+            self._count(self.entries, _ENTRIES_MAX, "values in arrays")
         if kind == _STRING:
             for _ in range(count):
                 self._string()
+        elif kind in _SCALAR_BYTES:
+            self._take(count * _SCALAR_BYTES[kind])
         else:
-            self._take(count * self._scalar_bytes(kind))
+            raise self._refusal(f"a field is of type {kind}, which is not known")
 
-    def _value(self, kind: int) -> None:
-        if kind == _STRING:
-            self._string()
-        else:
-            self._take(self._scalar_bytes(kind))
-
-    def _tensor(self) -> _Tensor:
+    def _tensor(self) -> tuple[int, int, str, int]:
+        """Return the place of a tensor's bytes after the header, begin and end, its name, and its number of weights."""
         name = self._string().decode("utf-8", "replace")[:200]
         dimensions = self._u32()
         self._count(dimensions, _DIMENSIONS_MAX, f"dimensions in {name!r}")
@@ -128,12 +109,7 @@ class _Walk:
             block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
             raise self._refusal(f"tensor {name!r} is of type {kind}, which is not known") from None
-        return _Tensor(name=name, weights=weights, begin=begin, end=begin + -(-weights // block) * block_bytes)
-
-    def _scalar_bytes(self, kind: int) -> int:
-        if kind not in _SCALAR_BYTES:
-            raise self._refusal(f"a field is of type {kind}, which is not known")
-        return _SCALAR_BYTES[kind]
+        return begin, begin + -(-weights // block) * block_bytes, name, weights
 
     def _string(self) -> bytes:
         return self._take(self._u64())

@@ -21,7 +21,7 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRankUpdate:
-    """A tensor's update `left @ right`, in the shape of the stored parameter.
+    """Holds a tensor's update `left @ right`, in the shape of the stored parameter.
 
     Attributes:
         left: float32[rows, R]; 2^l U of each start, then -2^k U C, epoch by epoch; part by part.
@@ -43,7 +43,10 @@ def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankU
     split = [float32_parts(left) for left, _ in exact]
     parts = max(map(len, split))
     return tuple(
-        LowRankUpdate(left=np.hstack(_filled(lefts, parts)), right=np.tile(right, (parts, 1)))
+        LowRankUpdate(
+            left=np.hstack([*lefts, *[np.zeros_like(lefts[0])] * (parts - len(lefts))]),
+            right=np.tile(right, (parts, 1)),
+        )
         for lefts, (_, right) in zip(split, exact, strict=True)
     )
 
@@ -77,7 +80,3 @@ def _exact_factors(
         lefts.append(space.u.astype(np.float64) @ values_rr * -scale)
         rights.append(space.v.T.astype(np.float32))
     return np.hstack(lefts), np.vstack(rights)
-
-
-def _filled(parts: list[Float32Array], count: int) -> list[Float32Array]:
-    return parts + [np.zeros_like(parts[0])] * (count - len(parts))

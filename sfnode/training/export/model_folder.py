@@ -15,7 +15,6 @@ from typing import Final
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
@@ -53,9 +52,8 @@ def export_model(
     proportion, since rounding to the nearest would lose most of a small update. Needs about 4 bytes of memory per
     parameter, or 2.
 
-    Raises:
-        OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (without
-            `force`), holds the base model or foreign files, or cannot be written. The folder is then unchanged.
+    OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (without
+    `force`), holds the base model or foreign files, or cannot be written. The folder is then unchanged.
     """
     manifest = bases.manifest
     check_whole_fits(base_folder)
@@ -64,7 +62,12 @@ def export_model(
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         model = load_causal_lm(base_folder, torch.device("cpu"), dtype)
         _check_tensors(manifest, places(model))
-        _fold(model, bases, coefficients)
+        # The view of the coefficients goes into the model's own parameters, so that tied ones follow.
+        parameters = dict(model.named_parameters())
+        epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+        with torch.no_grad():
+            for name, weight in fold_weights(bases, epochs, parameters).items():
+                parameters[name].copy_(weight)
         model.save_pretrained(part)
         for file in manifest.model.tokenizer:
             shutil.copyfile(base_folder / file.name, part / file.name)
@@ -78,8 +81,7 @@ def export_adapter(
     Its rank is the sum of the ranks of all starts, plus the run's rank times the number of epochs. It is twice or three
     times that when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
-    Raises:
-        OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
+    OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
@@ -89,18 +91,14 @@ def export_adapter(
         factors: dict[str, Tensor] = {}
         updates = low_rank_updates(bases, coefficients)
         for layer, update in zip(layers, updates, strict=True):
-            factors |= _lora_factors(layer, update)
+            # PEFT wants `lora_B @ lora_A` of the shape (outputs, inputs); GPT-2's Conv1D stores the transpose.
+            left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
+            b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
+            prefix = f"base_model.model.{_module_name(layer)}"
+            factors |= {f"{prefix}.lora_A.weight": a.contiguous(), f"{prefix}.lora_B.weight": b.contiguous()}
         save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
-        _write_json(part / "adapter_config.json", _adapter_config(manifest, base_folder, layers, updates[0]))
-
-
-def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> None:
-    """Put the view of the coefficients into the model's own parameters, so that tied ones follow."""
-    parameters = dict(model.named_parameters())
-    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
-    with torch.no_grad():
-        for name, weight in fold_weights(bases, epochs, parameters).items():
-            parameters[name].copy_(weight)
+        config = _adapter_config(manifest, base_folder, layers, updates[0])
+        (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
@@ -121,14 +119,6 @@ def _check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> N
     for tensor in manifest.tensors:
         if tensor.name not in known or spec_of(known[tensor.name]) != tensor:
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
-
-
-def _lora_factors(layer: ParameterPlace, update: LowRankUpdate) -> dict[str, Tensor]:
-    """Return factors whose `lora_B @ lora_A` has the shape (outputs, inputs); GPT-2's Conv1D stores the transpose."""
-    left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
-    b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
-    prefix = f"base_model.model.{_module_name(layer)}"
-    return {f"{prefix}.lora_A.weight": a.contiguous(), f"{prefix}.lora_B.weight": b.contiguous()}
 
 
 def _adapter_config(
@@ -168,7 +158,3 @@ def _origin(manifest: Manifest, coefficients: Coefficients) -> dict[str, object]
         "label_words": list(manifest.task.label_words),
         "max_tokens": manifest.task.max_tokens,
     }
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -38,7 +38,10 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
         files = sorted([*(path.name for path in part.iterdir()), ORIGIN_FILE])
         text = json.dumps({**origin, "files": files}, indent=2) + "\n"
         (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
-        _make_readable(part)
+        # safetensors lets only the owner read its files: give all what the user's umask allows
+        mask = part.stat().st_mode & 0o666  # a folder just made has 0o777 less the umask
+        for path in part.iterdir():
+            path.chmod(mask)
         check_free(out, force, read)  # writing took minutes, and somebody may have put something there
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
@@ -77,13 +80,6 @@ def _made_by_an_export(out: Path) -> set[str]:
         return {str(name) for name in files if (out / str(name)).is_file() and not (out / str(name)).is_symlink()}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return set()
-
-
-def _make_readable(folder: Path) -> None:
-    """Give the files the permissions that the user's umask asks for: safetensors allows only the owner."""
-    mask = folder.stat().st_mode & 0o666  # a folder just made has 0o777 less the umask
-    for path in folder.iterdir():
-        path.chmod(mask)
 
 
 def _move_into_place(part: Path, out: Path) -> None:

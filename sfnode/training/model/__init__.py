@@ -1,6 +1,6 @@
 """Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
 
-from sfnode.training.model.content import check_model, content_of, load_described
+from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.folding import fold_weights, newest_epoch
 from sfnode.training.model.loading import (
     LogitScale,
@@ -50,7 +50,6 @@ __all__ = [
     "choose_dtype",
     "choose_precision",
     "closed_weights",
-    "content_of",
     "fold_weights",
     "is_norm",
     "layers_read_at_last",

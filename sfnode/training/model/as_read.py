@@ -71,9 +71,9 @@ class _Changer(HfQuantizer):
 class _Change(ConversionOps):
     """Applies the change as the last step between the file and the model."""
 
-    def __init__(self, names: frozenset[str], told: AsRead) -> None:
+    def __init__(self, names: frozenset[str], config: AsRead) -> None:
         self._names = names
-        self._told = told
+        self._config = config
 
     def convert(  # type: ignore[override]  # called with names only
         self, input_dict: Converted, *, model: PreTrainedModel, **_: object
@@ -82,7 +82,7 @@ class _Change(ConversionOps):
         try:
             return {name: self._changed(model, name, value) for name, value in input_dict.items()}
         except (ValueError, RuntimeError, OperatorError) as error:
-            self._told.fault = self._told.fault or error
+            self._config.fault = self._config.fault or error
             raise
 
     def _changed(self, model: PreTrainedModel, name: str, value: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
@@ -92,4 +92,4 @@ class _Change(ConversionOps):
         wanted = model.state_dict()[name].shape
         if weight.shape != wanted:  # transformers does not check shapes where a quantiser is at work
             raise ValueError(f"{name} has the shape {tuple(weight.shape)}, not {tuple(wanted)}")
-        return self._told.change(name, weight)
+        return self._config.change(name, weight)

@@ -50,15 +50,10 @@ def content_of(folder: Path) -> str:
 
     The digest uses the model's own names of its tensors: transformers translates the names of older files.
 
-    Raises:
-        OperatorError: as `load_causal_lm`.
+    OperatorError: as `load_causal_lm`.
     """
-    return _load_noting(folder, _without_memory)[1]
-
-
-def _without_memory(values: Tensor) -> Tensor:
-    """Return zeros of the same shape and dtype that share one element of memory."""
-    return torch.zeros((), dtype=values.dtype).expand(values.shape)
+    # In place of each tensor comes one of the same shape and dtype, all of whose elements are one zero in memory.
+    return _load_noting(folder, lambda values: torch.zeros((), dtype=values.dtype).expand(values.shape))[1]
 
 
 def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTrainedModel, str]:
@@ -69,7 +64,10 @@ def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTra
         digests[name] = sha256(values.contiguous().numpy().data).digest()
         return kept(values)
 
-    model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(_all_names, note))
+    def names(model: PreTrainedModel) -> list[str]:
+        return [name for name, tensor in model.state_dict().items() if tensor.is_floating_point()]
+
+    model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(names, note))
     tensors: dict[int, tuple[str, tuple[int, ...]]] = {}  # by identity: tied tensors count once, under the first name
     found: dict[int, bytes] = {}  # by identity too: the files may hold a tied tensor under any of its names
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -77,7 +75,3 @@ def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTra
             tensors.setdefault(id(tensor), (name, tuple(tensor.shape)))
             found |= {id(tensor): digests[name]} if name in digests else {}
     return model, weights_digest({name: (shape, found[key]) for key, (name, shape) in tensors.items()})
-
-
-def _all_names(model: PreTrainedModel) -> list[str]:
-    return [name for name, tensor in model.state_dict().items() if tensor.is_floating_point()]

@@ -83,7 +83,7 @@ def moved_tensors(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """One product in a tensor's view: ``left right^T`` of a matrix, ``left`` alone (a column) of a vector; fp64.
+    """Holds one product in a tensor's view: ``left right^T`` of a matrix, ``left`` alone (a column) of a vector; fp64.
 
     ``left`` = U C is exact: |U C| is at most the bound of SPEC 4.5.
     """
@@ -100,7 +100,14 @@ def factors_of(
     Those of the starts come first. One per epoch follows, or one for all epochs with the same basis where the sum of
     their coefficients is exact.
     """
-    result = [_start_factors(bases, index, start, device) for start in starts if start.moves(index)]
+    result = []
+    for start in starts:
+        if start.moves(index):
+            product = start.products[index]
+            assert product is not None and product.v is not None
+            # In units of the coefficients' products; negated, since `fold_tensor` negates the sum.
+            exp = start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
+            result.append(Factors(left=_wide(product.u, device) * -(2.0**exp), right=_wide(product.v, device)))
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
@@ -108,29 +115,17 @@ def factors_of(
     return result
 
 
-def _start_factors(bases: Bases, index: int, start: Start, device: torch.device) -> Factors:
-    """Return a start's product in units of the coefficients' products. Negated, since `fold_tensor` negates the sum."""
-    product = start.products[index]
-    assert product is not None and product.v is not None
-    exp = start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
-    return Factors(left=_wide(product.u, device) * -(2.0**exp), right=_wide(product.v, device))
-
-
 def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int, Int64Array]]:
     """Yield an epoch and coefficients in its basis: summed over successive epochs with it if exact, else each."""
+    method = bases.manifest.method
+    sum_max = 2.0**53 / (method.rank * method.basis_max) ** 2  # |U C V^T| <= r^2 max|U| max|C| max|V| stays below 2^53
     for _, grouped in groupby(moved.items(), key=lambda item: bases.name(item[0])):
         cores = list(grouped)
         total = sum(np.abs(core.astype(np.float64)).max() for _, core in cores)
-        if total < _sum_max(bases):
+        if total < sum_max:
             yield cores[0][0], np.sum([core for _, core in cores], axis=0, dtype=np.int64)
         else:
             yield from cores
-
-
-def _sum_max(bases: Bases) -> float:
-    """Return the bound on coefficients below which U C V^T stays below 2^53."""
-    method = bases.manifest.method
-    return 2.0**53 / (method.rank * method.basis_max) ** 2
 
 
 def _wide(entries: Int8Array, device: torch.device) -> Tensor:

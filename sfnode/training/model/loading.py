@@ -7,7 +7,7 @@ Files are read tensor by tensor: memory holds the model and the tensor that is b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,31 +84,15 @@ def load_causal_lm(
         dtype: of all weights except those that ``as_read`` changes.
         as_read: a change of some weights right after they are read.
 
-    Raises:
-        OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
+    OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
     quiet: Any = transformers_logging  # its functions carry no types
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
-    with only_these(folder, (CONFIG_FILE, *weight_files(folder))) as view:
-        model, info = _load_weights(view, folder, dtype, as_read)
-    for name, found, wanted in sorted(info["mismatched_keys"]):
-        raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
-    if missing := sorted(info["missing_keys"]):
-        # transformers would continue with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
-    model.name_or_path = model.config.name_or_path = str(folder)
-    result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
-    return result
-
-
-def _load_weights(
-    view: Path, folder: Path, dtype: torch.dtype, as_read: AsRead | None
-) -> tuple[Any, Mapping[str, Any]]:
-    """Return the model in ``view``, a view of ``folder``, and transformers' report of the loading."""
-    with _named_errors(view, folder, as_read), ExitStack() as files:
+    names = (CONFIG_FILE, *weight_files(folder))
+    with only_these(folder, names) as view, _named_errors(view, folder, as_read), ExitStack() as files:
         empty: Any = skeleton(view)
-        loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
+        model, info = empty.from_pretrained(
             None,
             config=empty.config,
             state_dict=_unread(view, files),
@@ -118,7 +102,14 @@ def _load_weights(
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # the report then lists them; otherwise the error has only their number
         )
-    return loaded
+    for name, found, wanted in sorted(info["mismatched_keys"]):
+        raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
+    if missing := sorted(info["missing_keys"]):
+        # transformers would continue with random weights in their place
+        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
+    model.name_or_path = model.config.name_or_path = str(folder)
+    result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
+    return result
 
 
 @contextmanager
@@ -194,7 +185,7 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogitScale:
-    """Change that some models apply to logits: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
+    """Changes logits as some models do: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
 
     Sources: Gemma 2 (arXiv 2408.00118, section 2) caps, Cohere and Granite multiply.
     """

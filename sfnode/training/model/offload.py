@@ -28,7 +28,7 @@ from sfnode.storage import describe_os_error
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.loading import empty_model, load_causal_lm, output_embedding
 from sfnode.training.model.probe import probe_tokens
-from sfnode.worker_protocol import PRECISIONS, WeightPlan, check_room, plan_weights, temporary_folder, waits_in_files
+from sfnode.worker_protocol import PRECISIONS, WeightPlan, plan_weights, temporary_folder, waits_in_files
 
 _ROWS, _TOKENS = 2, 3  # size of the pass of `_check_use`
 
@@ -39,13 +39,13 @@ def plan_for(folder: Path, precision: str, device: torch.device, device_memory: 
     OperatorError, with a remedy, where there is no room for them.
     """
     plan = _plan(folder, precision, device_memory)
-    check_room(plan, device.type, torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None)
+    plan.check_room(device.type, torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None)
     return plan
 
 
 def check_whole_fits(folder: Path) -> None:
     """Raise OperatorError unless main memory has room for the whole model in fp32, without offloading."""
-    check_room(replace(_plan(folder, "fp32", None), least=None), "cpu", None)
+    replace(_plan(folder, "fp32", None), least=None).check_room("cpu", None)
 
 
 def _plan(folder: Path, precision: str, device_memory: int | None) -> WeightPlan:
@@ -91,15 +91,11 @@ def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]
     cast(Any, model).to(device)
     for layer, weight in zip(layers, weights, strict=True):
         layer.weight = weight
-        _add_hook(layer, device)
+        held = dict(layer.named_parameters(recurse=False))  # may include a bias, which stays on the device
+        add_hook_to_module(layer, AlignDevicesHook(execution_device=device, offload=True, weights_map=held))
+        # accelerate would keep calling the forward method of the present class, but `attach` changes the layer's class
+        vars(layer)["_old_forward"] = functools.partial(_forward, layer)
     _check_use(model)
-
-
-def _add_hook(layer: nn.Module, device: torch.device) -> None:
-    weights = dict(layer.named_parameters(recurse=False))  # may include a bias, which stays on the device
-    add_hook_to_module(layer, AlignDevicesHook(execution_device=device, offload=True, weights_map=weights))
-    # accelerate would keep calling the forward method of the present class, but `attach` changes the layer's class
-    vars(layer)["_old_forward"] = functools.partial(_forward, layer)
 
 
 def _forward(layer: nn.Module, *arguments: object, **named: object) -> object:

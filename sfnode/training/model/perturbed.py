@@ -1,14 +1,16 @@
-"""Perturb layers: add low-rank terms on the activations, as if the layers had other weights, which stay untouched.
+"""Perturb layers: their outputs change as if they had other weights, while the weights themselves stay untouched.
 
-A forward pass carries G groups of rows, and every group g has its own matrices: a weight W of layer p acts as
-``W + U M_pg V^T``. The layer computes ``x W^T`` as usual and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
-of an estimate therefore share one pass. `estimator.live_terms` makes the matrices.
+A forward pass carries G groups of rows. In group g, the weight W of layer p acts as ``W + U M_pg V^T``, so the layer's
+output is ``x W^T + ((x V) M_pg^T) U^T``: two thin products more. A bias or the weight of a norm acts as if a vector of
+the group were added to it. All perturbed and unperturbed rows of an estimate therefore share one pass.
+`estimator.live_terms` makes the matrices and vectors.
 
 A pass that ends in label words reads one token of each row at its end. Layers whose results at other tokens are not
 read (`probe.layers_read_at_last`: most of the last block) then compute that token only.
 
-The cost is memory traffic more than arithmetic. A plain Linear therefore first writes ``[h | 1] [U | bias]^T`` into the
-output, where nn.Linear would write its bias, and adds the product with W to it: the output needs no further pass.
+The cost is memory traffic more than arithmetic. A plain Linear therefore begins with ``[h | 1] [U | bias]^T``, where h
+is ``(x V) M_pg^T``, and adds the product with W to it, as nn.Linear does with its bias alone: no further pass over the
+output is needed.
 
 Shapes: N rows, T tokens, A = N T, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs,
 r rank.
@@ -32,11 +34,12 @@ from protocol.errors import OperatorError
 
 WEIGHT = "weight"
 BIAS = "bias"
+_SUFFIX = "Perturbed"  # of the class that takes the place of another
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixTerm:
-    """``u m_g v^T`` in the orientation of the stored parameter.
+    """Holds ``u m_g v^T``, in the orientation of the stored parameter.
 
     Attributes:
         u: [rows, r] and v: [cols, r] in the dtype of the weights.
@@ -52,7 +55,7 @@ class MatrixTerm:
 
 @dataclass(frozen=True, slots=True)
 class VectorTerm:
-    """[G, rows] to add to a bias or to the weight of a norm, fp32 (fp64)."""
+    """Holds what is added to a bias or to the weight of a norm: [G, rows] in fp32 (fp64)."""
 
     delta: Tensor
 
@@ -168,32 +171,36 @@ class PassContext:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Names of a layer's own parameters in the checkpoint (None: not trained), and the context of its passes."""
+    """Holds the names of a layer's own parameters in the checkpoint (empty: not trained), and its passes' context."""
 
-    batch: PassContext
-    weight: str | None
-    bias: str | None
+    context: PassContext
+    weight: str = ""
+    bias: str = ""
 
     def matrix(self) -> MatrixTerm | None:
         """Return the weight's term in the current pass, if any."""
-        term = self.batch.terms.get(self.weight) if self.weight else None
+        term = self.context.terms.get(self.weight)
         return term if isinstance(term, MatrixTerm) else None
 
-    def vector(self, name: str | None) -> VectorTerm | None:
+    def vector(self, name: str) -> VectorTerm | None:
         """Return a vector's term in the current pass, if any."""
-        term = self.batch.terms.get(name) if name else None
+        term = self.context.terms.get(name)
         return term if isinstance(term, VectorTerm) else None
 
+    def mixed(self, h: Tensor, m: Tensor) -> Tensor:
+        """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, r]."""
+        return torch.bmm(self.context.grouped(h, self.weight).to(m.dtype), m.contiguous()).view(h.shape)
 
-def mixed_of(h: Tensor, m: Tensor, batch: PassContext, name: str) -> Tensor:
-    """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, r]."""
-    return torch.bmm(batch.grouped(h, name).to(m.dtype), m.contiguous()).view(h.shape)
+    def add_product(self, y: Tensor, h_Ar: Tensor, m: Tensor, out: Tensor) -> None:
+        """Add h m_g out^T to y in place. y: [..., O], m: [G, r, r], out: [O, r]."""
+        y.view(-1, y.shape[-1]).addmm_(self.mixed(h_Ar, m).to(y.dtype), out.t())
 
-
-def add_vector(y: Tensor, term: VectorTerm, slot: Slot, name: str) -> None:
-    """Add delta_g to y in place. y: [N, ..., O]."""
-    y_G = slot.batch.grouped(y, name)
-    y_G.add_(_spread(term, y_G))
+    def with_bias(self, y: Tensor) -> Tensor:
+        """Add delta_g of the bias, if it has a term, to y [N, ..., O] in place; return y."""
+        if (term := self.vector(self.bias)) is not None:
+            y_G = self.context.grouped(y, self.bias)
+            y_G.add_(_spread(term, y_G))
+        return y
 
 
 def _spread(term: VectorTerm, y_G: Tensor) -> Tensor:
@@ -211,11 +218,11 @@ class _Product(_Layer):
     """Base of layers that map every token independently; skips tokens whose results are not read."""
 
     def forward(self, x: Tensor) -> Tensor:
-        batch = self.sfnode_slot.batch
-        read_N = batch.read_N if self in batch.read_at_last else None
+        context = self.sfnode_slot.context
+        read_N = context.read_N if self in context.read_at_last else None
         if read_N is None:
             return self.perturbed(x)
-        with batch.one_token_a_row(read_N):
+        with context.one_token_a_row(read_N):
             y_NO = self.perturbed(x.reshape(-1, x.shape[-1])[read_N])
         y_AO = y_NO.new_zeros(x.numel() // x.shape[-1], y_NO.shape[-1])  # zeros, not garbage: it may hold NaN
         y_AO[read_N] = y_NO
@@ -240,55 +247,41 @@ class PerturbedLinear(_Product):
     def perturbed(self, x: Tensor) -> Tensor:
         slot = self.sfnode_slot
         term = slot.matrix()
-        if term is None or not slot.weight:
-            return _with_bias(self.own(x), slot)
-        h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
-        mixed_Ar = mixed_of(h_Ar, term.m.transpose(1, 2), slot.batch, slot.weight)
-        y_AO = _before_product(mixed_Ar, term, self.bias, slot.batch)
+        if term is None:
+            return slot.with_bias(self.own(x))
+        h_Ar = slot.context.projections.of(x, slot.weight, slot.context.terms)
+        mixed_Ar = slot.mixed(h_Ar, term.m.transpose(1, 2))
+        # The term and the bias come first, in one pass over the result if the term has `with_spare_row`.
+        if self.bias is None:
+            y_AO = mixed_Ar.to(term.u.dtype) @ term.u.t()
+        elif term.up is None:
+            y_AO = torch.addmm(self.bias, mixed_Ar.to(term.u.dtype), term.u.t())
+        else:
+            term.up[-1] = self.bias
+            y_AO = slot.context.beside_ones(mixed_Ar, term.up.dtype) @ term.up
         y_AO.addmm_(x.reshape(-1, x.shape[-1]), self.weight.t())
-        return _with_bias(y_AO.view(*x.shape[:-1], -1), slot)
-
-
-def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, batch: PassContext) -> Tensor:
-    """Return mixed u^T + bias; if the term has `with_spare_row`, in one pass over the result."""
-    if bias is None:
-        return mixed_Ar.to(term.u.dtype) @ term.u.t()
-    if term.up is None:
-        return torch.addmm(bias, mixed_Ar.to(term.u.dtype), term.u.t())
-    term.up[-1] = bias
-    return batch.beside_ones(mixed_Ar, term.up.dtype) @ term.up
+        return slot.with_bias(y_AO.view(*x.shape[:-1], -1))
 
 
 class PerturbedLinearLike(_Product):
     """Precedes other Linear classes with weights [O, I], such as quantised ones, and adds to their output."""
 
     def perturbed(self, x: Tensor) -> Tensor:
-        y = self.own(x)
-        slot = self.sfnode_slot
-        if (term := slot.matrix()) is not None and slot.weight:
-            h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
-            mixed_Ar = mixed_of(h_Ar, term.m.transpose(1, 2), slot.batch, slot.weight).to(y.dtype)
-            y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.u.t())
-        return _with_bias(y, slot)
+        y, slot = self.own(x), self.sfnode_slot
+        if (term := slot.matrix()) is not None:
+            h_Ar = slot.context.projections.of(x, slot.weight, slot.context.terms)
+            slot.add_product(y, h_Ar, term.m.transpose(1, 2), term.u)
+        return slot.with_bias(y)
 
 
 class PerturbedConv1D(_Product):
     """Precedes transformers' Conv1D, which stores its weight as [I, O]."""
 
     def perturbed(self, x: Tensor) -> Tensor:
-        y = self.own(x)
-        slot = self.sfnode_slot
-        if (term := slot.matrix()) is not None and slot.weight:
-            h_Ar = x.reshape(-1, x.shape[-1]) @ term.u
-            mixed_Ar = mixed_of(h_Ar, term.m, slot.batch, slot.weight).to(y.dtype)
-            y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.v.t())
-        return _with_bias(y, slot)
-
-
-def _with_bias(y: Tensor, slot: Slot) -> Tensor:
-    if (term := slot.vector(slot.bias)) is not None and slot.bias:
-        add_vector(y, term, slot, slot.bias)
-    return y
+        y, slot = self.own(x), self.sfnode_slot
+        if (term := slot.matrix()) is not None:
+            slot.add_product(y, x.reshape(-1, x.shape[-1]) @ term.u, term.m, term.v)
+        return slot.with_bias(y)
 
 
 class PerturbedEmbedding(nn.Embedding):
@@ -299,15 +292,12 @@ class PerturbedEmbedding(nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         slot = self.sfnode_slot
         term = slot.matrix()
-        if term is None or not slot.weight:
+        if term is None:
             return super().forward(ids)
-        batch = slot.batch
-        if ids.numel() != batch.tokens and ids.shape[0] == 1:
-            ids = ids.expand(batch.tokens // ids.shape[1], -1)  # positions given once for all rows
+        if ids.numel() != slot.context.tokens and ids.shape[0] == 1:
+            ids = ids.expand(slot.context.tokens // ids.shape[1], -1)  # positions given once for all rows
         y = super().forward(ids)
-        h_Ar = functional.embedding(ids.reshape(-1), term.u)
-        mixed_Ar = mixed_of(h_Ar, term.m, batch, slot.weight).to(y.dtype)
-        y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.v.t())
+        slot.add_product(y, functional.embedding(ids.reshape(-1), term.u), term.m, term.v)
         return y
 
 
@@ -317,15 +307,15 @@ class PerturbedNorm(_Layer):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
-        if (term := slot.vector(slot.weight)) is not None and slot.weight:
+        if (term := slot.vector(slot.weight)) is not None:
             # y = normal(x) w + b, so a change of w by delta adds normal(x) delta
-            y_G = slot.batch.grouped(y, slot.weight)
-            y_G.addcmul_(slot.batch.grouped(batch_normal(self, x), slot.weight), _spread(term, y_G))
-        return _with_bias(y, slot)
+            y_G = slot.context.grouped(y, slot.weight)
+            y_G.addcmul_(slot.context.grouped(normalised(self, x), slot.weight), _spread(term, y_G))
+        return slot.with_bias(y)
 
 
-def batch_normal(module: nn.Module, x: Tensor) -> Tensor:
-    """Return x normalised as in ``module``, before the multiplication by its weight; dtype of x."""
+def normalised(module: nn.Module, x: Tensor) -> Tensor:
+    """Return x normalised as ``module`` does it, before the multiplication by its weight; dtype of x."""
     if isinstance(module, nn.LayerNorm):
         return functional.layer_norm(x, module.normalized_shape, None, None, module.eps)
     wide = x.to(torch.float32)  # as in transformers' RMSNorm classes, for every dtype of the model
@@ -345,16 +335,13 @@ def norm_epsilon(module: nn.Module) -> float:
 def is_norm(module: nn.Module) -> bool:
     """Return whether ``module`` is a LayerNorm, or of a class named ...RMSNorm with a weight of one dimension."""
     weight = getattr(module, WEIGHT, None)
-    named = type(module).__name__.removesuffix(PREFIX).endswith("RMSNorm")
+    named = type(module).__name__.removesuffix(_SUFFIX).endswith("RMSNorm")
     return isinstance(module, nn.LayerNorm) or (named and isinstance(weight, Tensor) and weight.ndim == 1)
-
-
-PREFIX = "Perturbed"
 
 
 def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:
     """Return the class that replaces ``kind``; None when tensors of such a module cannot be trained."""
-    name = kind.__name__ + PREFIX
+    name = kind.__name__ + _SUFFIX
     if issubclass(kind, nn.Embedding):
         bases: tuple[type, ...] = (PerturbedEmbedding,) if kind is nn.Embedding else (kind, PerturbedEmbedding)
     elif issubclass(kind, nn.Linear):

@@ -7,7 +7,8 @@ be trained wrongly without any error, so they are refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -40,14 +41,21 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
         shown = output if isinstance(module, nn.Embedding) else (inputs or (None,))[0]  # embeddings may take masks
         seen[id(module)].append(tuple(shown.shape) if isinstance(shown, Tensor) else ())
 
-    handles = [module.register_forward_hook(note) for module in wanted.values()]
-    try:
+    with _hooked(wanted.values(), note):
         model(input_ids=probe_tokens(model, _ROWS, _TOKENS), use_cache=False)
+    faults = {key: _fault(wanted[key], shapes) for key, shapes in seen.items()}
+    return {key: fault for key, fault in faults.items() if fault}
+
+
+@contextmanager
+def _hooked(modules: Iterable[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], Any], Any]) -> Iterator[None]:
+    """Call ``hook`` after each call of these modules within the block."""
+    handles = [module.register_forward_hook(hook) for module in modules]
+    try:
+        yield
     finally:
         for handle in handles:
             handle.remove()
-    faults = {key: _fault(wanted[key], shapes) for key, shapes in seen.items()}
-    return {key: fault for key, fault in faults.items() if fault}
 
 
 def _fault(module: nn.Module, shapes: list[Shape]) -> str:
@@ -57,23 +65,17 @@ def _fault(module: nn.Module, shapes: list[Shape]) -> str:
     if () in shapes:
         return f"the model calls its layer ({type(module).__name__}) in a way that is not supported"
     for shape in shapes:
-        if not _is_whole_batch(shape, may_be_shared=isinstance(module, nn.Embedding)):
-            return f"its layer sees a tensor of shape {shape} where the batch has {_ROWS} x {_TOKENS} tokens " + (
-                "(experts or pooling)"
-            )
+        # Every token of every row must be there, rows first.
+        if len(shape) == 2:
+            is_whole = shape[0] == _ROWS * _TOKENS
+        elif isinstance(module, nn.Embedding) and shape[0] == 1:  # one row for all, as for positions
+            is_whole = shape[1] == _TOKENS
+        else:
+            is_whole = shape[0] == _ROWS and _TOKENS in shape[1:-1]
+        if not is_whole:
+            tokens = f"{_ROWS} x {_TOKENS} tokens (experts or pooling)"
+            return f"its layer sees a tensor of shape {shape} where the batch has {tokens}"
     return ""
-
-
-def _is_whole_batch(shape: Shape, *, may_be_shared: bool) -> bool:
-    """Return whether every token of every row is there, rows first.
-
-    ``may_be_shared`` allows one row for all, as for positions.
-    """
-    if len(shape) == 2:
-        return shape[0] == _ROWS * _TOKENS
-    if may_be_shared and shape[0] == 1:
-        return shape[1] == _TOKENS
-    return shape[0] == _ROWS and _TOKENS in shape[1:-1]
 
 
 @torch.inference_mode()
@@ -123,10 +125,6 @@ def _last_hidden(
         return y_2TO.view_as(output)
 
     linear = [module for module in model.base_model.modules() if isinstance(module, nn.Linear | Conv1D)]
-    handles = [module.register_forward_hook(note) for module in linear]
-    try:
+    with _hooked(linear, note):
         hidden_2TH: Tensor = model.base_model(input_ids=tokens_2T, use_cache=False).last_hidden_state
-    finally:
-        for handle in handles:
-            handle.remove()
     return hidden_2TH[:, -1], called

@@ -13,7 +13,6 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -41,7 +40,7 @@ _INT4_ON_CPU: Final = "torchao.prototype.quantization.int4.inference_workflow"  
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """Low-rank change of a quantised weight [O, I]: ``left right^T`` is added to it.
+    """Holds the low-rank change of a quantised weight [O, I]: ``left right^T`` is added to it.
 
     Attributes:
         left: [O, R] and right: [I, R] in the dtype of the activations, on their device.
@@ -85,9 +84,8 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     Args:
         device_memory: MiB that the weights may take on ``device``, while others wait (`offload`); None: no limit.
 
-    Raises:
-        OperatorError: as `load_causal_lm`; torchao is not installed, or does not support ``device`` or this model;
-            there is no room for the weights, which is checked before any is read.
+    OperatorError: as `load_causal_lm`; torchao is not installed, or does not support ``device`` or this model; there is
+    no room for the weights, which is checked before any is read.
     """
     dtype = compute_dtype(precision)
     if waiting := plan_for(folder, precision, device, device_memory).waiting:
@@ -95,9 +93,12 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     if not PRECISIONS[precision].is_quantised:
         return load_causal_lm(folder, device, dtype)
     _check(precision, device)
-    as_read = AsRead(partial(_chosen_names, precision), partial(_quantised, precision, device))
+    as_read = AsRead(
+        lambda empty: [f"{name}.weight" for name in _chosen_layers(precision, empty)],
+        lambda _, weight: _quantised(precision, device, weight),
+    )
     model = load_causal_lm(folder, device, dtype, as_read)
-    for layer in _chosen_layers(precision, model):
+    for layer in _chosen_layers(precision, model).values():
         _adopt(layer)
     return model
 
@@ -129,15 +130,19 @@ def quantise_weights(model: PreTrainedModel, precision: str, device: torch.devic
 
     OperatorError when there is none (GPT-2 has another class of layers).
     """
-    for layer in _chosen_layers(precision, model):
-        layer.weight = _quantised(precision, device, "weight", layer.weight)
+    for layer in _chosen_layers(precision, model).values():
+        layer.weight = _quantised(precision, device, layer.weight)
         _adopt(layer.to(device))
 
 
-def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
-    head, (outputs, inputs) = output_embedding(model), _multiples(precision)
-    layers = [module for module in model.modules() if type(module) is nn.Linear and module is not head]
-    chosen = [layer for layer in layers if layer.out_features % outputs == layer.in_features % inputs == 0]
+def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linear]:
+    """Return the layers to quantise, by name: linear ones other than the head, of sizes that the products can take."""
+    head = output_embedding(model)
+    outputs, inputs = (_INT4_OUTPUTS, _INT4_GROUP) if precision == "int4" else (1, 1)
+    layers = {name: each for name, each in model.named_modules() if type(each) is nn.Linear and each is not head}
+    chosen = {
+        name: layer for name, layer in layers.items() if layer.out_features % outputs == layer.in_features % inputs == 0
+    }
     if not chosen:
         raise OperatorError(
             f"{type(model).__name__} has no linear layer that can be quantised: use --dtype fp32, bf16 or fp16"
@@ -145,17 +150,12 @@ def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
     return chosen
 
 
-def _chosen_names(precision: str, model: PreTrainedModel) -> list[str]:
-    chosen = {id(layer) for layer in _chosen_layers(precision, model)}
-    return [f"{name}.weight" for name, module in model.named_modules() if id(module) in chosen]
-
-
-def _quantised(precision: str, device: torch.device, _name: str, weight: Tensor) -> nn.Parameter:
+def _quantised(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
     """Return ``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # the library quantises layers only
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
-    _library().quantize_(layer, _config(precision, device), filter_fn=_any_layer)
+    _library().quantize_(layer, _config(precision, device), filter_fn=lambda _module, _name: True)
     layer.weight.requires_grad_(False)
     return layer.weight
 
@@ -164,15 +164,6 @@ def _adopt(layer: nn.Linear) -> None:
     """Make a layer with a quantised weight compute with it."""
     vars(layer)["sfnode_correction"] = None
     layer.__class__ = QuantisedLinear
-
-
-def _any_layer(module: nn.Module, name: str) -> bool:
-    return True
-
-
-def _multiples(precision: str) -> tuple[int, int]:
-    """Return the numbers that must divide a layer's outputs and inputs."""
-    return (_INT4_OUTPUTS, _INT4_GROUP) if precision == "int4" else (1, 1)
 
 
 def _config(precision: str, device: torch.device) -> Any:
@@ -215,6 +206,7 @@ def _correction(
 ) -> Correction | None:
     """Return the change of a quantised weight; None where it would be as large as the whole matrix or larger."""
     rows, cols = weight.shape
+    # One thin pair for all starts and epochs: sum_i L_i R_i^T = [L_1 L_2 ...] [R_1 R_2 ...]^T.
     products = factors_of(bases, index, moved, starts, torch.device("cpu"))
     rights = [each.right for each in products if each.right is not None]
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:

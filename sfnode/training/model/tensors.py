@@ -18,7 +18,7 @@ from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.offload import laid_aside, waiting_weights
-from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, batch_normal, is_norm, perturbed_class
+from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, is_norm, normalised, perturbed_class
 from sfnode.training.model.probe import faults_of_use
 from sfnode.training.model.quantised import Correction, Weight
 
@@ -26,7 +26,7 @@ _AFFINE_TOLERANCE: Final = 1e-3  # relative; the error of a different kind of no
 
 
 class TensorGroup(StrEnum):
-    """Groups of tensors from which the owner of a run chooses what to train."""
+    """Names groups of tensors, from which the owner of a run chooses what to train."""
 
     LINEAR = "linear"  # weights of linear layers except the head
     EMBEDDING = "embedding"  # token and position embeddings; the head's weight, tied or not
@@ -39,7 +39,7 @@ DEFAULT_GROUPS: Final = (TensorGroup.LINEAR,)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterPlace:
-    """A parameter of a module: its name in the checkpoint, its module and attribute, and its group."""
+    """Locates a parameter: its name in the checkpoint, its module and attribute, and its group."""
 
     name: str
     module: nn.Module
@@ -113,11 +113,10 @@ def _group(module: nn.Module, attribute: str, *, is_head: bool) -> TensorGroup |
     return TensorGroup.NORM if is_norm(module) else None
 
 
-def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: PassContext) -> None:
-    """Make the layers of ``tensors`` add the terms of the pass context ``batch``. Further calls may add tensors.
+def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassContext) -> None:
+    """Make the layers of ``tensors`` add the terms of ``context``. Further calls may add tensors.
 
-    Raises:
-        OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
+    OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
     """
     known = places(model)
     chosen = []
@@ -132,23 +131,20 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: PassCon
     for fault in _faults(model, [place for place in chosen if not hasattr(place.module, "sfnode_slot")]).values():
         raise OperatorError(fault)
     for place in chosen:
-        _attach_one(place, batch)
-
-
-def _attach_one(place: ParameterPlace, batch: PassContext) -> None:
-    module = place.module
-    slot: Slot | None = getattr(module, "sfnode_slot", None)
-    if slot is None:
-        kind = perturbed_class(type(module))
-        if kind is None:
-            raise OperatorError(f"{place.name} cannot be trained: layers of {type(module).__name__} are not supported")
-        if is_norm(module):
-            _check_affine(place)
-        module.__class__ = kind
-        slot = Slot(batch=batch, weight=None, bias=None)
-    assert slot.batch is batch, "one SharedModel to a model: the layers would listen to the first one only"
-    names = {WEIGHT: slot.weight, BIAS: slot.bias, place.attribute: place.name}
-    vars(module)["sfnode_slot"] = Slot(batch=slot.batch, weight=names[WEIGHT], bias=names[BIAS])
+        module = place.module
+        slot: Slot | None = getattr(module, "sfnode_slot", None)
+        if slot is None:
+            kind = perturbed_class(type(module))
+            if kind is None:
+                fault = f"layers of {type(module).__name__} are not supported"
+                raise OperatorError(f"{place.name} cannot be trained: {fault}")
+            if is_norm(module):
+                _check_affine(place)
+            module.__class__ = kind
+            slot = Slot(context=context)
+        assert slot.context is context, "one SharedModel to a model: the layers would listen to the first one only"
+        names = {WEIGHT: slot.weight, BIAS: slot.bias, place.attribute: place.name}
+        vars(module)["sfnode_slot"] = Slot(context=context, weight=names[WEIGHT], bias=names[BIAS])
 
 
 def _why_not(model: PreTrainedModel, name: str) -> str:
@@ -173,7 +169,7 @@ def _check_affine(place: ParameterPlace) -> None:
     delta = torch.cos(torch.arange(weight.numel(), dtype=torch.float32))
     with torch.inference_mode():
         before = module(x)
-        expected = before + batch_normal(module, x) * delta
+        expected = before + normalised(module, x) * delta
         module.weight = nn.Parameter(weight + delta, requires_grad=False)
         error = (module(x) - expected).abs().max().item()
     if error > _AFFINE_TOLERANCE * expected.abs().max().item():
@@ -201,17 +197,11 @@ class WeightSwitch:
         """Compute with ``weights`` (by name) in place of the model's own, or with corrected ones, within the block."""
         try:
             for name, weight in weights.items():
-                if isinstance(weight, Correction):
-                    self._correct(name, weight)
-                else:
-                    self._put(name, nn.Parameter(weight, requires_grad=False))
+                self._put(name, weight if isinstance(weight, Correction) else nn.Parameter(weight, requires_grad=False))
             yield
         finally:
             for name, weight in weights.items():
-                if isinstance(weight, Correction):
-                    self._correct(name, None)
-                else:
-                    self._put(name, self.base[name])
+                self._put(name, None if isinstance(weight, Correction) else self.base[name])
 
     def placed(self, name: str, weight: Tensor) -> Tensor:
         """Move ``weight``, the replacement of a base weight, to where that one waits, if it does."""
@@ -219,13 +209,12 @@ class WeightSwitch:
         waits = attribute == WEIGHT and waiting_weights(module) is not None
         return laid_aside(weight, self._device) if waits else weight
 
-    def _correct(self, name: str, correction: Correction | None) -> None:
-        for module, _ in self._owners[name]:
-            vars(module)["sfnode_correction"] = correction
-
-    def _put(self, name: str, weight: Tensor) -> None:
+    def _put(self, name: str, weight: Weight | None) -> None:
+        """Make all owners of ``name`` compute with ``weight``, or with their own and a correction; None ends that."""
         for module, attribute in self._owners[name]:
-            if (waiting := waiting_weights(module)) is not None:
+            if weight is None or isinstance(weight, Correction):
+                vars(module)["sfnode_correction"] = weight
+            elif (waiting := waiting_weights(module)) is not None:
                 waiting[attribute] = weight
             else:
                 setattr(module, attribute, weight)

@@ -6,12 +6,18 @@ from sfnode.training.task.encoding import (
     PromptEncoder,
     RowBatch,
     TaskData,
-    read_examples,
     read_task,
     row_batch,
 )
-from sfnode.training.task.objective import group_objectives, macro_f1
-from sfnode.training.task.scoring import OutputHead, Scores, score_candidates, score_words, word_logits
+from sfnode.training.task.scoring import (
+    OutputHead,
+    Scores,
+    group_objectives,
+    macro_f1,
+    score_candidates,
+    score_words,
+    word_logits,
+)
 from sfnode.training.task.templates import TaskTemplate, field_names
 
 __all__ = [
@@ -28,7 +34,6 @@ __all__ = [
     "field_names",
     "group_objectives",
     "macro_f1",
-    "read_examples",
     "read_task",
     "row_batch",
     "score_candidates",

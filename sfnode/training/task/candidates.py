@@ -1,6 +1,7 @@
-"""Batch examples whose candidates have several tokens: one row per candidate, with the positions that predict it.
+"""Batch examples for one forward pass: prompts alone, or one row per candidate and the positions that predict it.
 
-Each group's rows stay contiguous, and all groups have equally many rows, as `perturbed.PassContext` requires.
+A pass carries groups of examples, each with a perturbation of its own (`perturbed`). The rows of a group stay next to
+each other, and filler rows give all groups the same number of rows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sfnode.training.task.encoding import Example, RowBatch, TaskData, Tokens, r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateBatch:
-    """N examples in R rows of T tokens, padded on the right; at most C candidates per example.
+    """Holds N examples in R rows of T tokens, padded on the right; at most C candidates per example.
 
     A row is prompt and candidate without the last token, which is only predicted.
 
@@ -40,7 +41,7 @@ class CandidateBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row: its tokens, index of the candidate's first token, and place in N x C (-1: a filler row)."""
+    """Holds a row: its tokens, index of the candidate's first token, and place in N x C (-1: a filler row)."""
 
     tokens: Tokens
     first: int

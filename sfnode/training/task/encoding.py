@@ -27,7 +27,7 @@ _CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take th
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A data row as tokens.
+    """Holds a data row as tokens.
 
     Attributes:
         tokens: the prompt. Together with the longest candidate at most max_tokens.
@@ -41,7 +41,7 @@ class Example:
 
     @property
     def rows(self) -> int:
-        """Number of rows that the example takes in a forward pass."""
+        """Return the number of rows that the example takes in a forward pass."""
         return len(self.candidates) or 1
 
     @property
@@ -51,13 +51,13 @@ class Example:
 
     @property
     def width(self) -> int:
-        """Number of tokens of the longest of these rows."""
+        """Return the number of tokens of the longest of these rows."""
         return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Prompts padded on the right. No mask is needed: a causal model never looks to the right.
+    """Holds prompts padded on the right. No mask is needed: a causal model never looks to the right.
 
     Attributes:
         tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
@@ -70,7 +70,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskData:
-    """Data of a session: examples to train on and to evaluate on, and a padding token.
+    """Holds the data of a session: examples to train on and to evaluate on, and a padding token.
 
     Attributes:
         label_tokens: token of each label word; empty where the examples have candidates.
@@ -89,7 +89,9 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._task = task
         self._template = TaskTemplate(task)
-        self._prefix = _special_prefix(tokenizer)
+        # The tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it.
+        bare, whole = (tokenizer.encode("a", add_special_tokens=is_whole) for is_whole in (False, True))
+        self._prefix = tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
         self._context = _CONTEXT + self._template.end
         self._context_tokens = self._encoded(self._context)
         words = self._label_words()
@@ -100,8 +102,7 @@ class PromptEncoder:
     def encode(self, row: object, where: str) -> tuple[Example, ...]:
         """Return the examples in a decoded JSON value: one, or the pieces of a long plain text.
 
-        Raises:
-            OperatorError: a field is missing or malformed, or no token is left; the error begins with ``where``.
+        OperatorError: a field is missing or malformed, or no token is left; the error begins with ``where``.
         """
         texts = self._template.texts(row, where)
         if self._task.kind is TaskKind.COMPLETION:
@@ -134,7 +135,10 @@ class PromptEncoder:
             prompt_tokens = min(len(self._prefix) + len(body), limit // 2)
             pieces = [text[: limit - prompt_tokens]]
         else:
-            pieces = self._pieces(text)
+            # Without a special prefix, a piece repeats the last token of the one before, which predicts the next.
+            room, overlap = limit - len(self._prefix), 0 if self._prefix else 1
+            starts = range(0, max(1, len(text) - overlap), room - overlap)
+            pieces = [text[start : start + room] for start in starts]
         if not text or len(self._prefix) + len(body) + len(text) < 2:
             raise OperatorError(f"{where}: there is no token to predict: {self._template.wanted} must not be empty")
         examples = []
@@ -143,13 +147,6 @@ class PromptEncoder:
             prompt = (*self._prefix, *(body[-room:] if room > 0 else ()))
             examples.append(Example(tokens=prompt, label=0, candidates=(piece,)))
         return tuple(examples)
-
-    def _pieces(self, text: Tokens) -> list[Tokens]:
-        """Cut a text into pieces of max_tokens. Without a special prefix, a piece repeats the previous token."""
-        room = self._task.max_tokens - len(self._prefix)
-        overlap = 0 if self._prefix else 1
-        starts = range(0, max(1, len(text) - overlap), room - overlap)
-        return [text[start : start + room] for start in starts]
 
     def _label_words(self) -> tuple[Tokens, ...]:
         """Return the tokens of each label word: encoded alone if each is one token, else as they follow a prompt."""
@@ -176,13 +173,6 @@ class PromptEncoder:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
 
-def _special_prefix(tokenizer: PreTrainedTokenizerBase) -> Tokens:
-    """Return the tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it."""
-    bare = tokenizer.encode("a", add_special_tokens=False)
-    whole = tokenizer.encode("a", add_special_tokens=True)
-    return tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
-
-
 def read_task(
     tokenizer: PreTrainedTokenizerBase, task: TaskSpec, data: Path | None, evaluation_data: Path | None
 ) -> TaskData:
@@ -205,18 +195,16 @@ def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
         raise OperatorError(f"{path}: cannot be read as UTF-8 text: {error}") from None
     examples: list[Example] = []
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            examples += encoder.encode(_parse(line, f"{path}:{number}"), f"{path}:{number}")
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise OperatorError(f"{path}:{number}: not JSON: {error}") from None
+        examples += encoder.encode(row, f"{path}:{number}")
     if not examples:
         raise OperatorError(f"{path}: no examples; one JSON object per line is expected")
     return tuple(examples)
-
-
-def _parse(line: str, where: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise OperatorError(f"{where}: not JSON: {error}") from None
 
 
 def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> RowBatch:

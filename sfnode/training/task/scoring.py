@@ -1,4 +1,4 @@
-"""Score hidden states for a task: logits of label words, likelihoods of candidates, losses and predictions.
+"""Score hidden states for a task: logits, likelihoods, losses, predictions, and what the run minimises of them.
 
 The output head, softmax and losses use the loss dtype (fp32; fp64 for an fp64 model), only at the positions that count.
 Shapes: N examples, L label words, R rows, T tokens, P positions that count, A hidden states of any kind, C candidates,
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from protocol.errors import NumericError
+from protocol.run import Objective
 from sfnode.training.model import LogitScale, MatrixTerm, PassContext
 from sfnode.training.task.candidates import CandidateBatch
-from sfnode.training.task.encoding import RowBatch
 
 LOGITS_MAX: Final = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is processed in parts
 
@@ -26,7 +27,7 @@ Words: TypeAlias = Tensor | slice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Losses and predictions of N examples.
+    """Holds losses and predictions of N examples.
 
     Attributes:
         loss: [N] in the loss dtype. Label words and choices: cross entropy over the candidates' scores; a candidate's
@@ -43,15 +44,15 @@ class Scores:
 class OutputHead:
     """Computes logits: the output embedding with its term in the current pass (tied or trained head), then scaling."""
 
-    def __init__(self, linear: nn.Linear, name: str, batch: PassContext, scale: LogitScale) -> None:
+    def __init__(self, linear: nn.Linear, name: str, context: PassContext, scale: LogitScale) -> None:
         self._linear = linear
         self._name = name
-        self._batch = batch
+        self._context = context
         self._scale = scale
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens that have a logit."""
+        """Return the number of tokens that have a logit."""
         return self._linear.weight.shape[0]
 
     def mixed(self, hidden_AH: Tensor) -> Tensor | None:
@@ -59,7 +60,7 @@ class OutputHead:
         term = self._term()
         if term is None:
             return None
-        h_GAr = (hidden_AH @ term.v.to(hidden_AH.dtype)).view(self._batch.groups, -1, term.v.shape[1])
+        h_GAr = (hidden_AH @ term.v.to(hidden_AH.dtype)).view(self._context.groups, -1, term.v.shape[1])
         return torch.bmm(h_GAr, term.m.transpose(1, 2)).flatten(0, 1)
 
     def logits(self, hidden_AH: Tensor, mixed_Ar: Tensor | None, words: Words) -> Tensor:
@@ -74,7 +75,7 @@ class OutputHead:
         return self._scale.of(logits)
 
     def _term(self) -> MatrixTerm | None:
-        term = self._batch.terms.get(self._name)
+        term = self._context.terms.get(self._name)
         return term if isinstance(term, MatrixTerm) else None
 
 
@@ -85,11 +86,6 @@ def word_logits(
     device = hidden_NTH.device
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=device), last_N].to(dtype)
     return head.logits(hidden_NH, head.mixed(hidden_NH), torch.tensor(words, device=device))
-
-
-def score_words(logits_NL: Tensor, rows: RowBatch) -> Scores:
-    """Score label words of one token each."""
-    return _of_candidates(logits_NL, rows.labels)
 
 
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
@@ -107,10 +103,11 @@ def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch,
         return Scores(loss=-mean_R[rows.rows], prediction=torch.zeros_like(rows.labels), right=right_N)
     scores = mean_R.new_full((len(rows.labels) * rows.options,), -torch.inf)  # -inf: the example has fewer candidates
     scores = scores.index_put((rows.places,), mean_R[rows.rows])
-    return _of_candidates(scores.view(-1, rows.options), rows.labels)
+    return score_words(scores.view(-1, rows.options), rows.labels)
 
 
-def _of_candidates(scores_NC: Tensor, labels_N: Tensor) -> Scores:
+def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
+    """Return losses and predictions of examples by the scores of their candidates, such as logits of label words."""
     prediction_N = scores_NC.argmax(dim=1)
     loss_N = functional.cross_entropy(scores_NC, labels_N, reduction="none")
     return Scores(loss=loss_N, prediction=prediction_N, right=(prediction_N == labels_N).to(scores_NC.dtype))
@@ -142,3 +139,36 @@ def _row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
     value_A = value_P.new_zeros(rows.tokens.numel()).index_put((rows.positions,), value_P)
     mean_R: Tensor = value_A.view(rows.tokens.shape).sum(dim=1) / rows.lengths
     return mean_R
+
+
+def group_objectives(objective: Objective, scores: Scores, labels_N: Tensor, groups: int) -> Tensor:
+    """Return the objective of N examples in ``groups`` contiguous groups of equal size, fp64[G] on the CPU.
+
+    It is the mean loss, or one minus a metric of the predictions. A metric has no gradient, but its difference between
+    two points of weight space can be measured as that of a loss can.
+
+    NumericError: a loss is not finite; the predictions are meaningless too then.
+    """
+    loss_G = scores.loss.view(groups, -1).mean(dim=1).to("cpu", torch.float64)
+    if not bool(loss_G.isfinite().all()):
+        raise NumericError("the loss is not finite: the model overflowed; this step is skipped")
+    match objective:
+        case Objective.LOSS:
+            return loss_G
+        case Objective.ACCURACY:
+            return 1 - scores.right.view(groups, -1).to("cpu", torch.float64).mean(dim=1)
+        case Objective.F1:
+            return 1 - macro_f1(scores.prediction.view(groups, -1).cpu(), labels_N.view(groups, -1).cpu())
+        case _:
+            assert_never(objective)
+
+
+def macro_f1(prediction_GN: Tensor, label_GN: Tensor) -> Tensor:
+    """Return the mean F1 over the labels that occur among a group's labels or predictions, fp64[G]."""
+    classes = 1 + int(torch.maximum(prediction_GN, label_GN).max())
+    numbers = torch.arange(classes)
+    is_predicted_GNC, is_label_GNC = prediction_GN[..., None] == numbers, label_GN[..., None] == numbers
+    both_GC = (is_predicted_GNC & is_label_GNC).sum(dim=1)
+    either_GC = is_predicted_GNC.sum(dim=1) + is_label_GNC.sum(dim=1)  # 2 TP + FP + FN
+    f1_GC = 2 * both_GC.to(torch.float64) / either_GC.clamp(min=1)
+    return f1_GC.sum(dim=1) / (either_GC > 0).sum(dim=1)

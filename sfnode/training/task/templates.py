@@ -20,7 +20,7 @@ Row: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTexts:
-    """A row as texts: its prompt, the texts that may follow (none: the run's label words), index of the right one."""
+    """Holds a row as texts: its prompt, the texts that may follow (none: the label words), index of the right one."""
 
     prompt: str
     following: tuple[str, ...]
@@ -47,7 +47,7 @@ class TaskTemplate:
 
     @property
     def wanted(self) -> str:
-        """The fields of a row, as text for messages."""
+        """Return the names of a row's fields, as text for messages."""
         further = {
             TaskKind.CLASSIFICATION: (LABEL_FIELD,),
             TaskKind.CHOICE: (CHOICES_FIELD, LABEL_FIELD),
@@ -57,7 +57,7 @@ class TaskTemplate:
 
     @property
     def end(self) -> str:
-        """The literal text that ends every prompt; empty when a field does."""
+        """Return the literal text that ends every prompt; empty when a field does."""
         parts = list(string.Formatter().parse(self._task.template))
         return parts[-1][0] if parts and parts[-1][1] is None else ""
 
@@ -65,31 +65,29 @@ class TaskTemplate:
         """Return the texts of a decoded JSON value; OperatorError begins with ``where``."""
         if not isinstance(row, dict):
             raise OperatorError(f"{where}: a JSON object with {self.wanted} is expected")
-        fields = {name: self._text(row, name, where) for name in self._fields}
+        fields: dict[str, str] = {}
+        for name in self._fields:
+            value = self._value(row, name, where)
+            if not isinstance(value, str):
+                raise OperatorError(f"{where}: field {name!r} is {_shown(value)}, and not a text")
+            fields[name] = _unicode(value, name, where)
         prompt = self._task.template.format(**fields)
         match self._task.kind:
             case TaskKind.CLASSIFICATION:
                 following: tuple[str, ...] = ()
                 label = self._label(row, len(self._task.label_words), where)
             case TaskKind.CHOICE:
-                choices = self._choices(row, where)
+                found = self._value(row, CHOICES_FIELD, where)
+                texts = found if isinstance(found, list) else []
+                if len(texts) < CHOICES_MIN or not all(isinstance(text, str) for text in texts):
+                    wanted = "a list of two or more texts"
+                    raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(found)}, not {wanted}")
+                choices = [_unicode(text, CHOICES_FIELD, where) for text in texts]
                 following = tuple(self._task.completion.format(**fields, choice=choice) for choice in choices)
                 label = self._label(row, len(choices), where)
             case TaskKind.COMPLETION:
                 following, label = (self._task.completion.format(**fields),), 0
         return RowTexts(prompt=prompt, following=following, label=label)
-
-    def _text(self, row: Row, name: str, where: str) -> str:
-        value = self._value(row, name, where)
-        if not isinstance(value, str):
-            raise OperatorError(f"{where}: field {name!r} is {_shown(value)}, and not a text")
-        return _unicode(value, name, where)
-
-    def _choices(self, row: Row, where: str) -> list[str]:
-        value = self._value(row, CHOICES_FIELD, where)
-        if not isinstance(value, list) or len(value) < CHOICES_MIN or not all(isinstance(text, str) for text in value):
-            raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(value)}, not a list of two or more texts")
-        return [_unicode(text, CHOICES_FIELD, where) for text in value]
 
     def _label(self, row: Row, labels: int, where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)

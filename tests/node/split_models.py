@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 from protocol.limits import MODEL_PIECE_BYTES
-from protocol.run.manifest import Manifest
 from protocol.run.model import ModelSpec, Sharing, file_of
-from tests.support.manifests import small_manifest
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 FILES = {
@@ -32,11 +29,6 @@ def made_up_model(sharing: Sharing = Sharing.PEERS, model_id: str = "local:made-
         tokenizer=(entries[TOKENIZER],),
         sharing=sharing,
     )
-
-
-def run_with(spec: ModelSpec) -> Manifest:
-    """A run that trains it."""
-    return replace(small_manifest(), model=spec)
 
 
 def write_model(folder: Path) -> Path:

@@ -19,15 +19,15 @@ from transformers import (
     PreTrainedModel,
 )
 
-from protocol.run.manifest import Manifest, TensorSpec, checked
+from protocol.run.manifest import Manifest, TensorSpec
 from protocol.schema import to_plain
 from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.directions import basis
 from sfnode.demo import model_folder
 from sfnode.model_files.folder import ModelFolder
+from sfnode.training.model.content import load_described
 from sfnode.training.model.tensors import DEFAULT_GROUPS, TensorGroup, trainable_tensors
-from tests.support.described import describe_model
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 
 VOCABULARY = 768  # of the embedded model, whose tokenizer all of these have
 
@@ -106,8 +106,6 @@ def trained_run(
 
 def _manifest(base: Path, tensors: tuple[TensorSpec, ...], magnitude: int) -> Manifest:
     """A manifest whose alpha makes entries of about 0.1 out of coefficients of that magnitude."""
-    spec = describe_model(ModelFolder(path=base, id=f"local:{base.name}", revision=""))
-    data = manifest_data(rank=4, alpha_exp=-(magnitude.bit_length() + 5))
-    data["model"] = to_plain(spec, as_rows=False)
-    data["tensors"] = [to_plain(tensor, as_rows=False) for tensor in tensors]
-    return checked(data)
+    spec = load_described(ModelFolder(path=base, id=f"local:{base.name}", revision=""))[1]
+    plain = {"model": to_plain(spec, as_rows=False), "tensors": to_plain(tensors, as_rows=False)}
+    return small_manifest(rank=4, alpha_exp=-(magnitude.bit_length() + 5), **plain)
