@@ -23,8 +23,12 @@ from protocol.crypto import KEY_BYTES, Author, Signer
 from protocol.events import MessageArrived, PeerJoined
 from protocol.ledger import EnvelopeCodec
 from protocol.node import Node, NodeConfig
+from protocol.node.intake import Intake
+from protocol.node.mismatch import Mismatch
+from protocol.node.turn import Turn
 from protocol.run import Manifest
 from protocol.state import Replica
+from protocol.sync import Flood
 from protocol.wire import PeerId, Records
 
 _NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300
@@ -34,30 +38,38 @@ _ATTACKER = 1_000
 _PEER = PeerId("attacker")
 
 
-class RationedNode(Node):
+class RationedIntake(Intake):
     """Ignores what is pushed of an author beyond their rate; only what was found genuine is counted against it."""
 
-    def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Replica) -> None:
-        super().__init__(manifest, signer_, config, replica)
+    def __init__(self, turn: Turn, flood: Flood, mismatch: Mismatch) -> None:
+        super().__init__(turn, flood, mismatch)
         self._left: dict[bytes, tuple[float, int]] = {}
         self._is_pushed = False
 
-    def _receive_records(self, peer: PeerId, message: Records) -> None:
+    def take_records(self, peer: PeerId, message: Records) -> None:
         self._is_pushed = message.request == 0
-        super()._receive_records(peer, message)
+        super().take_records(peer, message)
 
     def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
         if not self._is_pushed:
             return super()._admit(record, peer, frontier, horizon_step)
-        author = record[:KEY_BYTES]
-        left, at_ms = self._left.get(author, (_BURST, self._now_ms))
-        left = min(_BURST, left + _RATE_PER_S * (self._now_ms - at_ms) / 1_000)
+        author, now_ms = record[:KEY_BYTES], self._turn.now_ms
+        left, at_ms = self._left.get(author, (_BURST, now_ms))
+        left = min(_BURST, left + _RATE_PER_S * (now_ms - at_ms) / 1_000)
         if left < 1:
-            self._left[author] = left, self._now_ms
+            self._left[author] = left, now_ms
             return []
         fresh = super()._admit(record, peer, frontier, horizon_step)
-        self._left[author] = left - len(fresh), self._now_ms
+        self._left[author] = left - len(fresh), now_ms
         return fresh
+
+
+class RationedNode(Node):
+    """A node that limits what is pushed of each author."""
+
+    def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Replica) -> None:
+        super().__init__(manifest, signer_, config, replica)
+        self.intake = RationedIntake(self.turn, self._flood, self.mismatch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

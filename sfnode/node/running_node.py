@@ -132,7 +132,7 @@ class RunningNode:
             run_id=self.manifest.run_id,
             manifest_bytes=self.config.signed.encode(),
             record_bytes=self.node.replica.ledger.codec.record_bytes,
-            head_step=self.node.frontier,
+            head_step=self.node.turn.frontier,
             find_file=self._find_file,
             find_piece=self._model_sharing.pieces.find,
             pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),

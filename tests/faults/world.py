@@ -321,7 +321,7 @@ class World:
             trouble = life.trainer.statistics.trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
-                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "
+                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node.own_steps.estimating}, "
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}"
             )
         return "; ".join(told)

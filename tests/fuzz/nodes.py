@@ -266,7 +266,7 @@ class Scene:
         replica = self.node.replica
         assert replica.state_digest() == replica.replayed_digest()
         assert self.signed <= {step for step in range(40) if self._holds_own(step)}
-        assert self.node._estimating == self.estimating
+        assert self.node.own_steps.estimating == self.estimating
         for name, peer in self.peers.items():
             assert self.node.sync.is_open(name) == peer.is_joined
             neighbour = self.node.sync._neighbours.get(name)

@@ -79,10 +79,10 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert pair.joiner.replica.state_digest() != full.state_digest()
     shown, whole = pair.joiner.replica.shown(), full.coefficients()
     assert [shown.flat(epoch).tolist() for epoch in range(2)] == [whole.flat(epoch).tolist() for epoch in range(2)]
-    step = pair.joiner._estimating
+    step = pair.joiner.own_steps.estimating
     assert step is not None and step >= FRONTIER
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
-    assert pair.joiner.own_updates == 1
+    assert pair.joiner.own_steps.updates == 1
     pair.run(lambda: outcome_of(pair) is SnapshotOutcome.PROVED)
     assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.snapshot is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()

@@ -83,7 +83,7 @@ class StatusDetails:
         if trainer is not None:
             self._curve.take(trainer.statistics.evaluations)
         self._take_loss(status)
-        now_s, run_step = trio.current_time(), node.frontier()
+        now_s, run_step = trio.current_time(), node.turn.frontier()
         reached = status.step if status.own_updates else max(status.step, run_step)
         steps_per_s = self._steps.of(now_s, reached, status)
         updates_per_s = self._updates.take(now_s, status.updates)
