@@ -119,7 +119,7 @@ class RunningNode:
             known_peers=known_peers,
             slips=slips,
         )
-        self.network.restore_discouraged(decode_discouraged(store.discouraged))
+        self.network.sessions.restore_discouraged(decode_discouraged(store.discouraged))
         self.trainer: Trainer | None = None
         if config.training is not None:
             training = config.training, config.signed, signer.author, replica.shown
@@ -210,7 +210,7 @@ class RunningNode:
             caused = self._handle_one(event, is_last=number == len(events))
             if isinstance(event, MessageArrived):
                 taken_s = clock() - started_s
-                self.network.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
+                self.network.conversation.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
             effects += caused
         self._carry_out(joined(effects))
 
@@ -222,7 +222,7 @@ class RunningNode:
             is_handled = True
         finally:
             if not is_handled and isinstance(event, MessageArrived):
-                self.network.drop(event.peer, reason="its message met a fault of this node's")
+                self.network.sessions.drop(event.peer, "its message met a fault of this node's")
         return caused
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
@@ -238,11 +238,11 @@ class RunningNode:
                 case StartEstimate():
                     self._jobs_in.send_nowait(effect)
                 case SendMessage():
-                    self.network.send(effect.peer, effect.message)
+                    self.network.sessions.send(effect.peer, effect.message)
                 case DropPeer():
                     text = f"peer {effect.peer} dropped: {effect.reason}"
                     self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
-                    self.network.drop(effect.peer, reason=effect.reason)
+                    self.network.sessions.drop(effect.peer, effect.reason)
                 case StoreSnapshot() | FetchSnapshot():
                     self._snapshots_in.send_nowait(effect)
                 case FetchBasis():
@@ -269,10 +269,10 @@ class RunningNode:
         rows = encode_rows(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = encode_rows(self.network.discouraged_peers())
+        discouraged = encode_rows(self.network.sessions.discouraged_rows())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
-        bootstraps = encode_bootstraps(self.network.reached_bootstraps)
+        bootstraps = encode_bootstraps(self.network.book.reached_bootstraps())
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 

@@ -98,7 +98,7 @@ class StatusWriter:
             rejected=node.rejected.total(),
             ignored=node.intake.ignored.total(),
             model=life.model_progress(),
-            join=str(address_for_others(node.manifest.run_id, network.addresses)),
+            join=str(address_for_others(node.manifest.run_id, network.introduction.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
             is_invitation_used=self._is_invitation_used(ledger.roster, node.author),
@@ -108,7 +108,7 @@ class StatusWriter:
             disk_free_bytes=free_disk_bytes(self._path.parent),
             slips=life.slips.state,
             time=time.time(),
-            join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
+            join_string=string_for_others(node.manifest, network.introduction.addresses, self._data_bytes),
         )
 
     def _is_invitation_used(self, roster: Roster, author: Author) -> bool:
@@ -129,5 +129,5 @@ def _trouble(node: Node, training: TrainingStatistics | None) -> str:
 
 def _unreached(network: Network) -> str:
     """Return the address that failed most often, and why; empty if there is none."""
-    worst = max(network.dial_reports, key=lambda report: report.failures, default=None)
+    worst = max(network.dialler.reports, key=lambda report: report.failures, default=None)
     return "" if worst is None else f"{worst.address}: {worst.reason}"
