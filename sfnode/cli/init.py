@@ -24,7 +24,7 @@ from sfnode.cli.options import (
 )
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
-from sfnode.keys import KEY_ENDING, check_owner, new_invitation
+from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.run import STALENESS, DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
 
@@ -132,12 +132,13 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         _say_unasked(context)
         raise
     write_new(out, [run.signed.encode()])
-    invitation = _invitation(run, key_path)
+    invitation = _write_invitation(run, key_path, out)
+    first = _first_start(options, run, out, invitation)
     if is_json:
-        click.echo(json.dumps(_as_json(run, out, invitation) | {"next": _first_start(options, run, out, invitation)}))
+        click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
     else:
         _say(run, out, key_path)
-        _say_next(run.signed.manifest, _first_start(options, run, out, invitation), key_path, out)
+        _say_next(run.signed.manifest, first, key_path, out)
         _say_unasked(context)
 
 
@@ -152,15 +153,20 @@ def _say_unasked(context: click.Context) -> None:
         click.echo(f"unasked  {unasked}\n         asks nothing, and makes the same run")
 
 
-def _invitation(run: NewRun, key_path: Path) -> str:
-    """Return an invitation for the first node, the owner's own; empty for a run that has no invitations."""
+def _write_invitation(run: NewRun, key_path: Path, out: Path) -> Path | None:
+    """Write an invitation for the first node, the owner's own, into a private file; None if the run has none.
+
+    The next command names the file, because every user of the machine can read a command line.
+    """
     manifest = run.signed.manifest
     if manifest.admission.kind is not AdmissionKind.INVITE:
-        return ""
-    return new_invitation(manifest, check_owner(key_path, manifest))
+        return None
+    path = out.with_suffix(INVITATION_ENDING)
+    write_new(path, [new_invitation(manifest, check_owner(key_path, manifest)).encode() + b"\n"], mode=0o600)
+    return path
 
 
-def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
+def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, object]:
     manifest = run.signed.manifest
     start, model = (None, None) if run.found is None else (run.found.of_start, run.found.of_model)
     return {
@@ -170,7 +176,7 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "tensors": len(manifest.tensors),
         "left_out": dict(run.left_out),
         "admission": manifest.admission.kind.value,
-        "invitation": invitation,
+        "invitation": "" if invitation is None else invitation.read_text().strip(),
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
         "start_accuracy": None if start is None else start.accuracy,
@@ -200,7 +206,7 @@ def _expected_as_json(run: NewRun) -> dict[str, object] | None:
     }
 
 
-def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: str) -> list[str]:
+def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path | None) -> list[str]:
     """Return the command that starts the run's first node.
 
     It gives the local files that the manifest only names. Without ``--data`` in the options it has no ``--data``
@@ -212,7 +218,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: str) -
         given["--model"] = options.model
     if not manifest.task.data.startswith(EMBEDDED):
         given["--data"] = data
-    given |= {"--invite": invitation or None, "--listen": _LISTEN}
+    given |= {"--invite": None if invitation is None else f"@{invitation}", "--listen": _LISTEN}
     said = [(option, str(value)) for option, value in given.items() if value is not None]
     return ["sfnode", "join", *(word for pair in said for word in pair)]
 

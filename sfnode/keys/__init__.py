@@ -2,9 +2,10 @@
 
 from sfnode.keys.key_backup import read_backup, write_backup
 from sfnode.keys.node_key import claim_invitation, node_seed
-from sfnode.keys.owner_key import KEY_ENDING, check_owner, new_invitation
+from sfnode.keys.owner_key import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 
 __all__ = [
+    "INVITATION_ENDING",
     "KEY_ENDING",
     "check_owner",
     "claim_invitation",

@@ -12,7 +12,8 @@ from protocol.ledger import StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import load_identity
 
-KEY_ENDING: Final = ".key"  # of the file that `sfnode init` writes next to the run file
+KEY_ENDING: Final = ".key"  # of files that `sfnode init` writes next to the run file
+INVITATION_ENDING: Final = ".invite"
 
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import socket as sockets
+import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.state import Coefficients
+from sfnode.children.program import Stillness
 from sfnode.worker_protocol import (
     EpochCoefficients,
     Evaluated,
@@ -27,6 +30,8 @@ from sfnode.worker_protocol import (
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
+HUNG_S: Final = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
+_LOOK_S: Final = 5.0
 
 R = TypeVar("R", bound=Reply)
 
@@ -37,6 +42,7 @@ class WorkerSession:
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._parser = new_parser()
+        self._pid = _pid_behind(stream)
 
     async def request(self, request: Request, expected: type[R]) -> R:
         """Send ``request`` and return its reply.
@@ -45,7 +51,7 @@ class WorkerSession:
             OperatorError: a file, flag or device is wrong.
             NumericError: the loss is not finite.
             WorkerMemoryError: the model does not fit in memory.
-            WorkerError: the worker is gone, or failed inside.
+            WorkerError: the worker is gone, failed inside, or has computed nothing for `HUNG_S`.
         """
         try:
             await self._stream.send_all(encode_frame(request))
@@ -66,12 +72,25 @@ class WorkerSession:
         await self._stream.aclose()
 
     async def _receive_body(self) -> bytes:
+        stillness = None if self._pid is None else Stillness(self._pid)
         while (body := next_body(self._parser)) is None:
-            data = await self._stream.receive_some(_READ_BYTES)
-            if not data:
-                raise trio.BrokenResourceError
-            self._parser.feed_untrusted(data)
+            with trio.move_on_after(_LOOK_S) as scope:
+                data = await self._stream.receive_some(_READ_BYTES)
+            if not scope.cancelled_caught:
+                if not data:
+                    raise trio.BrokenResourceError
+                self._parser.feed_untrusted(data)
+            elif stillness is not None and (still_s := stillness.look()) > HUNG_S:
+                raise WorkerError(f"the training worker hangs: it has computed nothing for {still_s:.0f} s")
         return body
+
+
+def _pid_behind(stream: trio.SocketStream) -> int | None:
+    """Return the id of the process that listens on the other end; None if the system does not say (macOS)."""
+    if not hasattr(sockets, "SO_PEERCRED"):
+        return None
+    pid, _, _ = struct.unpack("3i", stream.socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
+    return int(pid) or None  # 0: a process in another namespace
 
 
 def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoefficients:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,7 +196,8 @@ INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews", "-
 def test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node(tmp_path: Path) -> None:
     out = tmp_path / "a.run"
     outcome = call(*INIT, "--out", out)
-    manifest, text = decode_run_file(out).manifest, re.findall(r"join .* --invite (\S+) --listen", outcome.stdout)[0]
+    manifest, text = decode_run_file(out).manifest, (tmp_path / "a.invite").read_text().strip()
+    assert f"--invite @{tmp_path / 'a.invite'} --listen" in outcome.stdout and text not in outcome.stdout
     assert manifest.admission == AdmissionSpec(kind=AdmissionKind.INVITE, pow_bits=0)
     roster = Roster(manifest)
     roster.add(roster.codec.claim(read_invitation(text), ALICE))

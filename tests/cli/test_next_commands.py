@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_init__own_model_and_data__next_command_starts_the_first_node(folder: Pa
     command = printed(made.stdout, "next")
     assert command[:-1] == [
         "join", "--run", out, "--model", "a model", "--data", "Ann's data.jsonl",
-        "--invite", command[command.index("--invite") + 1], "--listen",
+        "--invite", "@my run.invite", "--listen",
     ]  # fmt: skip
     here = "/ip4/127.0.0.1/tcp/0"  # not 4001, which another test or node may have
     extra = ("--exit-when-finished", "--no-mdns", "--threads", 1, "--json", "--data-dir", "node")
@@ -62,8 +63,10 @@ def test_init__as_json__has_the_same_command(folder: Path) -> None:
     )
     assert made["next"] == [
         "sfnode", "join", "--run", "a.run", "--model", "a model", "--data", "Ann's data.jsonl",
-        "--invite", made["invitation"], "--listen", "/ip4/0.0.0.0/tcp/4001",
+        "--invite", "@a.invite", "--listen", "/ip4/0.0.0.0/tcp/4001",
     ]  # fmt: skip
+    secret = folder / "a.invite"
+    assert secret.read_text() == made["invitation"] + "\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
 def test_init__embedded_model_and_data__next_command_does_not_name_them(folder: Path) -> None:

@@ -93,7 +93,8 @@ def test_init__command_that_was_told__asks_nothing_and_makes_the_same_manifest(t
     assert seen.code == 0, seen
     first = decode_run_file(tmp_path / "my first.run").manifest
     assert (first.name, first.task.template, first.task.label_words) == ("the first", "{text} It was", (" no", " yes"))
-    (tmp_path / "my first.run").unlink()
+    for made in ("my first.run", "my first.invite"):
+        (tmp_path / made).unlink()
     again = at_terminal(tmp_path, [], *seen.unasked)
     assert again.code == 0 and "unasked" not in again.text, again
     assert decode_run_file(tmp_path / "my first.run").manifest == first

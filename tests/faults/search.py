@@ -30,6 +30,8 @@ _MODES_OF_FUNCTIONS: Final = ((Mode.BEFORE, 6), (Mode.CANCEL, 1))
 # Where a node is slow as its neighbours see it: they must go on without it.
 _OF_SLOW_PEERS: Final = ("sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers")
 _NTH_MAX: Final = 3
+# A socket within one machine loses and changes nothing; the worker here is no process whose stillness could be seen.
+_FAITHFUL: Final = "sfnode.worker.client"
 
 
 @dataclass(slots=True)
@@ -60,9 +62,11 @@ def drawn(seed: int, points: Points, part: str = "") -> Fault:
     pools = [[each for each in every if each in pool] for pool in (points.lately, points.lately | points.reached)]
     (pool,) = chance.choices([*pools, every], _SHARES)
     site = chance.choice(pool or every)
-    modes = _MODES if SITES[site].is_await else _MODES_OF_FUNCTIONS
+    modes: tuple[tuple[Mode, int], ...] = _MODES if SITES[site].is_await else _MODES_OF_FUNCTIONS
     if SITES[site].is_await and SITES[site].module in _OF_SLOW_PEERS:
         modes = (*modes, (Mode.SLOW, 5))
+    if SITES[site].module == _FAITHFUL:
+        modes = tuple(each for each in modes if each[0] is not Mode.GARBLE)
     (mode,) = chance.choices([mode for mode, _ in modes], [weight for _, weight in modes])
     return Fault(
         site=site, mode=mode, kind=chance.choice(kinds()), nth=chance.randrange(1, _NTH_MAX + 1), chance=chance

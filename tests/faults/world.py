@@ -69,6 +69,7 @@ class Seat:
     scope: trio.CancelScope | None = None
     is_to_stop: bool = False
     ended: list[BaseException | None] = field(default_factory=list)
+    last_end: BaseException | None = None
 
     @property
     def seed(self) -> bytes:
@@ -161,6 +162,7 @@ class World:
         NODE.set(None)
         seat.daemon = None
         seat.ended.append(end)
+        seat.last_end = end
 
     def _stop(self, number: int) -> None:
         seat = self.seats[number]
@@ -315,7 +317,7 @@ class World:
         for seat in self.seats:
             life = seat.life
             if life is None:
-                told.append(f"node {seat.number} has no life")
+                told.append(f"node {seat.number} has no life; its last ended with {_leaf(seat.last_end)!r}")
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
             trouble = life.trainer.statistics.trouble if life.trainer else ""

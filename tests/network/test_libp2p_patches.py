@@ -374,8 +374,10 @@ async def test_close__host_ends_with_eight_connections__does_not_wait_for_each()
         async with host.running((parse_listen(LOOPBACK),)):
             links = [await dialler.dial(address_of(host)) for dialler in (client, other) for _ in range(4)]
             await until(lambda: len(connections(host)) == 8)
+            ended = connections(host)
             stopwatch = Stopwatch()
         assert stopwatch.seconds() < 1.2  # one after another: 1.6 s at least
+        assert all(connection.is_closed for connection in ended)
         for link in links:
             with trio.fail_after(2.0), suppress(LinkBrokenError):
                 assert await link.receive_some(1) == b""

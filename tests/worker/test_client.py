@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import socket
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import trio
 import trio.testing
 
 from protocol.errors import NumericError, OperatorError, SfnodeError, WorkerError, WorkerMemoryError
+from sfnode.worker import client
 from sfnode.worker.client import connect
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
@@ -113,3 +117,32 @@ async def test_connect__worker_between_bind_and_listen__is_waited_for(tmp_path: 
 async def listen_soon(listener: trio.socket.SocketType) -> None:
     await trio.testing.wait_all_tasks_blocked()
     listener.listen(1)
+
+
+_SLEEPER = """
+import socket, sys, time
+with socket.socket(socket.AF_UNIX) as listening:
+    listening.bind(sys.argv[1])
+    listening.listen()
+    held = listening.accept()
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="this system does not say which process listens")
+async def test_request__worker_computes_nothing__worker_error_says_that_it_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "HUNG_S", 0.3)
+    monkeypatch.setattr(client, "_LOOK_S", 0.05)
+    path = tmp_path / "worker.sock"
+    async with trio.open_nursery() as nursery:
+        command = [sys.executable, "-c", _SLEEPER, str(path)]
+        process = await nursery.start(partial(trio.run_process, command, check=False))
+        while not path.exists():
+            await trio.sleep(0.02)
+        session = await connect(path)
+        with pytest.raises(WorkerError, match="the training worker hangs: it has computed nothing for 0 s"):
+            await session.request(ESTIMATE, Estimated)
+        await session.aclose()
+        process.kill()

@@ -17,7 +17,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
-from sfnode.keys import KEY_ENDING
+from sfnode.keys import INVITATION_ENDING, KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, task_texts
@@ -65,15 +65,17 @@ def command_with_answers(context: click.Context) -> str:
 
 
 def check_is_new(out: Path, owner_key: Path | None = None) -> None:
-    """Refuse a run file that would replace a file or collide with the run's key or basis. Raises OperatorError.
+    """Refuse a run file that would replace a file or collide with the run's other files. Raises OperatorError.
 
     ``owner_key``: None: the key is written next to the run file.
     """
-    if out.suffix in (KEY_ENDING, BASIS_ENDING):
-        what = "key" if out.suffix == KEY_ENDING else "basis"
+    if what := {KEY_ENDING: "key", BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
         raise OperatorError(f"--out {out}: the run's {what} gets that name. Choose another ending, such as .run")
-    if owner_key is not None and owner_key.resolve() in (out.resolve(), out.with_suffix(BASIS_ENDING).resolve()):
-        raise OperatorError(f"--owner-key {owner_key} is where the run or its basis is written: choose another file")
+    written = [out, out.with_suffix(BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
+    if owner_key is not None and owner_key.resolve() in [path.resolve() for path in written]:
+        raise OperatorError(f"--owner-key {owner_key} is where another file of the run is written: choose another file")
+    if (invitation := written[-1]).exists():
+        raise OperatorError(f"{invitation} exists: choose another --out, or remove it")
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
 

@@ -88,7 +88,7 @@ class Host:
         self.slips = slips or Slips()
         self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
+        self._listeners = patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
         identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
@@ -107,13 +107,9 @@ class Host:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
             at_end.push_async_callback(self._in_stop_time, self.stop_listening)
             await at_end.enter_async_context(self._host.run(listen_addrs=wanted))
-            at_end.push_async_callback(self._in_stop_time, self._close)
+            at_end.push_async_callback(self._in_stop_time, partial(drop_all_connections, self._swarm))
             self.addresses = tuple(bound for address in listen for bound in self._bound(address))
             yield
-
-    async def _close(self) -> None:
-        await drop_all_connections(self._swarm)
-        await self._host.close()
 
     @staticmethod
     async def _in_stop_time(end: Callable[[], Awaitable[None]]) -> None:
@@ -132,7 +128,7 @@ class Host:
     async def stop_listening(self) -> None:
         """Accept no further connections; keep the present ones."""
         async with trio.open_nursery() as nursery:
-            for listener in list(self._swarm.listeners.values()):
+            for listener in self._listeners:
                 nursery.start_soon(listener.close)
 
     async def dial(self, address: Address, *, local_port: int = 0) -> Link:

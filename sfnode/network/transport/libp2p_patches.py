@@ -79,8 +79,11 @@ def patch_library() -> None:
     multiselect_communicator.read_delim = _read_line
 
 
-def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
-    """Apply the patches that concern one host; ``guard`` wraps the stream handler of all its protocols."""
+def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[Any]:
+    """Apply the patches that concern one host; ``guard`` wraps the stream handler of all its protocols.
+
+    Return a list that gets each listener which the swarm makes, because swarm.py:1937 forgets those that fail.
+    """
     swarm.set_stream_handler(guard.handle)
     swarm.upgrader.muxer_multistream.new_conn = _bounded_muxer(swarm.upgrader.muxer_multistream)
     swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)
@@ -91,6 +94,16 @@ def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
     # The auto-connector ignores its settings, dials up to (low + high) / 2, and never forgets a peer.
     swarm.auto_connector = _NoAutoConnector()
     swarm._schedule_prune = _nothing
+    listeners: list[Any] = []
+    make = swarm.transport_manager.add_listen_addr
+
+    def make_and_remember(*arguments: Any) -> Any:
+        listener = make(*arguments)
+        listeners.extend([] if listener is None else [listener])
+        return listener
+
+    swarm.transport_manager.add_listen_addr = make_and_remember
+    return listeners
 
 
 # --- logging ------------------------------------------------------------------------------------------------------
