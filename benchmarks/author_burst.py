@@ -9,8 +9,9 @@ attacker itself, so that it loses nothing by them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import mean, quantiles
 
 import click
@@ -20,15 +21,11 @@ from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto import KEY_BYTES, Author, Signer
-from protocol.events import MessageArrived, PeerJoined
+from protocol.events import Effect, Event, MessageArrived, PeerJoined, StoreRecords
 from protocol.ledger import EnvelopeCodec
 from protocol.node import Node, NodeConfig
-from protocol.node.intake import Intake
-from protocol.node.mismatch import Mismatch
-from protocol.node.turn import Turn
 from protocol.run import Manifest
 from protocol.state import Replica
-from protocol.sync import Flood
 from protocol.wire import PeerId, Records
 
 _NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300
@@ -38,38 +35,36 @@ _ATTACKER = 1_000
 _PEER = PeerId("attacker")
 
 
-class RationedIntake(Intake):
-    """Ignores what is pushed of an author beyond their rate; only what was found genuine is counted against it."""
-
-    def __init__(self, turn: Turn, flood: Flood, mismatch: Mismatch) -> None:
-        super().__init__(turn, flood, mismatch)
-        self._left: dict[bytes, tuple[float, int]] = {}
-        self._is_pushed = False
-
-    def take_records(self, peer: PeerId, message: Records) -> None:
-        self._is_pushed = message.request == 0
-        super().take_records(peer, message)
-
-    def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
-        if not self._is_pushed:
-            return super()._admit(record, peer, frontier, horizon_step)
-        author, now_ms = record[:KEY_BYTES], self._turn.now_ms
-        left, at_ms = self._left.get(author, (_BURST, now_ms))
-        left = min(_BURST, left + _RATE_PER_S * (now_ms - at_ms) / 1_000)
-        if left < 1:
-            self._left[author] = left, now_ms
-            return []
-        fresh = super()._admit(record, peer, frontier, horizon_step)
-        self._left[author] = left - len(fresh), now_ms
-        return fresh
-
-
 class RationedNode(Node):
-    """A node that limits what is pushed of each author."""
+    """Ignores what is pushed of an author beyond their rate; only what was found genuine is counted against it."""
 
     def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Replica) -> None:
         super().__init__(manifest, signer_, config, replica)
-        self.intake = RationedIntake(self.turn, self._flood, self.mismatch)
+        self._left: dict[bytes, tuple[float, int]] = {}
+
+    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
+        if not (isinstance(event, MessageArrived) and isinstance(event.message, Records)) or event.message.request:
+            return super().handle(event, now_ms, is_last=is_last)
+        rationed = Records(request=0, data=b"".join(self._within_rate(event.message.data, now_ms)))
+        effects = super().handle(replace(event, message=rationed), now_ms, is_last=is_last)
+        for record in (record for each in effects if isinstance(each, StoreRecords) for record in each.records):
+            left, at_ms = self._left[record[:KEY_BYTES]]
+            self._left[record[:KEY_BYTES]] = left - 1, at_ms
+        return effects
+
+    def _within_rate(self, data: bytes, now_ms: int) -> Iterator[bytes]:
+        """Yield the copies, and of each author as many others as their rate allows now."""
+        taken: Counter[bytes] = Counter()
+        for record in self.replica.ledger.codec.split_untrusted(data):
+            author = record[:KEY_BYTES]
+            left, at_ms = self._left.get(author, (_BURST, now_ms))
+            left = min(_BURST, left + _RATE_PER_S * (now_ms - at_ms) / 1_000)
+            self._left[author] = left, now_ms
+            if self.replica.ledger.holds(record):
+                yield record
+            elif left - taken[author] >= 1:
+                taken[author] += 1
+                yield record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """One life of a node: connects the pure core with the store, the network and the worker.
 
 Every input becomes an event in one bounded inbox. One task passes the events to the core, and carries out their effects
-in order. Nothing else in the process changes the replica.
+in order (`Executor`). Nothing else in the process changes the replica.
 """
 
 from __future__ import annotations
@@ -11,29 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import assert_never
 
 import trio
 
 from protocol.crypto import Signer
-from protocol.errors import StateMismatchError
-from protocol.events import (
-    DropPeer,
-    Effect,
-    Event,
-    FetchBasis,
-    FetchSnapshot,
-    Halt,
-    MessageArrived,
-    ReportSnapshot,
-    ReserveStep,
-    SendMessage,
-    StartEstimate,
-    StoreRecords,
-    StoreSnapshot,
-    StoreStatements,
-    Ticked,
-)
+from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
@@ -50,20 +32,19 @@ from sfnode.network import (
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.executor import Executor
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
-from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.snapshot_files import SnapshotFiles, find_file
 from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import LearningCurve, NetworkNews, NodeWatch, StatusDetails
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import RenewedBasis, Store, renewals_in
-from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
-
-_EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
+from sfnode.worker import Trainer, TrainingConfig
 
 
 class RunningNode:
@@ -85,11 +66,6 @@ class RunningNode:
         self._store = store
         self.data_sharing = data_sharing
         self._inbox_in, self._inbox_out = open_inbox()
-        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
-        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
-        self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
-        self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
-        self._last_evaluation = -1
         news = NetworkNews(reporter)
         self.details = StatusDetails(LearningCurve(config.data_dir, reporter), news)
         self.overseer = Overseer(config.data_dir, config.limits, reporter, slips)
@@ -120,6 +96,7 @@ class RunningNode:
             slips=slips,
         )
         self.network.sessions.restore_discouraged(decode_discouraged(store.discouraged))
+        self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
             training = config.training, config.signed, signer.author, replica.shown
@@ -154,11 +131,11 @@ class RunningNode:
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
             nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
             files = FileFetcher(self.network.neighbour_files), self.slips
-            nursery.start_soon(self._snapshot_files.run, *files, self._snapshots_out, self._inbox_in)
-            nursery.start_soon(self._basis_fetcher.run, *files, self._bases_out, self._inbox_in)
+            nursery.start_soon(self._snapshot_files.run, *files, self._executor.snapshots, self._inbox_in)
+            nursery.start_soon(self._basis_fetcher.run, *files, self._executor.bases, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
-                nursery.start_soon(self.overseer.run, train, self.trainer, self._jobs_out, self._inbox_in)
+                nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)
             started(addresses)
             await self._handle_all()
 
@@ -176,7 +153,7 @@ class RunningNode:
         async with trio.open_nursery() as nursery:
             if folder is not None:
                 nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))
-            nursery.start_soon(trainer.run, model, self._jobs_out, self._inbox_in)
+            nursery.start_soon(trainer.run, model, self._executor.jobs, self._inbox_in)
 
     def model_progress(self) -> ModelProgress | None:
         """Return the progress of finding and loading the model; None if neither is going on."""
@@ -212,7 +189,7 @@ class RunningNode:
                 taken_s = clock() - started_s
                 self.network.conversation.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
             effects += caused
-        self._carry_out(joined(effects))
+        self._executor.carry_out(joined(effects))
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
         """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
@@ -224,45 +201,6 @@ class RunningNode:
             if not is_handled and isinstance(event, MessageArrived):
                 self.network.sessions.drop(event.peer, "its message met a fault of this node's")
         return caused
-
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case StoreRecords():
-                    self._store.add(effect.records, is_durable=effect.is_own)
-                    self._evaluate_if_due()
-                case StoreStatements():
-                    self._store.add_statements(effect.statements)
-                case ReserveStep():
-                    self._store.reserve_step(effect.step)
-                case StartEstimate():
-                    self._jobs_in.send_nowait(effect)
-                case SendMessage():
-                    self.network.sessions.send(effect.peer, effect.message)
-                case DropPeer():
-                    text = f"peer {effect.peer} dropped: {effect.reason}"
-                    self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
-                    self.network.sessions.drop(effect.peer, effect.reason)
-                case StoreSnapshot() | FetchSnapshot():
-                    self._snapshots_in.send_nowait(effect)
-                case FetchBasis():
-                    self._bases_in.send_nowait(effect)
-                case ReportSnapshot():
-                    self._snapshot_files.report(effect)
-                case Halt():
-                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
-                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
-                case _:
-                    assert_never(effect)
-
-    def _evaluate_if_due(self) -> None:
-        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
-        every, step = self.config.eval_every_steps, self.node.clock.next_step
-        is_due = every and step // every > self._last_evaluation
-        if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
-            self._last_evaluation = step // every
-            if self._jobs_in.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
-                self._jobs_in.send_nowait(Evaluate(step=step))
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""

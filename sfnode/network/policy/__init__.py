@@ -28,7 +28,6 @@ from sfnode.network.policy.outbound import (
 )
 from sfnode.network.policy.places import Places
 from sfnode.network.policy.rate_limits import (
-    PUSHED,
     Asked,
     RateLimits,
     copies_cost_bytes,
@@ -59,7 +58,6 @@ __all__ = [
     "OUTBOUND_MAX",
     "OUTBOUND_TARGET",
     "Origins",
-    "PUSHED",
     "PeerRow",
     "PeerVerdict",
     "Places",
