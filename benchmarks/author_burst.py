@@ -194,7 +194,7 @@ class _Trial:
 
     def _of_attacker(self, node: Node) -> int:
         ledger = node.replica.ledger
-        held = (ledger.holdings_of(span, self._author).valid for span, _ in ledger.span_digests())
+        held = (ledger.slots.holdings_of(span, self._author).valid for span, _ in ledger.slots.span_digests())
         return sum(int.from_bytes(valid, "little").bit_count() for valid in held)
 
     def _is_everywhere(self) -> bool:

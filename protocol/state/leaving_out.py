@@ -82,9 +82,9 @@ def effects_of_leaving_out(
 
 
 def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
-    for span in ledger.spans():
-        valid = ledger.holdings_of(span, author).valid
-        yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
+    for span in ledger.slots.spans():
+        valid = ledger.slots.holdings_of(span, author).valid
+        yield from map(ledger.codec.decode_untrusted, ledger.slots.records(span, author, valid))
 
 
 def _part(replica: Replica, author: Author) -> _Part:

@@ -32,7 +32,7 @@ class Snapshot:
     """The state of all updates of steps below ``step``, a multiple of SPAN_STEPS.
 
     Attributes:
-        digest: of the ledger below ``step`` (:meth:`Ledger.digest_before`).
+        digest: of the ledger below ``step`` (:meth:`SlotTable.digest_before`).
         slots: number held below ``step``, void ones included.
         epochs: [layout.size] of each epoch whose coefficients are not all zero, in integers of the fewest bytes.
     """

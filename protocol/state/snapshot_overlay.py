@@ -19,7 +19,7 @@ class SnapshotOverlay:
         self._coefficients = Coefficients(manifest)
         for epoch, flat in snapshot.epochs.items():
             self._coefficients.set_flat(epoch, flat)
-        self._to_add = list(ledger.envelopes(from_step=snapshot.step))
+        self._to_add = list(ledger.slots.envelopes(from_step=snapshot.step))
         self._to_remove: list[Envelope] = []
 
     def take(self, outcome: Outcome) -> None:

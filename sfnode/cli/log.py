@@ -70,7 +70,7 @@ def verify(directory: Path, is_json: bool) -> None:
             "problem": problem,
             "updates": replica.ledger.updates,
             "authors": len(replica.ledger.authors()),
-            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.envelopes())),
+            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.slots.envelopes())),
             "void_slots": replica.ledger.void_slots,
             "ledger_root": replica.ledger.root().hex(),
             "state_digest": replica.state_digest().hex(),
@@ -112,7 +112,7 @@ def show(directory: Path, limit: int, at_step: AtStep | None, is_json: bool) -> 
     """
     manifest = read_manifest(directory).manifest
     with replayed(directory, manifest) as replica:
-        envelopes = replica.ledger.envelopes()
+        envelopes = replica.ledger.slots.envelopes()
         if at_step is not None:
             last = step_at(directory, at_step)
             envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)

@@ -71,5 +71,5 @@ def step_at(directory: Path, at_step: AtStep) -> int:
 def _before(replica: Replica, step: int) -> Coefficients:
     """Return the sum of the updates of the steps before ``step``."""
     coefficients = Coefficients(replica.manifest)
-    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.envelopes()))
+    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
     return coefficients

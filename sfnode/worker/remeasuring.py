@@ -78,7 +78,7 @@ def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: 
 
 def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
     """Yield envelopes by (step, author), without a list of all: they may be on the disk."""
-    return (envelope for envelope in ledger.envelopes() if author is None or envelope.author == author)
+    return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
 
 
 async def audit_messages(
@@ -238,7 +238,7 @@ class Auditor:
         """Return a few messages of other authors in the same round, which nobody can choose."""
         ledger, step = self._past.ledger, envelope.step
         authors = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
-        found = [each for author in authors for each in ledger.first_of(author, range(step, step + 1))]
+        found = [each for author in authors for each in ledger.slots.first_of(author, range(step, step + 1))]
         return sorted(found, key=lambda each: each.seed)[:_WITNESSES]
 
 

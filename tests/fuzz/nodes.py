@@ -153,7 +153,7 @@ class Scene:
     def _tell_head(self) -> None:
         name, peer = self._peer()
         fresh = Replica(MANIFEST)  # the ledger was filled behind the replica's back
-        for envelope in peer.replica.ledger.envelopes():
+        for envelope in peer.replica.ledger.slots.envelopes():
             fresh.add(envelope.record)
         ledger = peer.replica.ledger
         head = Head(
@@ -275,7 +275,7 @@ class Scene:
 
     def _holds_own(self, step: int) -> bool:
         steps = (1 << step).to_bytes(128, "little")
-        return any(self.node.replica.ledger.records(0, signer(ME).author, steps))
+        return any(self.node.replica.ledger.slots.records(0, signer(ME).author, steps))
 
 
 def check_node(data: bytes) -> None:

@@ -65,8 +65,8 @@ DIALOGUE = (
         breaks="a pull of a void slot is answered with one of its two records",
         edits=(
             Edit(
-                "protocol.ledger.ledger",
-                "Ledger.records",
+                "protocol.ledger.slot_table",
+                "SlotTable.records",
                 "yield from records_of(slot)",
                 "yield records_of(slot)[0]",
             ),

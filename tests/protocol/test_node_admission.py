@@ -222,7 +222,9 @@ def test_network__admissions_and_an_exclusion_in_the_middle__agrees_with_a_repla
         assert all(network.node(name).own_steps.is_finished for name in network.hosts)
         replayed = network.replayed("late", chance)
         assert network.digests() == {replayed.state_digest()}
-        steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[excluded]]
+        steps = [
+            envelope.step for envelope in replayed.ledger.slots.envelopes() if envelope.author == authors[excluded]
+        ]
         assert max(steps, default=-1) < from_step
         assert network.starts() == dict.fromkeys(network.hosts, 1)  # none halted
 

@@ -127,7 +127,7 @@ def test_epsilon__of_the_manifest__is_a_power_of_two() -> None:
 
 def test_revisions__an_epoch_that_changed__has_another_number() -> None:
     coefficients = Coefficients(MANIFEST)
-    envelopes = list(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 16)]).envelopes())
+    envelopes = list(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 16)]).slots.envelopes())
     coefficients.add(envelopes[:1])
     before = coefficients.revisions()
     coefficients.add(envelopes)

@@ -72,7 +72,7 @@ def test_joiner__three_admitted_liars_show_a_false_state__none_of_it_enters_its_
     (halt,) = pair.of_joiner(Halt)
     assert isinstance(halt, Halt)
     held = replica_of()
-    held.add(pair.joiner.replica.ledger.first_of(pair.joiner.author, range(step, step + 1))[0].record)
+    held.add(pair.joiner.replica.ledger.slots.first_of(pair.joiner.author, range(step, step + 1))[0].record)
     assert pair.joiner.replica.state_digest() == held.state_digest()
 
 

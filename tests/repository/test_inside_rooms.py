@@ -20,7 +20,7 @@ AT_MOST: Final = {
     "data_directory_functions": 50,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 3,
-    "longest_class_lines": 346,
+    "longest_class_lines": 200,
 }
 
 
