@@ -89,11 +89,13 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
     every = b"\xff" * (SPAN_STEPS // 8)
     most = bitmap_of(list(range(1, SPAN_STEPS)))
     calls: dict[str, Callable[[int, Author], object]] = {
-        "one record": lambda span, author: list(ledger.records(span, author, bitmap_of([chance.randrange(1_024)]))),
-        "all records of a span": lambda span, author: list(ledger.records(span, author, every)),
-        "payload_hashes": ledger.payload_hashes,
-        "digest_within": lambda span, author: ledger.digest_within(span, author, most),
-        "holdings_of": ledger.holdings_of,
+        "one record": lambda span, author: list(
+            ledger.slots.records(span, author, bitmap_of([chance.randrange(1_024)]))
+        ),
+        "all records of a span": lambda span, author: list(ledger.slots.records(span, author, every)),
+        "payload_hashes": ledger.slots.payload_hashes,
+        "digest_within": lambda span, author: ledger.slots.digest_within(span, author, most),
+        "holdings_of": ledger.slots.holdings_of,
     }
     result = {}
     for name, call in calls.items():

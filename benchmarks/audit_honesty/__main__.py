@@ -60,7 +60,7 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
             ledger = stored.replica(manifest).ledger
             config = TrainingConfig(model=MODEL, data=data_file(split="train"), worker_socket=socket)
             past = PastStates(manifest, ledger, stored)
-            found = await audit_messages(signed, config, past, list(_chosen(ledger.envelopes(), run)))
+            found = await audit_messages(signed, config, past, list(_chosen(ledger.slots.envelopes(), run)))
     return _row(number, run, found)
 
 

@@ -50,7 +50,7 @@ def verify(data_dir: DataDirectory, is_json: bool) -> None:
             "problem": problem,
             "updates": replica.ledger.updates,
             "authors": len(replica.ledger.authors()),
-            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.envelopes())),
+            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.slots.envelopes())),
             "void_slots": replica.ledger.void_slots,
             "ledger_root": replica.ledger.root().hex(),
             "state_digest": replica.state_digest().hex(),
@@ -91,7 +91,7 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
     with data_dir.replayed(data_dir.signed_manifest().manifest) as replica:
-        envelopes = replica.ledger.envelopes()
+        envelopes = replica.ledger.slots.envelopes()
         if at_step is not None:
             last = data_dir.evaluations.step_at(at_step)
             envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)

@@ -174,5 +174,5 @@ def decode_run_file(path: Path) -> SignedManifest:
 def _sum_before(replica: Replica, step: int) -> Coefficients:
     """Return the sum of the updates of the steps before ``step``."""
     coefficients = Coefficients(replica.manifest)
-    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.envelopes()))
+    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
     return coefficients

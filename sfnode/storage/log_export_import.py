@@ -252,7 +252,7 @@ class _News:
         self.no_room = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for record in self._file.ordered_records():
+        for record in self._file.slots.ordered_records():
             try:
                 self._replica.add(record)
             except Ignore as ignore:

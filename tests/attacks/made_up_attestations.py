@@ -82,7 +82,7 @@ class Neighbour:
             await self.may_serve.wait()
         self._do(event)
         if isinstance(event, MessageArrived):
-            self.network.handled(event.peer, event.message, seconds=0.0, news=0)
+            self.network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
         if isinstance(message, AttestationsRequest):
             self.has_told.set()
 
@@ -94,7 +94,7 @@ class Neighbour:
     def _do(self, event: Event) -> None:
         for effect in self.node.handle(event, int(1_000 * trio.current_time())):
             if isinstance(effect, SendMessage):
-                self.network.send(effect.peer, effect.message)
+                self.network.sessions.send(effect.peer, effect.message)
 
 
 def _neighbour(folder: Path) -> Neighbour:

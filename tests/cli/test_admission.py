@@ -329,7 +329,7 @@ def test_store__statements__are_read_before_records(tmp_path: Path) -> None:
     assert store.statements() == [admit(LISTED, 1), exclude(LISTED, 1, 5)]
     store.close()
     with DataDirectory(place.data_dir).replayed(LISTED) as replica:
-        assert [envelope.step for envelope in replica.ledger.envelopes()] == [0]
+        assert [envelope.step for envelope in replica.ledger.slots.envelopes()] == [0]
 
 
 def test_submit__same_statements_twice__are_one_file(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ class World:
 
     def _cut(self, number: int) -> None:
         life = self.seats[number].life
-        for session in () if life is None else life.network._open_sessions.all():
+        for session in () if life is None else life.network.sessions.all():
             session.channel.link.abort()
 
     def _begin_again(self, faults: Sequence[Fault] = ()) -> None:
@@ -252,8 +252,8 @@ class World:
         for seat in self.seats:
             life = seat.life
             if life is not None:
-                life.network._open_sessions._reputation = Reputation()
-                book = life.network._book
+                life.network.sessions._reputation = Reputation()
+                book = life.network.book
                 for entry in book._entries.values():
                     entry.due_s = min(entry.due_s, trio.current_time() + 1.0)
                 self._crowd(life)
@@ -262,7 +262,7 @@ class World:
         """Somebody tells the node of peers that nobody can reach, until its address book is full."""
         for _ in range(2):
             liar = peer_of_author(Signer(random.randbytes(32)).author)
-            life.network._book.learn(liar, (parse_address("/ip4/127.0.0.1/tcp/9"),), source=liar)
+            life.network.book.learn(liar, (parse_address("/ip4/127.0.0.1/tcp/9"),), source=liar)
 
     # --- between plans
 
@@ -323,7 +323,7 @@ class World:
             trouble = life.trainer.statistics().trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
-                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "
+                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node.own_steps.estimating}, "
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}"
             )
         return "; ".join(told)

@@ -241,7 +241,7 @@ def check_replay(data: bytes) -> None:
     if is_refused:
         return
     good = {record for record in records if record in _POOL}
-    assert {envelope.record for envelope in replica.ledger.envelopes()} <= set(_POOL)
+    assert {envelope.record for envelope in replica.ledger.slots.envelopes()} <= set(_POOL)
     assert not is_good or replica.ledger.updates == len(good)
 
 

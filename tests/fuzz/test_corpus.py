@@ -140,7 +140,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("answer", _replaced("protocol.sync.anti_entropy.islice", lambda items, count: items)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 0)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._release", _nothing)),
-    ("node", _replaced("protocol.node.node.Node._keep", _nothing)),
+    ("node", _replaced("protocol.node.intake.Intake.keep", _nothing)),
     ("node", _replaced("protocol.sync.synchroniser.Synchroniser.tick", _nothing)),
 )
 

@@ -166,7 +166,7 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
         async for event in unread:
             attack.done["events"] += 1
             if isinstance(event, MessageArrived):
-                network.handled(event.peer, event.message, seconds=0.0, news=0)
+                network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 def _nobody(attack: Attack) -> PeerAddress:

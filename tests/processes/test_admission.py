@@ -109,7 +109,7 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
                 without.add(record)
         assert without.state_digest().hex() == state_digest
         with DataDirectory(node.directory).replayed(manifest) as replica:
-            assert 0 < max(e.step for e in replica.ledger.envelopes() if e.author == bad) < FROM_STEP
+            assert 0 < max(e.step for e in replica.ledger.slots.envelopes() if e.author == bad) < FROM_STEP
 
 
 def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(

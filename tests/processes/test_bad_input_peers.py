@@ -201,6 +201,6 @@ async def send_unsigned(address: str, manifest: Manifest) -> None:
         attacker = await start(nursery, network(99, config, run_id=manifest.run_id))
         await until(attacker.connected)
         (victim,) = attacker.peers()
-        attacker.network.send(victim, Records(request=0, data=record[:-1] + bytes([record[-1] ^ 1])))
+        attacker.network.sessions.send(victim, Records(request=0, data=record[:-1] + bytes([record[-1] ^ 1])))
         await until(attacker.disconnected)
         nursery.cancel_scope.cancel()

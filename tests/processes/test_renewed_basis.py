@@ -249,7 +249,7 @@ async def test_neighbours__one_lacks_a_basis__fetches_it_beside_the_session_whoe
     async with trio.open_nursery() as nursery:
         sources = [None, InMemory(data)] if dialler_has_it else [InMemory(data), None]
         listener = await start(nursery, network(1, basis=sources[0]))
-        bootstrap = NetworkConfig(bootstrap=listener.network.addresses[:1])
+        bootstrap = NetworkConfig(bootstrap=listener.network.introduction.addresses[:1])
         dialler = await start(nursery, network(2, bootstrap, basis=sources[1]))
         await until(lambda: listener.peers() and dialler.peers())
         asking = listener if dialler_has_it else dialler

@@ -95,7 +95,7 @@ def test_log__encoded_and_loaded__holds_the_same_set_proofs_included() -> None:
     loaded = load(GOOD)
     assert loaded.signed.encode() == SIGNED.encode() and loaded.basis is None
     assert (loaded.end.records, loaded.end.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
-    assert set(loaded.replica.ledger.ordered_records()) == {*RECORDS, PROOF}
+    assert set(loaded.replica.ledger.slots.ordered_records()) == {*RECORDS, PROOF}
     assert loaded.end.writer == signer(9).author
     assert joined(blocks_of(GOOD)) == GOOD
 

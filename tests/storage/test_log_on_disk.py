@@ -79,7 +79,7 @@ def test_replayed__more_records_than_are_kept_in_memory__same_state_as_with_all_
         full.add(record)
     with DataDirectory(node).replayed(MANIFEST) as replica:
         assert replica.state_digest() == full.state_digest()
-        assert set(replica.ledger.envelopes()) == set(full.ledger.envelopes())
+        assert set(replica.ledger.slots.envelopes()) == set(full.ledger.slots.envelopes())
     assert sum(little_memory) > 20
 
 

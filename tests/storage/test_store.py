@@ -195,7 +195,7 @@ def test_store__changed_under_a_running_node__is_damage_with_what_where_and_what
     database.executescript(statement)
     database.close()
     with pytest.raises(StorageDamagedError) as caught:
-        list(replica.ledger.envelopes())
+        list(replica.ledger.slots.envelopes())
     text = f"updates of author {ALICE.author.hex()[:16]}, steps 0 to 15, are not what was stored"
     assert str(caught.value).startswith(f"{path} is damaged ({text}). Move it away and start")
 
@@ -205,7 +205,7 @@ def test_store__changed_to_what_is_not_a_record__is_damage(store: Store, tmp_pat
     with closing(sqlite3.connect(tmp_path / "node" / LEDGER_FILE)) as database, database:
         database.execute("UPDATE records SET record = CAST(substr(record, 1, 36) || 'x' AS TEXT) WHERE arrival = 4")
     with pytest.raises(StorageDamagedError, match=r"ledger.sqlite3 is damaged \("):
-        list(replica.ledger.envelopes())
+        list(replica.ledger.slots.envelopes())
 
 
 def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -
         with pytest.raises(OperatorError, match="the disk is full"):
             go_on()
         held = replica.ledger.updates
-        assert [envelope.step for envelope in replica.ledger.envelopes()] == list(range(held))
+        assert [envelope.step for envelope in replica.ledger.slots.envelopes()] == list(range(held))
         assert 20 < held < 4_000
         opened.close()
 
@@ -351,7 +351,7 @@ def reads_all_or_fails_well(directory: Path) -> bool:
         replica = use_all(directory)
     except SfnodeError:
         return False
-    assert {envelope.record for envelope in replica.ledger.envelopes()} <= set(RECORDS)
+    assert {envelope.record for envelope in replica.ledger.slots.envelopes()} <= set(RECORDS)
     return True
 
 

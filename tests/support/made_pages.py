@@ -69,7 +69,7 @@ class MadeNode:
         """Put manifest and records where a node keeps them."""
         assert self.ledger is not None
         store = Store(DataDirectory(self.directory), sign_manifest(self.manifest, OWNER))
-        store.add(self.ledger.ordered_records(), is_durable=False)
+        store.add(self.ledger.slots.ordered_records(), is_durable=False)
         store.close()
 
     def page(self, kind: type[Page] = Page) -> Page:

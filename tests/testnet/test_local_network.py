@@ -78,7 +78,7 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     # a last scalar that is rounded to zero.
     manifest = decode_run_file(tmp_path / "testnet.run").manifest
     with DataDirectory(tmp_path / "node0").replayed(manifest) as replica:
-        told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.envelopes())
+        told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
     assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
     assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8

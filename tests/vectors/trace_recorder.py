@@ -166,13 +166,13 @@ class Story:
         return self
 
     def _ignored(self) -> Counter[str]:
-        return self.node.ignored + self.node.snapshots.ignored
+        return self.node.intake.ignored + self.node.snapshots.ignored
 
     def _marks(self) -> dict[str, bool]:
         node, ending = self.node, self.node.end.ending
         return {
             "live": node.sync.is_live,
-            "finished": node.is_finished,
+            "finished": node.own_steps.is_finished,
             "over": ending.is_over,
             "given_up": ending.is_given_up,
         }

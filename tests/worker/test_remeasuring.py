@@ -101,7 +101,7 @@ def test_audit__report_of_a_liar_about_an_honest_message__says_nothing_that_is_n
 ) -> None:
     honest, manifest = AUTHORS[1], trained.signed.manifest
     with DataDirectory(trained.directory).replayed(manifest) as replica:
-        (envelope,) = replica.ledger.first_of(honest.author, range(3, 4))
+        (envelope,) = replica.ledger.slots.first_of(honest.author, range(3, 4))
     measured = tuple(-each for each in envelope.scalars)
     report, data = make_report(manifest, CHEAT, envelope, measured, 0.0)
     assert report.is_mismatch(envelope.scalars)

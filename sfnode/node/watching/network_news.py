@@ -55,7 +55,7 @@ class NetworkNews:
 
     def _tell_of_dials(self, network: Network) -> None:
         """Report why an address cannot be reached, each reason once while it lasts."""
-        reports = {(report.address, report.reason): report for report in network.dial_reports}
+        reports = {(report.address, report.reason): report for report in network.dialler.reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
             is_later = round(report.retry_in_s) > 0
@@ -67,7 +67,7 @@ class NetworkNews:
 
     def _tell_of_mapping(self, network: Network) -> None:
         """Report the result of asking the router for a port, and its changes."""
-        report = network.mapping_report
+        report = network.mapper.report
         if report is not None and report != self._mapping:
             address = None if report.address is None else report.address.transport
             self._reporter.event("port_mapping", report.text, address=address)
