@@ -118,11 +118,11 @@ async def _live(victim: Network, events: trio.MemoryReceiveChannel[Event]) -> No
     async for event in events:
         for effect in node.handle(event, int(trio.current_time() * 1_000)):
             if isinstance(effect, SendMessage):
-                victim.send(effect.peer, effect.message)
+                victim.sessions.send(effect.peer, effect.message)
             elif isinstance(effect, DropPeer):
-                victim.drop(effect.peer, reason=effect.reason)
+                victim.sessions.drop(effect.peer, reason=effect.reason)
         if isinstance(event, MessageArrived):
-            victim.handled(event.peer, event.message, seconds=0.0, news=0)
+            victim.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 async def _attack(address: str, kind: str, number: int) -> None:

@@ -23,7 +23,7 @@ from protocol.run import (
 )
 from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
 from sfnode.run import AUTHORS_MAX, BEST, OPEN, STALENESS, MethodOptions, build_manifest, method_of
-from sfnode.storage import basis_spec
+from sfnode.storage import BasisSpec
 from sfnode.training.calibration import Calibration, FoundBasis, new_basis
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -58,7 +58,7 @@ def bases_of(
     if found is None:
         return Bases(_manifest(recipe, task, tensors, method_of(_options(recipe, found, rate))))
     file = encode_basis(found.rank, found.content)
-    manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), basis_spec(file)))
+    manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), BasisSpec.of(file)))
     return Bases(manifest, decode_basis_untrusted(manifest, file))
 
 

@@ -88,7 +88,7 @@ class Fetching:
             self._joined = trio.Event()
         if not isinstance(event, MessageArrived):
             return
-        self.network.handled(event.peer, event.message, seconds=0.0, news=0)
+        self.network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
         if isinstance(event.message, Records):
             sent_ns = int.from_bytes(event.message.data[:8], "big")
             self.delays_ms.append((time.monotonic_ns() - sent_ns) / 1e6)

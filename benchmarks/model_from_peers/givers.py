@@ -92,7 +92,7 @@ async def _send_updates(network: Network, updates_per_s: int) -> None:
     while count:
         data = time.monotonic_ns().to_bytes(8, "big") + bytes(count * RECORD_BYTES - 8)
         for neighbour in network.neighbours():
-            network.send(neighbour.peer, Records(request=0, data=data))
+            network.sessions.send(neighbour.peer, Records(request=0, data=data))
         await trio.sleep(_FLUSH_S)
 
 

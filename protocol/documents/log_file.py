@@ -94,7 +94,7 @@ def encode_log(
     for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
         yield chain.block(STATEMENTS, body)
     records, record_bytes = 0, replica.ledger.codec.record_bytes
-    for body in _joined(replica.ledger.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
+    for body in _joined(replica.ledger.slots.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
         yield chain.block(RECORDS, body)
     for sha256 in replica.renewals_needed():

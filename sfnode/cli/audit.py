@@ -22,18 +22,7 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
-from sfnode.storage import (
-    IDENTITY_FILE,
-    basis_in,
-    load_identity,
-    read_bytes,
-    read_manifest,
-    renewals_for,
-    replayed_with_records,
-    training_file,
-    write_durably,
-    write_new,
-)
+from sfnode.storage import DataDirectory, read_bytes, training_file, write_durably, write_new
 from sfnode.worker import (
     AuditCase,
     AuditVerdict,
@@ -63,7 +52,7 @@ FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most
 @device_options
 @json_option
 def audit(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     data: str | None,
@@ -81,16 +70,16 @@ def audit(
              sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --check 0123456789abcdef-17.audit
     """
     check_can_train()
-    directory = data_dir.expanduser()
-    signed = read_manifest(directory)
+    signed = data_dir.signed_manifest()
     check_auditable(signed.manifest)
-    with replayed_with_records(directory, signed.manifest) as (replica, stored):
+    with data_dir.reading() as stored:
+        replica = stored.replica(signed.manifest)
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
             devices=devices,
-            basis=basis_in(directory, signed.manifest),
-            renewals=renewals_for(directory, replica),
+            basis=data_dir.bases.first(signed.manifest),
+            renewals=data_dir.bases.renewals_of(replica),
         )
         if check is None:
             chosen = choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
@@ -99,7 +88,7 @@ def audit(
         past = PastStates(signed.manifest, replica.ledger, stored)
         cases = trio.run(audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
-    reports = _write_reports(mismatches, signed, directory, out) if out is not None else []
+    reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
     _say(cases, reports, is_json)
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
@@ -122,10 +111,7 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
         ) from None
 
 
-def _write_reports(
-    mismatches: list[AuditCase], signed: SignedManifest, directory: Path, out: Path
-) -> list[AuditReport]:
-    signer: Signer = load_identity(directory / IDENTITY_FILE)
+def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
     reports = []
     for case in mismatches:
         report, data = make_report(signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance)

@@ -19,7 +19,7 @@ from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
-from sfnode.storage import data_spec, load_or_create_seed, write_new
+from sfnode.storage import KeyFile, data_spec, write_new
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, RateTrial
@@ -70,7 +70,7 @@ def make_run(
     folder = new_model(options.model, options.revision)
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    named, signer = replace(options, name=options.name or default_name), Signer(load_or_create_seed(key_path))
+    named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     draft.manifest()  # raises
     found: FoundBasis | None = None

@@ -10,7 +10,7 @@ from enum import StrEnum
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.cli.value_types import POSITIVE, FilePath, FolderPath, Whole
+from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
 from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses, private_words
 from sfnode.storage import BEST_STEP, AtStep
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
@@ -265,7 +265,7 @@ device_options = group(
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
 data_dir_option = click.option(
-    "--data-dir", type=FolderPath, required=True, help="Use the node whose state is in this data directory."
+    "--data-dir", type=DataFolder, required=True, help="Use the node whose state is in this data directory."
 )
 
 

@@ -27,7 +27,7 @@ from sfnode.run import (
     values_of,
     with_values,
 )
-from sfnode.storage import EMBEDDED, NODE_FILE, from_home
+from sfnode.storage import EMBEDDED, DataDirectory, from_home
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -40,7 +40,7 @@ class Origin(StrEnum):
     """Names the source of a setting's value."""
 
     COMMAND_LINE = "command line"
-    FILE = NODE_FILE
+    FILE = "node.toml"
     DEFAULT = "default"
 
 
@@ -91,12 +91,12 @@ def given_settings(context: click.Context) -> frozenset[str]:
     return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
-def recall(options: JoinOptions, given: frozenset[str], directory: Path) -> Recalled:
-    """Complete ``options`` with what the node of ``directory`` remembers. Raises OperatorError.
+def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Recalled:
+    """Complete ``options`` with what the node of a data directory remembers. Raises OperatorError.
 
     ``given``: the settings that were typed, which stay as they are.
     """
-    held = {key: value for key, value in read_settings(directory).items() if key not in given}
+    held = {key: value for key, value in read_settings(data_dir).items() if key not in given}
     completed = with_values(options, {_field(key): value for key, value in held.items()})
     values = values_of(completed)
 
@@ -122,15 +122,15 @@ def _field(key: str) -> str:
 # --- the file
 
 
-def read_settings(directory: Path) -> dict[str, object]:
+def read_settings(data_dir: DataDirectory) -> dict[str, object]:
     """Return the fields of `node.toml` as `JoinOptions` takes them; empty without the file. Raises OperatorError."""
-    path = directory / NODE_FILE
-    return {key: _from_file(key, value, path) for key, value in (read_node_file(directory) or {}).items()}
+    path = data_dir.node_file
+    return {key: _from_file(key, value, path) for key, value in (read_node_file(data_dir) or {}).items()}
 
 
-def other_fields(directory: Path, key: str) -> dict[str, FieldValue]:
+def other_fields(data_dir: DataDirectory, key: str) -> dict[str, FieldValue]:
     """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
-    path, fields = directory / NODE_FILE, read_node_file(directory) or {}
+    path, fields = data_dir.node_file, read_node_file(data_dir) or {}
     others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
     return {name: value for name, value in others.items() if value is not None}
 

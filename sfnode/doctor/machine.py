@@ -44,17 +44,17 @@ def compare_clocks(offsets_s: list[float]) -> Finding:
     return ok("clock", f"it is {seen}")
 
 
-def existing_part(directory: Path) -> Path:
-    """Return the directory, or the nearest folder above it that exists."""
-    path = directory.absolute()
+def existing_part(folder: Path) -> Path:
+    """Return the folder, or the nearest folder above it that exists."""
+    path = folder.absolute()
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return path
 
 
-def check_space(directory: Path, needed_bytes: int) -> Finding:
+def check_space(folder: Path, needed_bytes: int) -> Finding:
     """Check the free space for the node's state; ``needed_bytes``: final size of the ledger; 0: not known."""
-    place = existing_part(directory)
+    place = existing_part(folder)
     free = free_disk_bytes(place)
     if free is None:
         return unknown("disk space", f"the system does not say what is free on the disk of {place}")
@@ -69,9 +69,9 @@ def check_space(directory: Path, needed_bytes: int) -> Finding:
     return ok("disk space", text)
 
 
-def check_writing(directory: Path) -> Finding:
+def check_writing(folder: Path) -> Finding:
     """Time a write and fsync of a page where the node keeps its state, as it does for each own update."""
-    place = existing_part(directory)
+    place = existing_part(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".sfnode-doctor-") as file:
             file.write(bytes(4_096))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import trio
 
@@ -15,15 +14,15 @@ from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import basis_path, read_bytes, store_basis
+from sfnode.storage import DataDirectory, read_bytes
 
 
 class BasisFetcher:
     """Fetches the bases that the core asks for."""
 
-    def __init__(self, manifest: Manifest, data_dir: Path, reporter: Reporter) -> None:
+    def __init__(self, manifest: Manifest, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._manifest = manifest
-        self._data_dir = data_dir
+        self._bases = data_dir.bases
         self._reporter = reporter
         self._told: set[tuple[str, str]] = set()  # event and SHA-256: each once
 
@@ -43,7 +42,7 @@ class BasisFetcher:
             await inbox.send(event)
 
     def _is_stored(self, sha256: str) -> bool:
-        path = basis_path(self._data_dir, self._manifest, sha256)
+        path = self._bases.path_of(self._manifest, sha256)
         if not path.exists():
             return False
         if hashlib.sha256(read_bytes(path, "the basis")).hexdigest() == sha256:
@@ -66,7 +65,7 @@ class BasisFetcher:
             text += "Nobody trains from there on, unless the owner replaces it"
             self._tell_once("basis_useless", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256, is_lasting=True)
-        path = store_basis(self._manifest, data, origin="the basis", data_dir=self._data_dir, sha256=sha256)
+        path = self._bases.store(self._manifest, data, origin="the basis", sha256=sha256)
         text = f"the basis from epoch {epoch} on is here: {path}"
         self._reporter.event("basis_fetched", text, file=str(path), from_epoch=epoch)
         return BasisArrived(sha256=sha256)

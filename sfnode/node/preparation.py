@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
@@ -25,15 +24,7 @@ from sfnode.run import (
     joiner_model,
     shared_data,
 )
-from sfnode.storage import (
-    IDENTITY_FILE,
-    LOCK_FILE,
-    claim_folder,
-    evaluation_file,
-    size_of_run,
-    training_file,
-    use_key,
-)
+from sfnode.storage import DataDirectory, evaluation_file, size_of_run, training_file
 from sfnode.worker_protocol import TrainingConfig
 
 
@@ -57,8 +48,8 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     if options.key is not None:
-        use_key(data_dir / IDENTITY_FILE, options.key.expanduser())
-    seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
+        data_dir.identity.link_to(options.key.expanduser())
+    seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
     given = None
@@ -84,12 +75,12 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     )
 
 
-def _claim(data_dir: Path, reporter: Reporter) -> None:
+def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
     """Close the directory to other users before the first file is written there."""
-    if claim_folder(data_dir):
+    if data_dir.claim():
         text = (
             f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
-            f"use and no node of yours runs there, remove {data_dir / LOCK_FILE}"
+            f"use and no node of yours runs there, remove {data_dir.lock_file}"
         )
         reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
 

@@ -13,7 +13,7 @@ from sfnode.run.builder import (
     read_toml,
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
-from sfnode.run.data_directory import HOME, find_data_directory
+from sfnode.run.default_directory import HOME, find_data_directory
 from sfnode.run.model_reference import find_model, joiner_model
 from sfnode.run.node_file import FieldValue, read_node_file, toml_of, write_node_file
 from sfnode.run.node_options import (

@@ -13,6 +13,7 @@ from pathlib import Path
 from protocol.node import SnapshotUse
 from sfnode.network import MEMORY_BYTES_MAX
 from sfnode.run.run_address import RunAddress
+from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 
 
@@ -22,13 +23,13 @@ class RunSource:
 
     Attributes:
         bootstrap: nodes of the run, and the run's id.
-        data_dir: None: the run's own folder below `data_directory.HOME`.
+        data_dir: None: the run's own folder below `default_directory.HOME`.
         basis: file of the run's published basis.
     """
 
     run_file: Path | None = None
     bootstrap: RunAddress = field(default_factory=RunAddress)
-    data_dir: Path | None = None
+    data_dir: DataDirectory | None = None
     basis: Path | None = None
 
 

@@ -13,14 +13,14 @@ from sfnode.network import DATA_FILE_BYTES_MAX, Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import EMBEDDED, read_bytes, write_durably
+from sfnode.storage import EMBEDDED, DataDirectory, read_bytes, write_durably
 
 _SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 
 
-def public_data_path(data_dir: Path, task: TaskSpec) -> Path:
+def public_data_path(data_dir: DataDirectory, task: TaskSpec) -> Path:
     """Return the file in which a node keeps the public data that it has fetched."""
-    return data_dir / f"data-{task.data_sha256[:16]}.jsonl"
+    return data_dir.path / f"data-{task.data_sha256[:16]}.jsonl"
 
 
 def is_of_peers(task: TaskSpec, data: str | None) -> bool:
@@ -28,7 +28,9 @@ def is_of_peers(task: TaskSpec, data: str | None) -> bool:
     return data is None and bool(task.data_sha256) and not task.data.startswith(EMBEDDED)
 
 
-async def find_public_data(task: TaskSpec, address: RunAddress, data_dir: Path, reporter: Reporter) -> str | None:
+async def find_public_data(
+    task: TaskSpec, address: RunAddress, data_dir: DataDirectory, reporter: Reporter
+) -> str | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.

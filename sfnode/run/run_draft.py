@@ -30,7 +30,7 @@ from sfnode.run.builder import (
     renewable,
 )
 from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage import read_bases, read_basis_spec
+from sfnode.storage import BasisSpec, read_bases
 
 _LOWER: Final = 1 / 2  # the share of the suggested rate to try where that rate hurts
 
@@ -117,7 +117,7 @@ class RunDraft:
         """Return the manifest as it is now, or with another learning rate. OperatorError names the field at fault."""
         options = self._options
         chosen = self._method if learning_rate is None else replace(self._method, learning_rate=learning_rate)
-        basis = None if self.basis is None else read_basis_spec(self.basis)
+        basis = None if self.basis is None else BasisSpec.read(self.basis)
         method, schedule = method_of(chosen if basis is None else renewable(chosen, options.steps), basis)
         manifest = Manifest(
             format=FORMAT,

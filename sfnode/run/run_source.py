@@ -14,28 +14,18 @@ from sfnode.network import Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import (
-    MANIFEST_FILE,
-    basis_beside,
-    basis_in,
-    decode_run_file,
-    read_bases,
-    read_bytes,
-    read_manifest,
-    store_basis,
-)
+from sfnode.storage import DataDirectory, basis_beside, decode_run_file, read_bases, read_bytes
 
 _SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
     """Return the run's manifest, its signature checked. OperatorError: no source has it, or it is of another run."""
-    directory = source.data_dir.expanduser() if source.data_dir is not None else None
     wanted, nodes = source.bootstrap.run_id, source.bootstrap.nodes
     if source.run_file is not None:
         return _of_run(wanted, decode_run_file(source.run_file), source.run_file)
-    if directory is not None and (directory / MANIFEST_FILE).exists():
-        return _of_run(wanted, read_manifest(directory), directory)
+    if source.data_dir is not None and source.data_dir.manifest_file.exists():
+        return _of_run(wanted, source.data_dir.signed_manifest(), source.data_dir.path)
     if not nodes:
         raise OperatorError(
             "say which run: the sfnode:... that a node of it prints, --bootstrap MULTIADDR, --run FILE, or the "
@@ -62,7 +52,7 @@ def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> Signe
     return signed
 
 
-async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, reporter: Reporter) -> Path | None:
+async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirectory, reporter: Reporter) -> Path | None:
     """Return the file of the run's published basis in ``data_dir``; None if its basis is random. OperatorError."""
     if manifest.method.basis is BasisKind.RANDOM:
         if source.basis is not None:
@@ -71,8 +61,8 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
     given = source.basis or basis_beside(manifest, source.run_file)
     if given is not None:
         data = read_bytes(given, "the basis")
-        return store_basis(manifest, data, origin=str(given), data_dir=data_dir)
-    held = basis_in(data_dir, manifest)
+        return data_dir.bases.store(manifest, data, origin=str(given))
+    held = data_dir.bases.first(manifest)
     try:
         read_bases(manifest, held)
         return held
@@ -84,13 +74,15 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
     return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
 
 
-async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:
+async def _fetch_basis(
+    manifest: Manifest, bootstrap: tuple[str, ...], data_dir: DataDirectory, reporter: Reporter
+) -> Path:
     wanted = Wanted.basis(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
     report = progress_of(reporter, "basis", "the basis")
     download, seed = Download(wanted, report), secrets.token_bytes(_SEED_BYTES)
     data = await fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
-    path = store_basis(manifest, data, origin="the file that the run's owner published", data_dir=data_dir)
+    path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from sfnode.page.report import write_report
+from sfnode.storage.data_directory import DataDirectory
 from tests.browser.served_pages import served_in_thread
 from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
@@ -190,7 +191,7 @@ def test_report__opened_from_the_disk__shows_the_run_without_a_node(
     node = MadeNode(tmp_path / "node")
     finished(node)
     node.store()
-    write_report(node.directory, tmp_path / "run.html", lambda done, total: None)
+    write_report(DataDirectory(node.directory), tmp_path / "run.html", lambda done, total: None)
     with opened(browser, (tmp_path / "run.html").as_uri(), size) as tab:
         if SHOTS:
             tab.screenshot(path=f"{SHOTS}/report-{size}.png", full_page=True)

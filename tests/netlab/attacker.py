@@ -38,8 +38,8 @@ from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.node.inbox import open_inbox
+from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.files import write_json
-from sfnode.storage.store import decode_run_file
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
 _PAUSE_S = 0.05  # between two sessions of one talker; without it, only the making of keys would be measured
@@ -166,7 +166,7 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
         async for event in unread:
             attack.done["events"] += 1
             if isinstance(event, MessageArrived):
-                network.handled(event.peer, event.message, seconds=0.0, news=0)
+                network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 def _nobody(attack: Attack) -> PeerAddress:

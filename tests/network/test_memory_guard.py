@@ -191,7 +191,7 @@ async def test_node__memory_full__inbound_neighbours_go_newcomers_wait_and_the_d
         assert {guest.disconnected()[0].reason for guest in guests} == {f"the peer said bye: {SHORT_OF_MEMORY}"}
         newcomer = await _guest(nursery, 5, node)
         await until(_has_failed(newcomer))
-        assert newcomer.network.dial_reports[0].reason == FULL
+        assert newcomer.network.dialler.reports[0].reason == FULL
         assert node.peers() == {chosen.peer}
         assert node.network.statistics().memory.let_go == 2
         machine.resident = 900
@@ -206,4 +206,4 @@ async def _guest(nursery: trio.Nursery, number: int, node: Node) -> Node:
 
 
 def _has_failed(node: Node) -> Callable[[], bool]:
-    return lambda: bool(node.network.dial_reports)
+    return lambda: bool(node.network.dialler.reports)

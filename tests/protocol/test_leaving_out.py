@@ -134,7 +134,7 @@ def test_leaving_out__linear_loss_in_many_coordinates__lies_within_its_error(cor
     for author in (1, 2, 3):
         effect = told[signer(author).author]
         own = Coefficients(manifest)
-        own.add(envelope for envelope in replica.ledger.envelopes() if envelope.author == signer(author).author)
+        own.add(envelope for envelope in replica.ledger.slots.envelopes() if envelope.author == signer(author).author)
         true = 2.0**-20 * sum(float(own.flat(epoch) @ gradient) for epoch in own.epochs())
         assert effect is not None and effect.updates == 40
         assert abs(effect.change - true) < 3 * effect.error < true

@@ -20,7 +20,7 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
-from sfnode.storage.stored_bases import UNIT_EXP, basis_spec
+from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
 from sfnode.training.calibration import Calibration, FoundBasis, new_basis
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
@@ -210,7 +210,7 @@ def sessions(shared: SharedModel, found: FoundBasis, data: TaskData) -> tuple[Es
     """At the model as it is, and where a run with this basis begins."""
     plain = model_manifest(shared.model, [TensorGroup.LINEAR])
     file = encode_basis(1, found.content)
-    spec = basis_spec(file)
+    spec = BasisSpec.of(file)
     method = replace(
         plain.method,
         rank=1,

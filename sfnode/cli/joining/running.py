@@ -33,7 +33,7 @@ from sfnode.run import (
     write_node_file,
 )
 from sfnode.slips import Slips
-from sfnode.storage import IDENTITY_FILE, NODE_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
+from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
@@ -59,15 +59,15 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
-        directory = find_data_directory(signed.manifest, options.source.data_dir)
-        life.enter(directory)
-        recalled = recall(options, given, directory)
+        data_dir = find_data_directory(signed.manifest, options.source.data_dir)
+        life.enter(data_dir)
+        recalled = recall(options, given, data_dir)
         _check(recalled.options)
-        nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
+        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         config = await prepare(signed, recalled.options, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
-        with nullcontext() if is_locked(config.data_dir) else in_use(config.data_dir / IDENTITY_FILE):
+        with nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
             async with (
                 page_served(daemon, recalled.options.web),
                 metrics_served(daemon, recalled.options.metrics),
@@ -109,14 +109,14 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
             scope.cancel()
 
 
-async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: Reporter) -> None:
+async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, reporter: Reporter) -> None:
     """Stop the node on `sfnode stop`; first drop a request that was meant for an earlier start."""
-    if not is_locked(directory):
-        forget_stop(directory)
+    if not data_dir.is_locked():
+        data_dir.control.forget_stop()
     is_asked, slips = False, Slips()
     while not is_asked:
         with slips.contained("stop"):
-            is_asked = is_asked_to_stop(directory)
+            is_asked = data_dir.control.is_asked_to_stop()
         await trio.sleep(_LOOK_S)
     reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
     scope.cancel()
@@ -137,7 +137,7 @@ def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
     """Report which options come from the node's file."""
     held = {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}
     if held:
-        path = daemon.config.data_dir / NODE_FILE
+        path = daemon.config.data_dir.node_file
         text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
         daemon.reporter.event("remembered", text, file=str(path), settings=held)
 
@@ -179,7 +179,7 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
     daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
 
 
-def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: Path) -> list[str]:
+def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: DataDirectory) -> list[str]:
     """Return lines that say how others join by this node; empty where they cannot dial it."""
     if not given.nodes:
         return []

@@ -1,7 +1,7 @@
 """Door: `Session`. Runs sessions with neighbours after the handshake, and file transfers on streams of their own."""
 
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_answers import FileSource, PacedFile
+from sfnode.network.sessions.file_answers import FileSource, PacedFile, manifest_part
 from sfnode.network.sessions.file_download import (
     Download,
     OtherRunError,
@@ -32,6 +32,7 @@ __all__ = [
     "Ask",
     "NeighbourFiles",
     "Pace",
+    "manifest_part",
     "OtherRunError",
     "OTHER_VERSION",
     "fetch",

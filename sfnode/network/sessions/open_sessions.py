@@ -7,7 +7,7 @@ import time
 
 import trio
 
-from protocol.wire import PeerId
+from protocol.wire import Message, PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import (
@@ -23,6 +23,7 @@ from sfnode.network.policy import (
     choose_to_evict,
     choose_to_shed,
     ip_group_of,
+    is_pushed,
 )
 from sfnode.network.reports import PeerState
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
@@ -60,6 +61,16 @@ class OpenSessions:
         outbound = [session for session in self._sessions.values() if session.is_outbound]
         outbound.sort(key=lambda session: session.started_s)
         return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
+
+    def send(self, peer: PeerId, message: Message) -> bool:
+        """Queue a message for a neighbour without waiting; return False if it has no session or its queue is full.
+
+        Pushed records are not queued for a peer with a bad score; it can still ask for them.
+        """
+        session = self._sessions.get(peer)
+        if session is None or (is_pushed(message) and not self.is_pushed_to(peer)):
+            return False
+        return session.send(message)
 
     def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
         """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``."""
@@ -150,6 +161,10 @@ class OpenSessions:
         session = self._sessions.get(peer)
         if session is not None:
             session.say_bye(reason)
+
+    def drop(self, peer: PeerId, reason: str) -> None:
+        """Penalise a peer that sent what no honest node sends: end its session and discourage it for a day."""
+        self.penalise(peer, Fault.GARBAGE, reason)
 
     def is_pushed_to(self, peer: PeerId) -> bool:
         """Return whether new records are flooded to the peer."""
