@@ -21,8 +21,9 @@ from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
+from sfnode.local_files import read_bytes, write_durably, write_new
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, read_bytes, training_file, write_durably, write_new
+from sfnode.storage import DataDirectory, training_file
 from sfnode.worker import (
     AuditCase,
     AuditVerdict,

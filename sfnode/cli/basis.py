@@ -24,9 +24,9 @@ from sfnode.cli.options import (
     trainable_option,
 )
 from sfnode.cli.value_types import NewFilePath
+from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions
-from sfnode.storage import write_new
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:

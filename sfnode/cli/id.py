@@ -13,8 +13,9 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
+from sfnode.local_files import read_bytes
 from sfnode.network import peer_of_author
-from sfnode.storage import DataDirectory, KeyFile, read_bytes
+from sfnode.storage import DataDirectory, KeyFile
 
 
 @click.group("id")

@@ -18,8 +18,9 @@ from sfnode.cli.options import choice_option, group, json_option, learning_optio
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
+from sfnode.local_files import write_new
 from sfnode.run import STALENESS, DataOptions, RunOptions, find_data_directory
-from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
+from sfnode.storage import BASIS_ENDING, EMBEDDED
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 

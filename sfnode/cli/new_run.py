@@ -16,10 +16,11 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import SignedManifest, TaskSpec
 from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train, found_model
+from sfnode.local_files import write_new
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
-from sfnode.storage import KeyFile, data_spec, write_new
+from sfnode.storage import KeyFile, data_spec
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, RateTrial

@@ -22,9 +22,10 @@ from sfnode.cli.inviting import check_epoch_is_free, held_roster
 from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
+from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, read_bases, read_renewal, write_new
+from sfnode.storage import DataDirectory, read_bases, read_renewal
 from sfnode.worker_protocol import CalibrationOptions
 
 if TYPE_CHECKING:

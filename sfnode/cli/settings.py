@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
+from sfnode.local_files import from_home
 from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
 from sfnode.run import (
     FieldValue,
@@ -27,7 +28,7 @@ from sfnode.run import (
     values_of,
     with_values,
 )
-from sfnode.storage import EMBEDDED, DataDirectory, from_home
+from sfnode.storage import EMBEDDED, DataDirectory
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})

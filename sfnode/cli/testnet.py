@@ -21,8 +21,9 @@ from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
+from sfnode.local_files import describe_os_error
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
+from sfnode.storage import BASIS_ENDING, EMBEDDED, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.local_files import read_bytes
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import DataDirectory, read_bases, read_bytes
+from sfnode.storage import DataDirectory, read_bases
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:

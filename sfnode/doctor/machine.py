@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.local_files import free_disk_bytes
 from sfnode.network import CONNECTIONS_MAX, allowed_files, connections_max
 from sfnode.reporter import counted
-from sfnode.storage import free_disk_bytes
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()

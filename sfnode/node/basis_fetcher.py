@@ -10,11 +10,12 @@ from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
 from protocol.subspace import decode_basis_untrusted
+from sfnode.local_files import read_bytes
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory, read_bytes
+from sfnode.storage import DataDirectory
 
 
 class BasisFetcher:

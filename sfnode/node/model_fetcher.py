@@ -13,12 +13,12 @@ import trio
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
+from sfnode.local_files import describe_os_error, free_disk_bytes
 from sfnode.model_files import HASH_BYTES, FetchedModel, PartialFile, bytes_to_come, is_there, piece_bytes
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import describe_os_error, free_disk_bytes
 
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
 SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any

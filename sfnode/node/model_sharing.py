@@ -9,11 +9,11 @@ from pathlib import Path
 import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
+from sfnode.local_files import HeldFile
 from sfnode.model_files import PieceIndex, hashes_of
 from sfnode.network import FileSource, Pace, PacedFile
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
-from sfnode.storage import HeldFile
 
 
 class ModelSharing:

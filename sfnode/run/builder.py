@@ -26,7 +26,8 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
-from sfnode.storage import BasisSpec, read_bytes
+from sfnode.local_files import read_bytes
+from sfnode.storage import BasisSpec
 
 AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way

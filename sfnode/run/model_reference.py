@@ -6,9 +6,10 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
+from sfnode.local_files import from_home
 from sfnode.model_files import FetchedModel, check_shapes, is_same_package
 from sfnode.run.node_options import TrainingOptions
-from sfnode.storage import EMBEDDED, from_home
+from sfnode.storage import EMBEDDED
 
 _LOCAL = "local:"
 

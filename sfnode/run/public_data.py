@@ -9,11 +9,12 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
+from sfnode.local_files import read_bytes, write_durably
 from sfnode.network import DATA_FILE_BYTES_MAX, Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import EMBEDDED, DataDirectory, read_bytes, write_durably
+from sfnode.storage import EMBEDDED, DataDirectory
 
 _SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 

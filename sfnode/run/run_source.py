@@ -10,11 +10,12 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
+from sfnode.local_files import read_bytes
 from sfnode.network import Download, Wanted, fetch
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, basis_beside, decode_run_file, read_bases, read_bytes
+from sfnode.storage import DataDirectory, basis_beside, decode_run_file, read_bases
 
 _SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 

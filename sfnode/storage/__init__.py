@@ -3,18 +3,6 @@
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
 from sfnode.storage.evaluations import BEST_STEP, AtStep, EvaluatedStep, best_of, has_become_worse
-from sfnode.storage.files import (
-    HeldFile,
-    describe_os_error,
-    free_disk_bytes,
-    from_home,
-    opened_file,
-    read_bytes,
-    sync_folder,
-    write_durably,
-    write_json,
-    write_new,
-)
 from sfnode.storage.identity import KeyFile
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.run_size import size_of_run
@@ -39,7 +27,6 @@ __all__ = [
     "DataDirectory",
     "EMBEDDED",
     "EvaluatedStep",
-    "HeldFile",
     "KeyFile",
     "LogSummary",
     "RenewedBasis",
@@ -51,24 +38,15 @@ __all__ = [
     "best_of",
     "data_spec",
     "decode_run_file",
-    "describe_os_error",
     "evaluation_file",
     "export_log",
-    "free_disk_bytes",
-    "from_home",
     "has_become_worse",
     "import_log",
     "locate",
-    "opened_file",
     "read_bases",
-    "read_bytes",
     "read_renewal",
     "read_statements_file",
     "size_of_run",
-    "sync_folder",
     "training_file",
-    "write_durably",
-    "write_json",
-    "write_new",
     "write_statements",
 ]

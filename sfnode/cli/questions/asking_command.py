@@ -18,10 +18,11 @@ from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING
+from sfnode.local_files import from_home
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
-from sfnode.storage import BASIS_ENDING, EMBEDDED, from_home, locate
+from sfnode.storage import BASIS_ENDING, EMBEDDED, locate
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"

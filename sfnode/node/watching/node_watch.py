@@ -13,6 +13,7 @@ from protocol.errors import UnsettledError
 from protocol.events import Event
 from protocol.ledger import Statement
 from protocol.node import node_statistics
+from sfnode.local_files import free_disk_bytes
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
@@ -20,7 +21,6 @@ from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.run import address_for_others, string_for_others
 from sfnode.status import LifeStatistics, Status, StatusWords
-from sfnode.storage import free_disk_bytes
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
