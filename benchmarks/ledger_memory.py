@@ -20,7 +20,7 @@ import click
 from benchmarks.measures import Stopwatch, memory_mib, report
 from benchmarks.sample_runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
 from protocol.crypto import Author
-from protocol.ledger import bitmap_of
+from protocol.ledger import digest_buckets
 from protocol.limits import SPAN_STEPS
 from protocol.run import sign_manifest
 from protocol.state import Replica
@@ -87,10 +87,10 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
     """Medians would hide what a page costs that is not in the cache: means, of random authors and spans."""
     ledger, chance, spans = replica.ledger, random.Random(0), max(1, shape.steps // SPAN_STEPS)
     every = b"\xff" * (SPAN_STEPS // 8)
-    most = bitmap_of(list(range(1, SPAN_STEPS)))
+    most = digest_buckets.bitmap_of(list(range(1, SPAN_STEPS)))
     calls: dict[str, Callable[[int, Author], object]] = {
         "one record": lambda span, author: list(
-            ledger.slots.records(span, author, bitmap_of([chance.randrange(1_024)]))
+            ledger.slots.records(span, author, digest_buckets.bitmap_of([chance.randrange(1_024)]))
         ),
         "all records of a span": lambda span, author: list(ledger.slots.records(span, author, every)),
         "payload_hashes": ledger.slots.payload_hashes,

@@ -31,7 +31,7 @@ from protocol.ledger import Envelope
 from protocol.run import sign_manifest
 from sfnode.demo import data_file
 from sfnode.storage import DataDirectory, Store
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_messages, worker_process
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
@@ -60,7 +60,7 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
             ledger = stored.replica(manifest).ledger
             config = TrainingConfig(model=MODEL, data=data_file(split="train"), worker_socket=socket)
             past = PastStates(manifest, ledger, stored)
-            found = await audit_messages(signed, config, past, list(_chosen(ledger.slots.envelopes(), run)))
+            found = await remeasuring.audit_messages(signed, config, past, list(_chosen(ledger.slots.envelopes(), run)))
     return _row(number, run, found)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol import limits
-from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hash_fields, u32
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hashing
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.record_store import Archive, Slot, step_of
@@ -197,7 +197,7 @@ class Ledger:
     def root(self) -> Digest:
         """Return the ledger digest: equal roots mean equal sets of updates and of statements (SPEC 7.5)."""
         if self._root is None:
-            fields = [part for span, digest in self.slots.span_digests() for part in (u32(span), digest)]
+            fields = [part for span, digest in self.slots.span_digests() for part in (hashing.u32(span), digest)]
             statements = [self.roster.digest()] if len(self.roster) else []
-            self._root = hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields, *statements)
+            self._root = hashing.hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields, *statements)
         return self._root

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import itemgetter
 
 from protocol import limits
-from protocol.crypto import Author, Digest, hash_fields, u32
+from protocol.crypto import Author, Digest, hashing
 from protocol.ledger.digest_buckets import Bucket, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.record_store import Archive, ReadBack, Slot, records_of
@@ -152,8 +152,8 @@ class SlotTable:
     def digest_before(self, step: int) -> Digest:
         """Return the digest of the slots below ``step``, a multiple of SPAN_STEPS, without statements (SPEC 9.5)."""
         digests = [(span, digest) for span, digest in self.span_digests() if span * limits.SPAN_STEPS < step]
-        fields = [part for span, digest in digests for part in (u32(span), digest)]
-        return hash_fields("sfnode/before/1", self._run_id, u32(step), *fields)
+        fields = [part for span, digest in digests for part in (hashing.u32(span), digest)]
+        return hashing.hash_fields("sfnode/before/1", self._run_id, hashing.u32(step), *fields)
 
     def slots_before(self, step: int) -> int:
         """Return how many slots hold anything below ``step``, a multiple of SPAN_STEPS."""

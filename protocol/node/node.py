@@ -10,7 +10,7 @@ from collections import Counter
 from typing import assert_never
 
 from protocol import timings
-from protocol.crypto import DIGEST_BYTES, Signer
+from protocol.crypto import Signer, hashing
 from protocol.errors import Reject
 from protocol.events import (
     BasisArrived,
@@ -45,7 +45,7 @@ from protocol.state import Replica
 from protocol.sync import Flood, Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
 
-_NOT_SUMMED = bytes(DIGEST_BYTES)  # in a head: the sender's state digest would cost it too much now
+_NOT_SUMMED = bytes(hashing.DIGEST_BYTES)  # in a head: the sender's state digest would cost it too much now
 
 
 class Node:

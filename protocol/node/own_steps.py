@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol import timings
-from protocol.crypto import Signer, seed_of
+from protocol.crypto import Signer, hashing
 from protocol.events import ReserveStep, StartEstimate
 from protocol.node.fetches import BasisFiles
 from protocol.node.node_config import NodeConfig
@@ -86,7 +86,7 @@ class OwnSteps:
             return
         self.estimating = step
         self.is_worker_free = False
-        seed = seed_of(self._replica.manifest.run_id, author, step)
+        seed = hashing.seed_of(self._replica.manifest.run_id, author, step)
         directions = self._clock.affordable.chosen
         self._turn.do([ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)])
 

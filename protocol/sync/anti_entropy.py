@@ -25,7 +25,7 @@ from typing import TypeAlias, TypeVar
 from protocol import limits
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import NO_STATEMENTS, PAYLOAD_HASH_BYTES, Ledger, bitmap_of, bits_of, shard_of
+from protocol.ledger import NO_STATEMENTS, Ledger, digest_buckets
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -170,7 +170,7 @@ class SyncSession:
         # A page starts after a key, so ask from the key just below the author's.
         before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
         for span in reversed(self.spans):
-            request = AuthorsRequest(request=0, span=span, shards=(shard_of(author),), after=before)
+            request = AuthorsRequest(request=0, span=span, shards=(digest_buckets.shard_of(author),), after=before)
             page = _expect(Authors, (yield request))
             _check_page(request, page)
             listed = tuple(entry for entry in page.authors if entry.author == author)
@@ -228,7 +228,7 @@ class SyncSession:
             self._held.append(bucket)
             steps = yield from self._missing(span, holdings)
             for start in range(0, len(steps), slots_max):
-                piece = bitmap_of(steps[start : start + slots_max])
+                piece = digest_buckets.bitmap_of(steps[start : start + slots_max])
                 wanted.append(WantedSlots(span=span, author=holdings.author, steps=piece))
         for request in _grouped(wanted, slots_max):
             self._records_received = 0
@@ -260,19 +260,21 @@ class SyncSession:
         until = self._ledger.roster.counts_until(Author(theirs.author))
         if self.horizon_step is not None:
             until = min(until, self.horizon_step + 1)
-        return [step for step in bits_of(missing) if span * limits.SPAN_STEPS + step < until]
+        return [step for step in digest_buckets.bits_of(missing) if span * limits.SPAN_STEPS + step < until]
 
     def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
-        steps = bits_of(_as_int(theirs.valid))
+        steps = digest_buckets.bits_of(_as_int(theirs.valid))
         hashes = answer.hashes
-        if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
+        if len(hashes) != digest_buckets.PAYLOAD_HASH_BYTES * len(steps):
             self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
             return 0
         own = self._ledger.slots.payload_hashes(span, Author(theirs.author))
         result = 0
         for index, step in enumerate(steps):
-            theirs_hash = hashes[index * PAYLOAD_HASH_BYTES : (index + 1) * PAYLOAD_HASH_BYTES]
+            theirs_hash = hashes[
+                index * digest_buckets.PAYLOAD_HASH_BYTES : (index + 1) * digest_buckets.PAYLOAD_HASH_BYTES
+            ]
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result

@@ -11,8 +11,8 @@ from protocol.run import Manifest
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
-from sfnode.run import FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
-from sfnode.storage import DataDirectory, evaluation_file, training_file
+from sfnode.run import FieldValue, find_model, node_file, run_address
+from sfnode.storage import DataDirectory, data_files
 
 
 @click.group()
@@ -68,8 +68,8 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
     value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
-    write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
-    _say(f"{key} = {toml_of(value)}", data_dir, is_json)
+    node_file.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
+    _say(f"{key} = {node_file.toml_of(value)}", data_dir, is_json)
 
 
 @config.command()
@@ -83,9 +83,9 @@ def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
     Example: sfnode config unset upnp --data-dir ~/.sfnode/my-run-0123456789ab
     """
     data_dir.signed_manifest()
-    if key not in (read_node_file(data_dir) or {}):
+    if key not in (node_file.read_node_file(data_dir) or {}):
         check_key(key, "sfnode config unset")
-    write_node_file(data_dir, other_fields(data_dir, key))
+    node_file.write_node_file(data_dir, other_fields(data_dir, key))
     _say(f"{key} is forgotten", data_dir, is_json)
 
 
@@ -95,13 +95,13 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
         case "model", str():
             find_model(manifest, value)
         case "data", str():
-            training_file(manifest.task, value)
+            data_files.training_file(manifest.task, value)
         case "eval-data", str():
-            evaluation_file(manifest.task, value)
+            data_files.evaluation_file(manifest.task, value)
 
 
 def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
-    run_id = parse_run_addresses(addresses).run_id
+    run_id = run_address.parse_run_addresses(addresses).run_id
     if run_id is not None and run_id != manifest.run_id:
         raise OperatorError(
             f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. Give "

@@ -13,8 +13,9 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
-from sfnode.network import peer_of_author
-from sfnode.storage import DataDirectory, KeyFile, read_bytes
+from sfnode.local_files import read_bytes
+from sfnode.network import policy
+from sfnode.storage import DataDirectory, KeyFile
 
 
 @click.group("id")
@@ -158,7 +159,7 @@ def _first_line(file: Path) -> str:
 
 def _print(file: KeyFile, is_json: bool) -> None:
     author = file.signer().author
-    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(file.path)}
+    fields = {"author": author.hex(), "peer": policy.peer_of_author(author), "file": str(file.path)}
     if is_json:
         click.echo(json.dumps(fields))
         return

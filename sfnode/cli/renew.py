@@ -15,16 +15,17 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import BasisContent, encode_basis
+from protocol.subspace import BasisContent, basis_file
 from sfnode.cli.basis import calibration_options, describe_bytes, file_fields
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.inviting import check_epoch_is_free, held_roster
+from sfnode.cli.inviting import statements_given
 from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
+from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, read_bases, read_renewal, write_new
+from sfnode.storage import DataDirectory, stored_bases
 from sfnode.worker_protocol import CalibrationOptions
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def offer(
     """
     node = _Followed(data_dir, model, revision)
     found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
-    data = encode_basis(node.manifest.method.rank, found.content)
+    data = basis_file.encode_basis(node.manifest.method.rank, found.content)
     _check(found.trial, "written")
     write_new(out, [data])
     if is_json:
@@ -119,20 +120,20 @@ def renew(
     manifest = node.manifest
     owner = check_owner(owner_key, manifest)
     if from_epoch is not None:
-        check_epoch_is_free(held_roster(data_dir, manifest), from_epoch)
-    data, content = (None, None) if offered is None else read_renewal(manifest, offered)
+        statements_given.check_epoch_is_free(statements_given.held_roster(data_dir, manifest), from_epoch)
+    data, content = (None, None) if offered is None else stored_bases.read_renewal(manifest, offered)
     found = None
     if data is None or content is None or not untried:
         found = node.recalibrated(
             calibration, lambda replica: _plan(replica, from_epoch, content, is_tried=not untried)
         )  # the plan fails now rather than after the work
         content = found.content
-        data = data or encode_basis(manifest.method.rank, content)
+        data = data or basis_file.encode_basis(manifest.method.rank, content)
     trial = None if found is None else found.trial
     _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
     with data_dir.replayed(manifest) as replica:  # the run has gone on since
         first = _first_epoch(replica, from_epoch)
-    check_epoch_is_free(held_roster(data_dir, manifest), first)
+    statements_given.check_epoch_is_free(statements_given.held_roster(data_dir, manifest), first)
     sha256 = hashlib.sha256(data).hexdigest()
     path = data_dir.bases.store(manifest, data, origin="the new basis", sha256=sha256)
     data_dir.statements.submit([StatementCodec(manifest).renew(owner, first, sha256)])
@@ -166,17 +167,17 @@ class _Followed:
 
     def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan]) -> Renewal:
         """Return a fresh basis, made at the weights that the run has reached, and its trial."""
-        from sfnode.training.calibration import recalibrate  # imports torch
+        from sfnode.training.calibration import sources  # imports torch
 
         bases_here = self._data_dir.bases
         with self._data_dir.replayed(self.manifest) as replica:
             plan = plan_of(replica)
             renewals = bases_here.renewals_of(replica)
             _check_here(replica, {each.from_epoch for each in renewals}, plan.epoch)
-            bases = read_bases(self.manifest, bases_here.first(self.manifest), renewals)
+            bases = stored_bases.read_bases(self.manifest, bases_here.first(self.manifest), renewals)
             reached = replica.coefficients()
         with counting("looking at examples", "forward passes") as report:
-            return recalibrate(calibration, bases, reached, self._folder, plan, report)
+            return sources.recalibrate(calibration, bases, reached, self._folder, plan, report)
 
 
 def _plan(

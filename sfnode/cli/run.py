@@ -14,15 +14,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
-from sfnode.cli.inviting import (
-    InviteOptions,
-    hand_to_node,
-    invite_options,
-    is_qr_shown,
-    qr_lines,
-    strings_for,
-    write_svg,
-)
+from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
 from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
 from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, DataFolder, FilePath, NewFilePath
@@ -133,14 +125,14 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
             "`sfnode init` makes unless told otherwise. With --at, or a node that runs, this prints a string to join"
         )
     if options.svg is not None:
-        write_svg(strings[0], options.svg)
+        qr_code.write_svg(strings[0], options.svg)
     if is_json:
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
     for text in strings or texts:
         click.echo(text)
-        if strings and (is_qr_shown() if options.is_qr is None else options.is_qr):
-            click.echo("\n".join(qr_lines(text)))
+        if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
+            click.echo("\n".join(qr_code.qr_lines(text)))
 
 
 @run_group.command("submit")
@@ -194,7 +186,7 @@ def _hand_over(
 
 
 def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
-    path, fresh = hand_to_node(data_dir, manifest, statements)
+    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
     what = _what(manifest, statements)
     if path is None:
         if is_json:

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from sfnode.cli.exits import ExitCode, warn
+from sfnode.cli.exits import ExitCode, failures
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, printable
@@ -46,7 +46,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
         click.echo(f"Warning: {words.learning}", err=True)
     code, trouble = words.health
     if code:
-        warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        failures.warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 

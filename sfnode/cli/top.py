@@ -9,7 +9,8 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.value_types import DataFolder, NewFilePath
-from sfnode.storage import DataDirectory, write_new
+from sfnode.local_files import write_new
+from sfnode.storage import DataDirectory
 from sfnode.top import show
 
 

@@ -11,13 +11,12 @@ from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
-from sfnode.doctor import directory as data
-from sfnode.doctor import machine, memory_plan, model_check, peers, ports
+from sfnode.doctor import directory as data, machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
-from sfnode.network import decode_peers
+from sfnode.network import saved_peers
 from sfnode.status import read_status
-from sfnode.storage import DataDirectory, basis_beside, size_of_run
+from sfnode.storage import DataDirectory, size_of_run, stored_bases
 from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
@@ -183,7 +182,7 @@ class Examination:
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         question = self._question
         held = None if question.data_dir is None else question.data_dir.bases.first(manifest)
-        basis = held or basis_beside(manifest, question.run_file)
+        basis = held or stored_bases.basis_beside(manifest, question.run_file)
         plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory, basis)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and question.device in ("auto", "cuda")
@@ -196,7 +195,7 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[str, ...]:
         return ()
     try:
         with data_dir.reading() as stored:
-            rows = decode_peers(stored.known_peers)
+            rows = saved_peers.decode_peers(stored.known_peers)
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import CONNECTIONS_MAX, allowed_files, connections_max
+from sfnode.local_files import free_disk_bytes
+from sfnode.network import allowed_files, bounds, connections_max
 from sfnode.reporter import counted
-from sfnode.storage import free_disk_bytes
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -94,7 +94,7 @@ def check_files() -> Finding:
     """Check whether the limit on open files, raised as at a node's start, allows `CONNECTIONS_MAX` connections."""
     files, connections = allowed_files(), connections_max()
     text = f"at most {files}, with {connections} connections among them"
-    if connections < CONNECTIONS_MAX:
+    if connections < bounds.CONNECTIONS_MAX:
         advice = "raise the hard limit (`ulimit -Hn`, or limits.conf) where many are to dial this node"
-        return warning("open files", f"{text}; other nodes take {CONNECTIONS_MAX}", advice)
+        return warning("open files", f"{text}; other nodes take {bounds.CONNECTIONS_MAX}", advice)
     return ok("open files", text)

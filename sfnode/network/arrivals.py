@@ -16,19 +16,7 @@ from sfnode.network.discovery import PeerExchange
 from sfnode.network.introduction import Introduction
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.policy import Fault
-from sfnode.network.sessions import (
-    DISCOURAGED,
-    FULL,
-    OBSERVER_RUN_ID,
-    Channel,
-    FileServer,
-    RefusedError,
-    SilentError,
-    await_hello,
-    exchange_hello,
-    mismatch,
-    refuse,
-)
+from sfnode.network.sessions import Channel, FileServer, RefusedError, SilentError, handshake
 from sfnode.network.transport import Link, LinkBrokenError
 
 
@@ -56,7 +44,7 @@ class Arrivals:
         """Say hello on a dialled link, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
         try:
             channel = self._open_channel(link)
-            hello = await exchange_hello(channel, self._introduction.hello())
+            hello = await handshake.exchange_hello(channel, self._introduction.hello())
             on_handshake()
             await self._conversation.run(channel, hello, is_hello_due=False)
         finally:
@@ -81,14 +69,16 @@ class Arrivals:
             await link.aclose()
 
     async def _receive_stranger(self, channel: Channel) -> None:
-        hello = await await_hello(channel)
+        hello = await handshake.await_hello(channel)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
             log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
             host, bytes_max = channel.link.remote_host, bounds.HELLO_FRAME_BYTES_MAX  # the frame of a stranger
-            others = self._exchange.recommend(channel.peer, host, bytes_max=bytes_max) if reason == FULL else ()
-            await refuse(channel, reason, others)
-        elif hello.run_id == OBSERVER_RUN_ID:
+            others = (
+                self._exchange.recommend(channel.peer, host, bytes_max=bytes_max) if reason == handshake.FULL else ()
+            )
+            await handshake.refuse(channel, reason, others)
+        elif hello.run_id == handshake.OBSERVER_RUN_ID:
             await self._files.serve_stranger(channel, self._introduction.hello())
         else:
             channel.trust()
@@ -99,13 +89,13 @@ class Arrivals:
         if self.is_stopping:
             return "the node stops"
         if self._sessions.is_discouraged(peer):
-            return DISCOURAGED
-        reason = mismatch(self._introduction.hello(), hello)
+            return handshake.DISCOURAGED
+        reason = handshake.mismatch(self._introduction.hello(), hello)
         if reason is not None:
             self._exchange.book.failed(peer, trio.current_time(), at_least_s=bounds.WRONG_RUN_S)
             return reason
-        if hello.run_id == OBSERVER_RUN_ID:
-            return None if self._files.has_room_for(host) else FULL
+        if hello.run_id == handshake.OBSERVER_RUN_ID:
+            return None if self._files.has_room_for(host) else handshake.FULL
         if self._memory.state.is_full:
-            return FULL
-        return None if self._sessions.make_place(peer, host, self._exchange.config.inbound_max) else FULL
+            return handshake.FULL
+        return None if self._sessions.make_place(peer, host, self._exchange.config.inbound_max) else handshake.FULL

@@ -21,8 +21,8 @@ from protocol.wire import (
 )
 from sfnode.network.discovery import PeerExchange
 from sfnode.network.introduction import Introduction
-from sfnode.network.policy import RateLimits, copies_cost_bytes, cost_us, in_turns, pushed_cost_bytes
-from sfnode.network.sessions import DUPLICATE, Channel, OpenSessions, ServedRun, Session, manifest_part, refuse
+from sfnode.network.policy import RateLimits, rate_limits
+from sfnode.network.sessions import Channel, OpenSessions, ServedRun, Session, handshake, manifest_part
 
 
 class Conversation:
@@ -50,7 +50,7 @@ class Conversation:
         """Run a session unless another with this peer stays. LinkBrokenError if our hello cannot be sent."""
         session = Session(channel, hello, self._receive)
         if not await self._sessions.add(session):
-            await refuse(channel, DUPLICATE)
+            await handshake.refuse(channel, handshake.DUPLICATE)
             return
         try:
             if is_hello_due:
@@ -79,10 +79,12 @@ class Conversation:
                     self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
     async def _receive(self, session: Session, message: Message) -> None:
-        if cost := cost_us(message):
+        if cost := rate_limits.cost_us(message):
             await trio.sleep(self._rate_limits.wait_s(session.peer, cost, trio.current_time()))
         is_asked_for = session.asked.take(message)
-        await session.stay_within_rate(pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for))
+        await session.stay_within_rate(
+            rate_limits.pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)
+        )
         match message:
             case PeersRequest():
                 self._exchange.answer(session)
@@ -97,7 +99,7 @@ class Conversation:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
                 handled = session.expect_handled()
-                for part in in_turns(message, self._run.record_bytes):
+                for part in rate_limits.in_turns(message, self._run.record_bytes):
                     await self._put(MessageArrived(peer=session.peer, message=part))
                 if cost:  # one question at a time: its cost is known only after the answer
                     await handled.wait()
@@ -110,5 +112,5 @@ class Conversation:
     def handled(self, peer: PeerId, message: Message, *, seconds: float, news: int) -> None:
         """Charge a neighbour ``seconds`` for a handled message; credit it with ``news`` new records for its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
-        owed_bytes = 0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)
+        owed_bytes = 0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)
         self._sessions.handled(peer, news=news, owed_bytes=owed_bytes)

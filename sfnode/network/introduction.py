@@ -5,7 +5,7 @@ from __future__ import annotations
 from protocol.wire import Hello
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import Address, parse_announce
-from sfnode.network.sessions import ServedRun, own_hello
+from sfnode.network.sessions import ServedRun, handshake
 from sfnode.network.transport import Host, dialable
 
 
@@ -35,4 +35,6 @@ class Introduction:
         """Return the hello that this node says now."""
         own = (*self._announced, *(() if self._given else self._host.addresses))
         listen = tuple(address.transport for address in own)
-        return own_hello(run_id=self._run.run_id, agent=self._agent, listen=listen, head_step=self._run.head_step())
+        return handshake.own_hello(
+            run_id=self._run.run_id, agent=self._agent, listen=listen, head_step=self._run.head_step()
+        )

@@ -9,12 +9,13 @@ import trio
 from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
-from protocol.subspace import decode_basis_untrusted
+from protocol.subspace import basis_file
+from sfnode.local_files import read_bytes
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory, read_bytes
+from sfnode.storage import DataDirectory
 
 
 class BasisFetcher:
@@ -59,7 +60,7 @@ class BasisFetcher:
             self._tell_once("basis_missing", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256)
         try:
-            decode_basis_untrusted(self._manifest, data, sha256)
+            basis_file.decode_basis_untrusted(self._manifest, data, sha256)
         except Reject as reject:
             text = f"the basis that the owner published from epoch {epoch} on cannot be used: {reject.detail}. "
             text += "Nobody trains from there on, unless the owner replaces it"

@@ -19,16 +19,7 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import (
-    FileSource,
-    Network,
-    ServedRun,
-    decode_discouraged,
-    decode_peers,
-    encode_bootstraps,
-    encode_rows,
-    with_bootstraps,
-)
+from sfnode.network import FileSource, Network, ServedRun, saved_peers
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
@@ -75,7 +66,7 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = decode_peers(store.known_peers)
+        known_peers = saved_peers.decode_peers(store.known_peers)
         node_config = NodeConfig(
             is_training=config.training is not None,
             expects_peers=bool(config.network.bootstrap or known_peers),
@@ -87,14 +78,14 @@ class RunningNode:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
-            config=with_bootstraps(config.network, store.bootstraps),
+            config=saved_peers.with_bootstraps(config.network, store.bootstraps),
             identity_seed=config.identity_seed,
             run=self._served_run(),
             inbox=self._inbox_in,
             known_peers=known_peers,
             slips=slips,
         )
-        self.network.sessions.restore_discouraged(decode_discouraged(store.discouraged))
+        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.discouraged))
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
@@ -203,13 +194,13 @@ class RunningNode:
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
-        rows = encode_rows(self.network.known_peers())
+        rows = saved_peers.encode_rows(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = encode_rows(self.network.sessions.discouraged_rows())
+        discouraged = saved_peers.encode_rows(self.network.sessions.discouraged_rows())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
-        bootstraps = encode_bootstraps(self.network.book.reached_bootstraps())
+        bootstraps = saved_peers.encode_bootstraps(self.network.book.reached_bootstraps())
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 

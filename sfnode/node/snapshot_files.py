@@ -21,11 +21,12 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
+from sfnode.local_files import HeldFile, write_durably, write_json
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory, HeldFile, write_durably, write_json
+from sfnode.storage import DataDirectory
 
 _KEPT: Final = 2  # a joiner may still be fetching the older one
 _TEXTS: Final = {

@@ -9,12 +9,12 @@ from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
-from sfnode.network import PeerState, author_of_peer
+from sfnode.network import PeerState, policy
 from sfnode.page.contributions import Contribution, contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
 from sfnode.status import Status, StatusWords, last_status
-from sfnode.storage import DataDirectory, best_of, has_become_worse
+from sfnode.storage import DataDirectory, evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
@@ -80,11 +80,11 @@ class Page:
             found = self._data_dir.evaluations.read()
         except OperatorError:
             found = []
-        best = best_of(found)
+        best = evaluations.best_of(found)
         return {
             "points": [(each.step, round(each.loss, 5), round(each.accuracy, 5)) for each in found],
             "best_step": None if best is None else best.step,
-            "is_worse": has_become_worse(found),
+            "is_worse": evaluations.has_become_worse(found),
         }
 
     def _authors(self, status: Status | None) -> Sections:
@@ -110,7 +110,7 @@ def _status(status: Status) -> Sections:
 
 def _neighbour(each: PeerState) -> Sections:
     return {
-        "author": author_of_peer(each.peer).hex(),
+        "author": policy.author_of_peer(each.peer).hex(),
         "address": each.address,
         "is_outbound": each.is_outbound,
         "delay_ms": each.rtt_ms,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protocol.state import Replica
+from sfnode.local_files import write_new
 from sfnode.page.assets import single_file
 from sfnode.page.node_page import Page, Sections
-from sfnode.storage import DataDirectory, write_new
+from sfnode.storage import DataDirectory
 
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
 

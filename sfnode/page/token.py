@@ -6,7 +6,8 @@ import secrets
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import DataDirectory, read_bytes, write_durably
+from sfnode.local_files import read_bytes, write_durably
+from sfnode.storage import DataDirectory
 
 TOKEN_FILE: Final = "web.token"
 _BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.local_files import describe_os_error, write_durably
 from sfnode.run.builder import read_toml
-from sfnode.storage import DataDirectory, describe_os_error, write_durably
+from sfnode.storage import DataDirectory
 
 FieldValue = str | int | bool | list[str]
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from protocol.node import SnapshotUse
-from sfnode.network import MEMORY_BYTES_MAX
+from sfnode.network import bounds
 from sfnode.run.run_address import RunAddress
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
@@ -56,7 +56,7 @@ class NetworkOptions:
     limit_private: bool = False
     trusted_proxy: tuple[str, ...] = ()
     neighbours_min: int = 0
-    memory_max: int = MEMORY_BYTES_MAX >> 20
+    memory_max: int = bounds.MEMORY_BYTES_MAX >> 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

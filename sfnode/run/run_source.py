@@ -10,11 +10,12 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Download, Wanted, fetch
+from sfnode.local_files import read_bytes
+from sfnode.network import Download, Wanted, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, basis_beside, decode_run_file, read_bases, read_bytes
+from sfnode.storage import DataDirectory, decode_run_file, stored_bases
 
 _SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
@@ -35,7 +36,9 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
     text = "asking the bootstrap for the run's manifest"
     reporter.event("fetching_manifest", text, bootstrap=list(nodes))
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach"))
+    data = await sessions.fetch(
+        Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach")
+    )
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -58,13 +61,13 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
-    given = source.basis or basis_beside(manifest, source.run_file)
+    given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
     if given is not None:
         data = read_bytes(given, "the basis")
         return data_dir.bases.store(manifest, data, origin=str(given))
     held = data_dir.bases.first(manifest)
     try:
-        read_bases(manifest, held)
+        stored_bases.read_bases(manifest, held)
         return held
     except OperatorError as error:
         if not source.bootstrap.nodes:
@@ -82,7 +85,7 @@ async def _fetch_basis(
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
     report = progress_of(reporter, "basis", "the basis")
     download, seed = Download(wanted, report), secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
+    data = await sessions.fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
     path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

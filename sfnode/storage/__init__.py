@@ -1,74 +1,20 @@
 """Door: `DataDirectory`. The data directory: records, statements, key, bases, and every durable write."""
 
-from sfnode.storage.data_directory import DataDirectory, decode_run_file
-from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
-from sfnode.storage.evaluations import BEST_STEP, AtStep, EvaluatedStep, best_of, has_become_worse
-from sfnode.storage.files import (
-    HeldFile,
-    describe_os_error,
-    free_disk_bytes,
-    from_home,
-    opened_file,
-    read_bytes,
-    sync_folder,
-    write_durably,
-    write_json,
-    write_new,
+from sfnode.storage import data_files as data_files, evaluations as evaluations, stored_bases as stored_bases
+from sfnode.storage.data_directory import DataDirectory as DataDirectory, decode_run_file as decode_run_file
+from sfnode.storage.evaluations import AtStep as AtStep, EvaluatedStep as EvaluatedStep
+from sfnode.storage.identity import KeyFile as KeyFile
+from sfnode.storage.log_export_import import (
+    LogSummary as LogSummary,
+    Tell as Tell,
+    export_log as export_log,
+    import_log as import_log,
 )
-from sfnode.storage.identity import KeyFile
-from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
-from sfnode.storage.run_size import size_of_run
-from sfnode.storage.statement_files import read_statements_file, write_statements
-from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import (
-    BASIS_ENDING,
-    UNIT_EXP,
-    BasisSpec,
-    RenewedBasis,
-    basis_beside,
-    read_bases,
-    read_renewal,
+from sfnode.storage.run_size import size_of_run as size_of_run
+from sfnode.storage.statement_files import (
+    read_statements_file as read_statements_file,
+    write_statements as write_statements,
 )
-from sfnode.storage.stored_records import StoredRecords
-
-__all__ = [
-    "AtStep",
-    "BASIS_ENDING",
-    "BEST_STEP",
-    "BasisSpec",
-    "DataDirectory",
-    "EMBEDDED",
-    "EvaluatedStep",
-    "HeldFile",
-    "KeyFile",
-    "LogSummary",
-    "RenewedBasis",
-    "Store",
-    "StoredRecords",
-    "Tell",
-    "UNIT_EXP",
-    "basis_beside",
-    "best_of",
-    "data_spec",
-    "decode_run_file",
-    "describe_os_error",
-    "evaluation_file",
-    "export_log",
-    "free_disk_bytes",
-    "from_home",
-    "has_become_worse",
-    "import_log",
-    "locate",
-    "opened_file",
-    "read_bases",
-    "read_bytes",
-    "read_renewal",
-    "read_statements_file",
-    "size_of_run",
-    "sync_folder",
-    "training_file",
-    "write_durably",
-    "write_json",
-    "write_new",
-    "write_statements",
-]
+from sfnode.storage.store import Store as Store
+from sfnode.storage.stored_bases import BasisSpec as BasisSpec, RenewedBasis as RenewedBasis
+from sfnode.storage.stored_records import StoredRecords as StoredRecords

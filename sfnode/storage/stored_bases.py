@@ -11,8 +11,8 @@ from typing import Final
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import Bases, BasisContent, Published, decode_basis_untrusted, shape_of_basis
-from sfnode.storage.files import read_bytes, write_durably
+from protocol.subspace import Bases, BasisContent, Published, basis_file
+from sfnode.local_files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the basis that the manifest names
 BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes next to the run file
@@ -47,7 +47,7 @@ class BasisSpec:
     @classmethod
     def of(cls, data: bytes) -> BasisSpec:
         """Return the values for a published basis whose file holds ``data``; Reject if it is no such file."""
-        shape = shape_of_basis(data)
+        shape = basis_file.shape_of_basis(data)
         return cls(
             rank=shape.rank,
             sha256=hashlib.sha256(data).hexdigest(),
@@ -158,6 +158,6 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:
     try:
-        return decode_basis_untrusted(manifest, data, sha256)
+        return basis_file.decode_basis_untrusted(manifest, data, sha256)
     except Reject as reject:
         raise OperatorError(f"{origin} is not the run's basis: {reject.detail}. Get the file again") from None

@@ -13,8 +13,9 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.program import Stillness
+from sfnode.local_files import write_durably
 from sfnode.status import Status
-from sfnode.storage import DataDirectory, write_durably
+from sfnode.storage import DataDirectory
 from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve

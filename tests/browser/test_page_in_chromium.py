@@ -22,8 +22,7 @@ from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-    from playwright.sync_api import Page as Tab
+    from playwright.sync_api import Browser, Page as Tab
 
 CHROMIUM = os.environ.get("SFNODE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(os.environ.get("SFNODE_AXE", "build/web-test/node_modules/axe-core/axe.min.js"))

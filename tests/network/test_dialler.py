@@ -12,8 +12,7 @@ import trio
 
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
-from sfnode.network.discovery import dial_choice
-from sfnode.network.discovery import dialler as overlay
+from sfnode.network.discovery import dial_choice, dialler as overlay
 from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow

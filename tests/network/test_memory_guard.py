@@ -12,8 +12,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 
-from sfnode.network import bounds
-from sfnode.network import memory_guard as memory
+from sfnode.network import bounds, memory_guard as memory
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.inbound import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed

@@ -14,8 +14,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError

@@ -17,8 +17,7 @@ from sfnode.storage.statement_files import INBOX_FOLDER
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from tests.support.manifests import OWNER_SEED
-from tests.support.running_nodes import Joins, address_in
-from tests.support.running_nodes import wait_until as wait_until_within
+from tests.support.running_nodes import Joins, address_in, wait_until as wait_until_within
 
 pytest_plugins = ("tests.support.node_fixtures",)
 pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(240)]

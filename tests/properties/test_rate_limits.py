@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.hashing import Author
 from protocol.events import MessageArrived, PeerJoined

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from protocol import timings

@@ -15,7 +15,7 @@ from protocol.run import sign_manifest
 from protocol.state import Coefficients
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
-from sfnode.storage import BEST_STEP, EvaluatedStep, Store, best_of, has_become_worse
+from sfnode.storage import EvaluatedStep, Store, evaluations
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
 
@@ -60,12 +60,12 @@ def test_read_state__at_the_best_step__is_the_one_of_least_loss(directory: Path)
     ]
     data_dir = DataDirectory(directory)
     data_dir.evaluations.write(measured)
-    assert data_dir.state(BEST_STEP).coefficients.digest() == data_dir.state(5).coefficients.digest()
+    assert data_dir.state(evaluations.BEST_STEP).coefficients.digest() == data_dir.state(5).coefficients.digest()
 
 
 def test_read_state__best_step_of_a_node_that_measured_nothing__says_what_to_do(directory: Path) -> None:
     with pytest.raises(OperatorError, match=r"no best step is known, because .* Give the number"):
-        DataDirectory(directory).state(BEST_STEP)
+        DataDirectory(directory).state(evaluations.BEST_STEP)
 
 
 ENDLESS = '[{"step": 1e999, "accuracy": 1, "loss": 1, "rows": 1}]'
@@ -89,7 +89,7 @@ def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, t
     ],
 )
 def test_has_become_worse__after_three_more_evaluations__tells(losses: tuple[float, ...], is_worse: bool) -> None:
-    assert has_become_worse(of_losses(*losses)) == is_worse
+    assert evaluations.has_become_worse(of_losses(*losses)) == is_worse
 
 
 def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outlives_a_restart(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outli
         f"sfnode export --data-dir {tmp_path} --at-step 10 --out FOLDER\n"
     )
     again = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))
-    best = best_of(again.evaluations)
+    best = evaluations.best_of(again.evaluations)
     assert best is not None and best.step == 10 and len(again.evaluations) == 6
     again.take([EvaluatedStep(step=10, accuracy=0.5, loss=0.9, rows=100)])  # measured again: the newer one counts
     assert [each.loss for each in DataDirectory(tmp_path).evaluations.read()] == [0.7, 0.9, 0.5, 0.5, 0.5, 0.6]

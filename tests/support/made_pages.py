@@ -9,6 +9,7 @@ from pathlib import Path
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.wire import PeerId
+from sfnode.local_files import write_json
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.reports import PeerState
 from sfnode.page.log_tail import LogTail
@@ -16,7 +17,6 @@ from sfnode.page.node_page import Page
 from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep
-from sfnode.storage.files import write_json
 from sfnode.storage.store import Store
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest

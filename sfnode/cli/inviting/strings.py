@@ -12,8 +12,8 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.options import REPEAT, group, number_option
 from sfnode.cli.value_types import NewFilePath
-from sfnode.network import parse_bootstrap
-from sfnode.run import RunAddress, join_string, parse_run_addresses
+from sfnode.network import policy
+from sfnode.run import RunAddress, run_address
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
 
@@ -63,7 +63,7 @@ def strings_for(
                 "--data-dir of one that runs and has --listen"
             )
         return []
-    return [join_string(replace(address, invitation=invitation)) for invitation in invitations]
+    return [run_address.join_string(replace(address, invitation=invitation)) for invitation in invitations]
 
 
 def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | None) -> RunAddress | None:
@@ -74,8 +74,8 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
     running = _of_node(data_dir)
     if not at:
         return running
-    given = parse_run_addresses(at)
-    _ = [parse_bootstrap(node) for node in given.nodes]
+    given = run_address.parse_run_addresses(at)
+    _ = [policy.parse_bootstrap(node) for node in given.nodes]
     if given.run_id not in (None, manifest.run_id):
         raise OperatorError("--at is an address of another run: give that of a node of this one")
     known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
@@ -86,4 +86,4 @@ def _of_node(data_dir: DataDirectory | None) -> RunAddress | None:
     if data_dir is None or not data_dir.is_locked():
         return None
     string = read_status(data_dir).life.join_string
-    return parse_run_addresses([string]) if string else None
+    return run_address.parse_run_addresses([string]) if string else None

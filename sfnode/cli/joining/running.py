@@ -12,7 +12,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
-from sfnode.cli.inviting import is_qr_shown, qr_lines
+from sfnode.cli.inviting import qr_code
 from sfnode.cli.joining.life import Life
 from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
@@ -22,16 +22,7 @@ from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run import (
-    JoinOptions,
-    RunAddress,
-    address_for_others,
-    described_source,
-    find_data_directory,
-    find_manifest,
-    string_for_others,
-    write_node_file,
-)
+from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_file, public_data, run_address
 from sfnode.slips import Slips
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import free_memory
@@ -84,7 +75,7 @@ def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
     if address.invitation and options.invite not in (None, address.invitation):
         raise OperatorError("--invite is another invitation than that in the string to join: leave --invite out")
     invitation = ", with an invitation" if address.invitation else ""
-    text = f"joining run {address.run_id.hex()[:16]}{invitation}: {described_source(address)}"
+    text = f"joining run {address.run_id.hex()[:16]}{invitation}: {public_data.described_source(address)}"
     fields = {"run_id": address.run_id.hex(), "model": address.run_model, "data": address.run_data}
     reporter.event("joining", text, **fields, is_invited=bool(address.invitation))
 
@@ -129,7 +120,7 @@ async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         life.begin()
-        write_node_file(daemon.config.data_dir, recalled.fields)
+        node_file.write_node_file(daemon.config.data_dir, recalled.fields)
         _tell_started(daemon, addresses)
 
 
@@ -172,8 +163,8 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
     manifest, data_dir = daemon.manifest, daemon.config.data_dir
     text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
-    given = address_for_others(manifest.run_id, addresses)
-    string = string_for_others(manifest, addresses, daemon.data_sharing.bytes)
+    given = run_address.address_for_others(manifest.run_id, addresses)
+    string = run_address.string_for_others(manifest, addresses, daemon.data_sharing.bytes)
     fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
     how = _how_to_join(given, string, manifest, data_dir)
     daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
@@ -188,4 +179,4 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: D
     if manifest.admission.kind is AdmissionKind.INVITE:
         return [*lines, f"the owner makes a string for each: sfnode run invite --owner-key KEY --data-dir {data_dir}"]
     lines.append(f"or with all in one string: sfnode join {string}")
-    return [*lines, *qr_lines(string)] if is_qr_shown() else lines
+    return [*lines, *qr_code.qr_lines(string)] if qr_code.is_qr_shown() else lines

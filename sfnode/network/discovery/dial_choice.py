@@ -11,16 +11,7 @@ import trio
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.policy import (
-    Candidate,
-    Dialled,
-    Group,
-    choose_to_leave,
-    elsewhere,
-    is_crowded,
-    public_group_of,
-    spread,
-)
+from sfnode.network.policy import Candidate, Dialled, Group, choose_to_leave, elsewhere, ip_groups, is_crowded, spread
 
 
 class DialChoice:
@@ -78,7 +69,7 @@ class DialChoice:
         return tuple(
             Dialled(
                 peer=session.peer,
-                group=public_group_of(session.channel.link.remote_host),
+                group=ip_groups.public_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 is_kept=place < bounds.ANCHORS or self._book.is_bootstrap(session.peer),
             )
@@ -123,4 +114,4 @@ class DialChoice:
 
 @lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and each second scans a full book
 def _group_of(host: str) -> Group | None:
-    return public_group_of(host)
+    return ip_groups.public_group_of(host)

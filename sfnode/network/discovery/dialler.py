@@ -17,7 +17,7 @@ from sfnode.network.discovery.dial_choice import DialChoice
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.policy import Address
 from sfnode.network.reports import DialReport
-from sfnode.network.sessions import DUPLICATE, RefusedError
+from sfnode.network.sessions import RefusedError, handshake
 from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
 from sfnode.slips import Slips
 
@@ -114,7 +114,7 @@ class Dialler:
         self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
         if self._book.is_bootstrap(address.peer):
             self._choice.recommended = frozenset(PeerId(named.peer) for named in error.peers)
-        if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
+        if not error.reason.startswith(handshake.DUPLICATE):  # both ends dialled at once, and the other session stays
             self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
 
     def _failed(self, address: Address, reason: str, at_least_s: float = 0.0) -> None:

@@ -17,7 +17,7 @@ from libp2p.custom_types import TProtocol
 from protocol.errors import Reject
 from protocol.wire import Hello, PeerId
 from sfnode.network import bounds
-from sfnode.network.policy import DEFAULT_ORIGINS, FairPlace, FairPlaces, Fault, Origins, Places
+from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, ip_groups
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_answers import (
     FileSource,
@@ -65,7 +65,7 @@ class FileServer:
     """
 
     def __init__(
-        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = DEFAULT_ORIGINS
+        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = ip_groups.DEFAULT_ORIGINS
     ) -> None:
         self._run = run
         self._open_channel = open_channel

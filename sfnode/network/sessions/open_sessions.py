@@ -11,7 +11,6 @@ from protocol.wire import Message, PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import (
-    DEFAULT_ORIGINS,
     AddressBook,
     DiscouragedRow,
     Fault,
@@ -22,8 +21,8 @@ from sfnode.network.policy import (
     author_of_peer,
     choose_to_evict,
     choose_to_shed,
-    ip_group_of,
-    is_pushed,
+    ip_groups,
+    rate_limits,
 )
 from sfnode.network.reports import PeerState
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
@@ -33,7 +32,7 @@ from sfnode.network.sessions.session import Session
 class OpenSessions:
     """Keeps at most one session per peer, decides on inbound places and penalises peers."""
 
-    def __init__(self, own_peer: PeerId, origins: Origins = DEFAULT_ORIGINS) -> None:
+    def __init__(self, own_peer: PeerId, origins: Origins = ip_groups.DEFAULT_ORIGINS) -> None:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
@@ -68,7 +67,7 @@ class OpenSessions:
         Pushed records are not queued for a peer with a bad score; it can still ask for them.
         """
         session = self._sessions.get(peer)
-        if session is None or (is_pushed(message) and not self.is_pushed_to(peer)):
+        if session is None or (rate_limits.is_pushed(message) and not self.is_pushed_to(peer)):
             return False
         return session.send(message)
 
@@ -89,7 +88,7 @@ class OpenSessions:
             return False
         if len(places) < inbound_max:
             return True
-        victim = choose_to_evict(places, ip_group_of(host))
+        victim = choose_to_evict(places, ip_groups.ip_group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
         return victim is not None
@@ -106,7 +105,7 @@ class OpenSessions:
         return tuple(
             InboundPlace(
                 peer=peer,
-                group=ip_group_of(session.channel.link.remote_host),
+                group=ip_groups.ip_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 news=session.news,
             )

@@ -12,7 +12,7 @@ from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
-from sfnode.storage import DataDirectory, EvaluatedStep, best_of, has_become_worse
+from sfnode.storage import DataDirectory, EvaluatedStep, evaluations
 
 _EVALUATIONS_MAX: Final = 64  # in a status
 
@@ -37,7 +37,7 @@ class LearningCurve:
         """Return the curves, short enough for a status."""
         return CurveStatistics(
             evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
-            best=best_of(self.evaluations),
+            best=evaluations.best_of(self.evaluations),
             losses=self.losses.points,
         )
 
@@ -54,8 +54,8 @@ class LearningCurve:
         self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
-        best = best_of(self.evaluations)
-        if best is not None and best != self._warned_of and has_become_worse(self.evaluations):
+        best = evaluations.best_of(self.evaluations)
+        if best is not None and best != self._warned_of and evaluations.has_become_worse(self.evaluations):
             self._warned_of = best
             text = (
                 f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
