@@ -14,8 +14,7 @@ from protocol.subspace import Basis, Start
 from sfnode.cli.new_run import describe_expectation, describe_start
 from sfnode.demo import data_file
 from sfnode.storage import decode_run_file, stored_bases
-from sfnode.training import calibration
-from sfnode.training.calibration import FoundBasis, Judged, RateTrial, RenewalTrial
+from sfnode.training.calibration import FoundBasis, Judged, RateTrial, RenewalTrial, sources
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import call
@@ -161,7 +160,7 @@ def test_init__suggested_rate_hurts__the_run_has_the_one_that_was_tried_last(
         asked.extend(rates)
         return tuple(trial(rate, after=0.6) for rate in rates)
 
-    monkeypatch.setattr(calibration, "try_described", tried)
+    monkeypatch.setattr(sources, "try_described", tried)
     outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
     first, second = asked
     assert first == 2 * second and f"rate     {second:.2g}, the lowest of those tried" in outcome.stdout

@@ -21,7 +21,8 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, node_status as status_module, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
+from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.replay import replay
 from sfnode.worker_protocol import messages as worker_messages
@@ -92,7 +93,7 @@ def _disk_says(data: bytes) -> Iterator[None]:
     replaced: tuple[tuple[object, str, object], ...] = (
         (DataDirectory, "signed_manifest", None),
         (DataDirectory, "is_locked", True),
-        (status_module, "read_bytes", data),
+        (disk, "read_bytes", data),
     )
     originals = [getattr(owner, name) for owner, name, _ in replaced]
     for owner, name, value in replaced:

@@ -15,6 +15,7 @@ from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files import hub
 from sfnode.model_files.resolve import resolve_model
+from sfnode.storage import disk
 from tests.support.stored_models import COMMIT, HUB_ID, demo_tensors, pickled_folder, sharded_folder
 
 
@@ -95,7 +96,7 @@ def test_hub__shards_of_pickles__are_those_of_the_index(tmp_path: Path, monkeypa
 def test_hub__weights_are_larger_than_the_disk_has_room_for__are_refused_before_they_are_fetched(
     served: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "free_disk_bytes", lambda _folder: 1_000)
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _folder: 1_000)
     with pytest.raises(OperatorError, match=r"MB of it are to be fetched, and the disk of .* has 0.0 MB free"):
         resolve_model(HUB_ID)
     assert "model.safetensors" not in served.fetched

@@ -12,9 +12,10 @@ import trio
 
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
-from sfnode.network.discovery import dial_choice, dialler as overlay
+from sfnode.network.discovery import dialler as overlay
 from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy import ip_groups
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.ip_groups import ip_group_of
@@ -291,7 +292,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
-    monkeypatch.setattr(dial_choice, "public_group_of", ip_group_of)
+    monkeypatch.setattr(ip_groups, "public_group_of", ip_group_of)
     crowd, elsewhere = (
         [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
         ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],

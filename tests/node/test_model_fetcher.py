@@ -26,6 +26,7 @@ from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
+from sfnode.storage import disk
 from tests.node.piece_givers import Givers, honest, leaving, stalling_after
 from tests.node.split_models import (
     CONFIG,
@@ -204,13 +205,13 @@ async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_pa
 async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_fetcher, "free_disk_bytes", lambda _folder: None)  # somebody else fills it later
-    with small_disk(tmp_path / "disk", kilobytes=2_000) as disk:
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _folder: None)  # somebody else fills it later
+    with small_disk(tmp_path / "disk", kilobytes=2_000) as small:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(joiner.fetch, disk / "model")
+            nursery.start_soon(joiner.fetch, small / "model")
             await until(lambda: joiner.events("model_not_stored"))
-            remount(disk, "size=8m")
-        assert contents(disk / "model") == FILES
+            remount(small, "size=8m")
+        assert contents(small / "model") == FILES
     assert len(joiner.events("model_not_stored")) == 1
 
 
@@ -311,7 +312,7 @@ async def _asked(joiner: Joiner, times: int) -> None:
 async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_is_stated(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_fetcher, "free_disk_bytes", lambda _folder: 4 * MODEL_FILE_BYTES_MAX)
+    monkeypatch.setattr(disk, "free_disk_bytes", lambda _folder: 4 * MODEL_FILE_BYTES_MAX)
     large = [_endless(f"model-{number}.safetensors") for number in range(3)]
     joiner.spec = replace(joiner.spec, weights=tuple(file for file, _ in large))
     joiner.givers.held |= {file.pieces: listed for file, listed in large}

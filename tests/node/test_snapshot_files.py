@@ -86,7 +86,7 @@ async def test_files__nothing_can_be_written__says_so_and_goes_on(
     def refuse(path: Path, _data: bytes) -> None:
         raise OperatorError(f"cannot write {path}: the disk is full")
 
-    monkeypatch.setattr("sfnode.node.snapshot_files.write_durably", refuse)
+    monkeypatch.setattr("sfnode.storage.disk.write_durably", refuse)
     kept = Kept(tmp_path, OneFile(FILE))
     await kept.run(StoreSnapshot(step=STEP, sha256="ab" * 32, data=FILE), WANTED)
     (event,) = kept.events()

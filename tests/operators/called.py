@@ -32,11 +32,10 @@ _KEY_COST: Final = 16  # of scrypt
 # What takes long, opens ports or starts processes. What comes before it is the real program.
 _WORK: Final = (
     *("sfnode.cli.joining.running.Daemon", "sfnode.cli.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
-    *("sfnode.cli.eval.evaluate_states", "sfnode.cli.audit.audit_messages", "sfnode.training.asking.ask_model"),
+    *("sfnode.cli.eval.evaluate_states", "sfnode.worker.remeasuring.audit_messages"),
+    *("sfnode.training.asking.ask_model", "sfnode.training.bench.random_files", "sfnode.training.bench.bench_step"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
-    *("sfnode.training.calibration.calibrate", "sfnode.training.calibration.recalibrate"),
-    *("sfnode.training.calibration.calibrate_described", "sfnode.training.bench.random_files"),
-    "sfnode.training.bench.bench_step",
+    *(f"sfnode.training.calibration.sources.{name}" for name in ("calibrate", "recalibrate", "calibrate_described")),
 )
 _ASYNC: Final = ("evaluate_states", "audit_messages", "run")
 

@@ -11,13 +11,13 @@ from tests.repository.inside_rooms import Inside, measure
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
     "lines": 39_650,
-    "exported_names": 490,
-    "init_lines": 770,
+    "exported_names": 494,
+    "init_lines": 785,
     "import_share": 10.7,
     "small_helpers_per_kloc": 0.75,
     "dataclasses_per_kloc": 6.45,  # as many as before on fewer lines
     "dialect_lines_per_kloc": 1.5,
-    "data_directory_functions": 3,
+    "data_directory_functions": 4,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
     "longest_class_lines": 200,
