@@ -9,8 +9,9 @@ attacker itself, so that it loses nothing by them.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import mean, quantiles
 
 import click
@@ -20,7 +21,7 @@ from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto import KEY_BYTES, Author, Signer
-from protocol.events import MessageArrived, PeerJoined
+from protocol.events import Effect, Event, MessageArrived, PeerJoined, StoreRecords
 from protocol.ledger import EnvelopeCodec
 from protocol.node import Node, NodeConfig
 from protocol.run import Manifest
@@ -40,24 +41,30 @@ class RationedNode(Node):
     def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Replica) -> None:
         super().__init__(manifest, signer_, config, replica)
         self._left: dict[bytes, tuple[float, int]] = {}
-        self._is_pushed = False
 
-    def _receive_records(self, peer: PeerId, message: Records) -> None:
-        self._is_pushed = message.request == 0
-        super()._receive_records(peer, message)
+    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
+        if not (isinstance(event, MessageArrived) and isinstance(event.message, Records)) or event.message.request:
+            return super().handle(event, now_ms, is_last=is_last)
+        rationed = Records(request=0, data=b"".join(self._within_rate(event.message.data, now_ms)))
+        effects = super().handle(replace(event, message=rationed), now_ms, is_last=is_last)
+        for record in (record for each in effects if isinstance(each, StoreRecords) for record in each.records):
+            left, at_ms = self._left[record[:KEY_BYTES]]
+            self._left[record[:KEY_BYTES]] = left - 1, at_ms
+        return effects
 
-    def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
-        if not self._is_pushed:
-            return super()._admit(record, peer, frontier, horizon_step)
-        author = record[:KEY_BYTES]
-        left, at_ms = self._left.get(author, (_BURST, self._now_ms))
-        left = min(_BURST, left + _RATE_PER_S * (self._now_ms - at_ms) / 1_000)
-        if left < 1:
-            self._left[author] = left, self._now_ms
-            return []
-        fresh = super()._admit(record, peer, frontier, horizon_step)
-        self._left[author] = left - len(fresh), self._now_ms
-        return fresh
+    def _within_rate(self, data: bytes, now_ms: int) -> Iterator[bytes]:
+        """Yield the copies, and of each author as many others as their rate allows now."""
+        taken: Counter[bytes] = Counter()
+        for record in self.replica.ledger.codec.split_untrusted(data):
+            author = record[:KEY_BYTES]
+            left, at_ms = self._left.get(author, (_BURST, now_ms))
+            left = min(_BURST, left + _RATE_PER_S * (now_ms - at_ms) / 1_000)
+            self._left[author] = left, now_ms
+            if self.replica.ledger.holds(record):
+                yield record
+            elif left - taken[author] >= 1:
+                taken[author] += 1
+                yield record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +194,7 @@ class _Trial:
 
     def _of_attacker(self, node: Node) -> int:
         ledger = node.replica.ledger
-        held = (ledger.holdings_of(span, self._author).valid for span, _ in ledger.span_digests())
+        held = (ledger.slots.holdings_of(span, self._author).valid for span, _ in ledger.slots.span_digests())
         return sum(int.from_bytes(valid, "little").bit_count() for valid in held)
 
     def _is_everywhere(self) -> bool:

@@ -38,9 +38,8 @@ from sfnode.network import (
     ServedRun,
     Timings,
     Traffic,
-    exchange_hello,
-    own_hello,
-    parse_address,
+    handshake,
+    policy,
 )
 from sfnode.node import open_inbox
 
@@ -54,7 +53,7 @@ AFTER_HELLO: Final[dict[str, bytes]] = {
     "not msgpack": frame(b"\xc1" * 64),
     "nested arrays, 64 KiB": frame((_NESTED * 64)[:FRAME_BYTES_MAX]),
     "unknown kind": frame(b"\x91\xcc\xfa"),
-    "second hello": frame(encode(own_hello(run_id=RUN_ID, agent="bad", listen=(), head_step=0))),
+    "second hello": frame(encode(handshake.own_hello(run_id=RUN_ID, agent="bad", listen=(), head_step=0))),
 }
 BEFORE_HELLO: Final[dict[str, bytes]] = {
     "garbage instead of hello": bytes(range(200, 256)) * 90,
@@ -118,11 +117,11 @@ async def _live(victim: Network, events: trio.MemoryReceiveChannel[Event]) -> No
     async for event in events:
         for effect in node.handle(event, int(trio.current_time() * 1_000)):
             if isinstance(effect, SendMessage):
-                victim.send(effect.peer, effect.message)
+                victim.sessions.send(effect.peer, effect.message)
             elif isinstance(effect, DropPeer):
-                victim.drop(effect.peer, reason=effect.reason)
+                victim.sessions.drop(effect.peer, reason=effect.reason)
         if isinstance(event, MessageArrived):
-            victim.handled(event.peer, event.message, seconds=0.0, news=0)
+            victim.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 async def _attack(address: str, kind: str, number: int) -> None:
@@ -147,7 +146,7 @@ async def _be_bad_together(address: str, kind: str, number: int) -> None:
 
 
 async def _be_bad(address: str, kind: str, identity: bytes) -> None:
-    target = parse_address(address)
+    target = policy.parse_address(address)
     if kind in RAW:
         await _be_bad_before_noise(target.host, target.port, RAW[kind])
         return
@@ -168,14 +167,14 @@ async def _misbehave(link: Link, kind: str) -> None:
     if kind in BEFORE_HELLO:
         await link.send_all(BEFORE_HELLO[kind])
         return
-    hello = own_hello(run_id=RUN_ID, agent="bad", listen=(), head_step=0)
+    hello = handshake.own_hello(run_id=RUN_ID, agent="bad", listen=(), head_step=0)
     if kind == SLOW:
         for byte in frame(encode(hello)):
             await link.send_all(bytes([byte]))
             await trio.sleep(_BYTE_S)
         return
     channel = Channel(link, Timings(), Traffic())
-    await exchange_hello(channel, hello)
+    await handshake.exchange_hello(channel, hello)
     if kind in AFTER_HELLO:
         await link.send_all(AFTER_HELLO[kind])
         return

@@ -56,7 +56,7 @@ def measure(authors: int, steps_held: int = _STEPS_HELD) -> HeadCost:
             times.setdefault(f"sum_{name}_ms", []).append(_ms(replica.coefficients))
             times.setdefault(f"root_after_{name}_ms", []).append(_ms(replica.ledger.root))
             times.setdefault(f"state_after_{name}_ms", []).append(_ms(replica.state_digest))
-        times.setdefault("frontier_ms", []).append(_ms(node.frontier))
+        times.setdefault("frontier_ms", []).append(_ms(node.turn.frontier))
     return HeadCost(authors=authors, **{name: round(median(taken), 3) for name, taken in times.items()})
 
 

@@ -16,7 +16,7 @@ from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import report
 from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, sealed_records
-from protocol.crypto import SIGNATURE_BYTES, seed_of
+from protocol.crypto import SIGNATURE_BYTES, hashing
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
 from protocol.run import Manifest
 
@@ -35,7 +35,7 @@ def measure(updates: int, repeats: int) -> dict[str, float]:
         "whole": lambda: _fill(Ledger(manifest), records),
         "without_signature": lambda: _fill(_trusting(manifest), records),
         "decode": lambda: [codec.decode_untrusted(record) for record in records],
-        "seed": lambda: [seed_of(manifest.run_id, envelope.author, envelope.step) for envelope in envelopes],
+        "seed": lambda: [hashing.seed_of(manifest.run_id, envelope.author, envelope.step) for envelope in envelopes],
         "check_signed": lambda: _check_signed(codec, envelopes),
         "libsodium": lambda: _verify_only(signed, envelopes),
     }

@@ -20,11 +20,11 @@ import click
 from benchmarks.measures import Stopwatch, memory_mib, report
 from benchmarks.sample_runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
 from protocol.crypto import Author
-from protocol.ledger import bitmap_of
+from protocol.ledger import digest_buckets
 from protocol.limits import SPAN_STEPS
 from protocol.run import sign_manifest
 from protocol.state import Replica
-from sfnode.storage import Store
+from sfnode.storage import DataDirectory, Store
 
 _AT_ONCE = 20
 _ROOT_EVERY = 500
@@ -47,7 +47,7 @@ def measure(shape: Shape, *, with_archive: bool) -> MemoryCost:
     """Fill a node of this shape in this process; the first quarter is not counted."""
     manifest = manifest_of(shape, tiny_tensors())
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
+        store = Store(DataDirectory(Path(folder) / "node"), sign_manifest(manifest, OWNER))
         replica = Replica(manifest, store) if with_archive else Replica(manifest)
         replica.ledger.codec = TrustingCodec(manifest)
         records = unsigned_records(manifest, shape)
@@ -87,13 +87,15 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
     """Medians would hide what a page costs that is not in the cache: means, of random authors and spans."""
     ledger, chance, spans = replica.ledger, random.Random(0), max(1, shape.steps // SPAN_STEPS)
     every = b"\xff" * (SPAN_STEPS // 8)
-    most = bitmap_of(list(range(1, SPAN_STEPS)))
+    most = digest_buckets.bitmap_of(list(range(1, SPAN_STEPS)))
     calls: dict[str, Callable[[int, Author], object]] = {
-        "one record": lambda span, author: list(ledger.records(span, author, bitmap_of([chance.randrange(1_024)]))),
-        "all records of a span": lambda span, author: list(ledger.records(span, author, every)),
-        "payload_hashes": ledger.payload_hashes,
-        "digest_within": lambda span, author: ledger.digest_within(span, author, most),
-        "holdings_of": ledger.holdings_of,
+        "one record": lambda span, author: list(
+            ledger.slots.records(span, author, digest_buckets.bitmap_of([chance.randrange(1_024)]))
+        ),
+        "all records of a span": lambda span, author: list(ledger.slots.records(span, author, every)),
+        "payload_hashes": ledger.slots.payload_hashes,
+        "digest_within": lambda span, author: ledger.slots.digest_within(span, author, most),
+        "holdings_of": ledger.slots.holdings_of,
     }
     result = {}
     for name, call in calls.items():

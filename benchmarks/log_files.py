@@ -21,7 +21,7 @@ import click
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
 from protocol.run import sign_manifest
-from sfnode.storage import IDENTITY_FILE, Store, load_or_create_seed
+from sfnode.storage import DataDirectory, Store
 
 _AT_ONCE = 10_000
 
@@ -55,12 +55,13 @@ def measure(shape: Shape) -> dict[str, CommandCost]:
 
 def _fill(directory: Path, shape: Shape, count: int) -> None:
     manifest = manifest_of(shape, tiny_tensors())
-    store = Store(directory, sign_manifest(manifest, OWNER))
+    data_dir = DataDirectory(directory)
+    store = Store(data_dir, sign_manifest(manifest, OWNER))
     records = islice(sealed_records(manifest, shape), count)
     while piece := list(islice(records, _AT_ONCE)):
         store.add(piece, is_durable=False)
     store.close()
-    load_or_create_seed(directory / IDENTITY_FILE)
+    data_dir.identity.made_seed()
 
 
 def _run(*arguments: object) -> CommandCost:

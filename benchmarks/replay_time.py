@@ -24,7 +24,7 @@ from protocol.crypto import SIGNATURE_BYTES
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest, sign_manifest
 from protocol.state import Replica
-from sfnode.storage import LEDGER_FILE, Store, replay
+from sfnode.storage import DataDirectory, Store
 
 _REPLAYED_AT_ONCE = 2_000  # as the daemon
 _DENSE_SAMPLE = 1 << 24  # weights in the measurement of a dense apply
@@ -79,7 +79,7 @@ def measure(shape: Shape, kept: Path | None = None) -> LogReplay:
     manifest = manifest_of(shape)
     with tempfile.TemporaryDirectory() as folder:
         kept = kept or Path(folder) / "records"
-        store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
+        store = Store(DataDirectory(Path(folder) / "node"), sign_manifest(manifest, OWNER))
         say(f"{shape}: filling the store")
         for records in kept_records(manifest, shape, kept):
             store.add(records, is_durable=False)
@@ -97,7 +97,8 @@ def _replay(store: Store, manifest: Manifest, shape: Shape, kept: Path) -> LogRe
     while piece := list(islice(records, _REPLAYED_AT_ONCE)):
         replica.ledger.codec = timed
         with watch.part("put"):
-            replay(replica, piece, store.directory / LEDGER_FILE)
+            for _, record in piece:
+                replica.add(record)
         replica.ledger.codec = plain  # the sum decodes, too
         with watch.part("coefficients"):
             replica.coefficients()

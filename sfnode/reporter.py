@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error
+from sfnode.local_files import describe_os_error
 
 _PATIENCE_S: Final = 2.0  # shorter work needs no progress line
 _SCREEN_PAUSE_S: Final = 0.5

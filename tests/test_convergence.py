@@ -23,7 +23,7 @@ def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(run: 
         live, manifest = network.node("node0"), network.manifest
         rounds = manifest.steps // manifest.method.local_steps
         # Nobody waits for the slower half: who has fallen a round behind skips one.
-        assert all(network.node(name).own_updates > 0.7 * rounds for name in network.hosts)
+        assert all(network.node(name).own_steps.updates > 0.7 * rounds for name in network.hosts)
 
         replay = network.replayed("node2", random.Random(7))
         assert network.digests() == {replay.state_digest()}
@@ -46,6 +46,6 @@ def test_network__with_loss_crash_late_joiner_and_equivocator__agrees(seed: int)
         network.run_until_agreement(300_000)
 
         assert len(network.digests()) == 1
-        assert late.node is not None and late.node.own_updates > 0
+        assert late.node is not None and late.node.own_steps.updates > 0
         assert late.node.replica.ledger.void_slots == 1
         assert network.starts() == {**dict.fromkeys(network.hosts, 1), "node1": 2}

@@ -30,8 +30,8 @@ from protocol.crypto import Signer
 from protocol.ledger import Envelope
 from protocol.run import sign_manifest
 from sfnode.demo import data_file
-from sfnode.storage import Store, replayed_with_records
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_messages, worker_process
+from sfnode.storage import DataDirectory, Store
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
@@ -53,14 +53,14 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
     run = SimulatedRun(manifest, _OWNER, models.sessions(manifest), number)
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
-        with contextlib.closing(Store(directory, signed)) as store:
+        with contextlib.closing(Store(DataDirectory(directory), signed)) as store:
             store.add(run.records, is_durable=False)
             store.add_statements([run.statement])
-        with replayed_with_records(directory, manifest) as (replica, stored):
-            ledger = replica.ledger
+        with DataDirectory(directory).reading() as stored:
+            ledger = stored.replica(manifest).ledger
             config = TrainingConfig(model=MODEL, data=data_file(split="train"), worker_socket=socket)
             past = PastStates(manifest, ledger, stored)
-            found = await audit_messages(signed, config, past, list(_chosen(ledger.envelopes(), run)))
+            found = await remeasuring.audit_messages(signed, config, past, list(_chosen(ledger.slots.envelopes(), run)))
     return _row(number, run, found)
 
 

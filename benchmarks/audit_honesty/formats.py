@@ -10,9 +10,9 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.demo import DATA_NAME, LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
-from sfnode.run import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
+from sfnode.run import MethodOptions, builder
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import choose_device, choose_precision, load_described, load_tokenizer, trainable_tensors
+from sfnode.training.model import load_described, loading, quantised, trainable_tensors
 from sfnode.training.shared_model import load_shared
 from sfnode.training.task import read_task
 
@@ -31,9 +31,9 @@ class Models:
     def __init__(self) -> None:
         folder = resolve_model(MODEL)
         self._description = load_described(folder)[1]
-        self._tokenizer = load_tokenizer(folder.path)
-        device = choose_device("cpu")
-        self._shared = {name: load_shared(choose_precision(name), folder.path, device) for name in FORMATS}
+        self._tokenizer = loading.load_tokenizer(folder.path)
+        device = loading.choose_device("cpu")
+        self._shared = {name: load_shared(quantised.choose_precision(name), folder.path, device) for name in FORMATS}
 
     def manifest(self, number: int, owner: Signer, steps: int) -> Manifest:
         """Run ``number`` of a series that goes through step lengths, directions and kinds of scalars."""
@@ -43,8 +43,8 @@ class Models:
             scalar=_SCALARS[number % len(_SCALARS)],
             epoch_steps=32,
         )
-        method, schedule = method_of(options)
-        return build_manifest(
+        method, schedule = builder.method_of(options)
+        return builder.build_manifest(
             Manifest(
                 format=FORMAT,
                 name=f"audits {number}",
@@ -55,9 +55,9 @@ class Models:
                 method=method,
                 schedule=schedule,
                 steps=steps,
-                staleness=STALENESS,
-                admission=OPEN,
-                authors_max=AUTHORS_MAX,
+                staleness=builder.STALENESS,
+                admission=builder.OPEN,
+                authors_max=builder.AUTHORS_MAX,
             )
         )
 

@@ -13,7 +13,7 @@ from itertools import count
 from statistics import median_low
 
 from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
-from protocol.crypto import Author, Signer, seed_of
+from protocol.crypto import Author, Signer, hashing
 from protocol.ledger import Envelope, EnvelopeCodec, StatementCodec
 from protocol.run import Manifest, ScalarKind
 from protocol.state import Coefficients
@@ -204,7 +204,7 @@ class SimulatedRun:
         if person.role == "copied":
             return self._copied(person)
         step = person.next_step
-        seed = seed_of(self._manifest.run_id, person.signer.author, step)
+        seed = hashing.seed_of(self._manifest.run_id, person.signer.author, step)
         is_invented = person.role == "random"
         measured = self._sessions[person.dtype].scalars(person.state, seed ^ is_invented, step)
         factor = {"zeros": 0, "flipped": -1, "scaled": _SCALE, EXPELLED: self._expelled_factor()}.get(person.role, 1)

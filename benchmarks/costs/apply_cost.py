@@ -14,9 +14,9 @@ from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
-from sfnode.training.bench import Times, bench_manifest, perturb, shape_tensors, timed_in_turn
+from sfnode.training.bench import Times, perturb, subjects, timing
 from sfnode.training.estimator import live_terms
-from sfnode.training.model import choose_device
+from sfnode.training.model import loading
 from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 9
@@ -46,10 +46,10 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int 
             per weight and update.
         rademacher_8: the same figures, dense with 8 numbers per weight and update.
     """
-    where = choose_device(device)
-    tensors = shape_tensors(shape)
-    canonical = bench_manifest(tensors, directions=1)
-    rademacher = bench_manifest(tensors, core=CoreKind.RADEMACHER)
+    where = loading.choose_device(device)
+    tensors = subjects.shape_tensors(shape)
+    canonical = subjects.bench_manifest(tensors, directions=1)
+    rademacher = subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER)
     dense = _dense_seconds(weights_of(tensors), where)
     return {
         "shape": shape,
@@ -83,7 +83,7 @@ def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats
         live_terms(shared, bases, 0, fresh.flat(0), factors)
 
     with torch.inference_mode():
-        return timed_in_turn({"both": both, "add": add, "terms": terms}, device, repeats)
+        return timing.timed_in_turn({"both": both, "add": add, "terms": terms}, device, repeats)
 
 
 def _dense_seconds(weights: int, device: torch.device) -> float:
@@ -96,7 +96,7 @@ def _dense_seconds(weights: int, device: torch.device) -> float:
             perturb(parameters, seed, 1e-9)
 
     with torch.inference_mode():
-        found = timed_in_turn({"dense": run}, device, 3)["dense"].median
+        found = timing.timed_in_turn({"dense": run}, device, 3)["dense"].median
     return found / DENSE_UPDATES * weights / sample
 
 

@@ -10,12 +10,12 @@ from typing import Final
 import torch
 
 from benchmarks.sample_runs import OWNER
-from protocol.crypto import seed_of
-from protocol.documents import deviation
+from protocol.crypto import hashing
+from protocol.documents import audit_report
 from protocol.subspace import Bases
-from sfnode.training.bench import bench_manifest, random_data, random_model, some_coefficients, timed_in_turn
+from sfnode.training.bench import subjects, timing
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 5
@@ -53,19 +53,19 @@ class AuditCost:
 
 def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto") -> AuditCost:
     """Measure one message on two neighbouring states, and the same messages in two dtypes."""
-    where = choose_device(device)
+    where = loading.choose_device(device)
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
     first, other = sessions
     manifest = first.manifest
-    states = [some_coefficients(manifest, epoch) for epoch in (0, 1)]
+    states = [subjects.some_coefficients(manifest, epoch) for epoch in (0, 1)]
 
     def audit() -> None:
         for state in states:
             first.set_coefficients(0, state)
             first.estimate(1, 0)
 
-    times = timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, REPEATS)
-    seeds = [seed_of(manifest.run_id, OWNER.author, step) for step in range(MESSAGES + 1)]
+    times = timing.timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, REPEATS)
+    seeds = [hashing.seed_of(manifest.run_id, OWNER.author, step) for step in range(MESSAGES + 1)]
     for session in sessions:
         session.set_coefficients(0, states[0])
     here = [first.estimate(seed, 0).scalars for seed in seeds]
@@ -81,13 +81,13 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
         seconds=times["audit"].median,
         ratio_to_step=times["audit"].median / times["step"].median,
         spread={name: found.spread for name, found in times.items()},
-        deviation_of_dtypes=median(map(deviation, there, here)),
+        deviation_of_dtypes=median(map(audit_report.deviation, there, here)),
         share_clipped=sum(abs(each) == manifest.method.clip for q in here for each in q) / sum(map(len, here)),
-        deviation_of_strangers=median(map(deviation, here[1:], here[:-1])),
+        deviation_of_strangers=median(map(audit_report.deviation, here[1:], here[:-1])),
     )
 
 
 def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Estimator:
-    model = random_model(shape, where, choose_dtype(dtype))
-    manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
-    return Estimator(SharedModel(model), Bases(manifest), random_data(rows, tokens))
+    model = subjects.random_model(shape, where, loading.choose_dtype(dtype))
+    manifest = subjects.bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
+    return Estimator(SharedModel(model), Bases(manifest), subjects.random_data(rows, tokens))

@@ -15,7 +15,7 @@ from protocol.crypto import Signer
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.training.bench import Times, bench_manifest, shape_tensors
+from sfnode.training.bench import Times, subjects
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class ReplayCost:
 
 def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> ReplayCost:
     """Replay ``updates`` signed updates of 50 authors, from bytes to both digests, on one core."""
-    manifest = bench_manifest(shape_tensors(shape), directions=directions)
+    manifest = subjects.bench_manifest(subjects.shape_tensors(shape), directions=directions)
     records = signed_records(manifest, updates)
     runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
     times = {part: Times(tuple(run[part] for run in runs)) for part in _PARTS}

@@ -13,17 +13,8 @@ from benchmarks.sample_runs import weights_of
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
-from sfnode.training.bench import (
-    bench_manifest,
-    paired_ratio,
-    peak_bytes,
-    process_bytes,
-    reset_peak,
-    shape_tensors,
-    some_coefficients,
-    timed_in_turn,
-)
-from sfnode.training.model import choose_device, choose_dtype, fold_weights
+from sfnode.training.bench import subjects, timing
+from sfnode.training.model import fold_weights, loading
 
 REPEATS: Final = 5
 CORE_SCALE: Final = 1_021  # sums of about 2^25 units: fp32 must round them, as it must late in a run
@@ -41,19 +32,19 @@ def bench_view(
         scratch_bytes: peak on top of W0 and the result, of one layer; naive_differs: share of fp32 weights that the
             plain merge gets wrong in the last bits.
     """
-    where = choose_device(device)
-    every = shape_tensors(shape)
+    where = loading.choose_device(device)
+    every = subjects.shape_tensors(shape)
     tensors = every[: _per_layer(every)]
-    manifest = bench_manifest(tensors)
-    bases, base = Bases(manifest), _base(tensors, choose_dtype(dtype), where)
-    cores = {epoch: CORE_SCALE * some_coefficients(manifest, epoch) for epoch in range(epochs)}
+    manifest = subjects.bench_manifest(tensors)
+    bases, base = Bases(manifest), _base(tensors, loading.choose_dtype(dtype), where)
+    cores = {epoch: CORE_SCALE * subjects.some_coefficients(manifest, epoch) for epoch in range(epochs)}
     scratch = _scratch_bytes(bases, cores, base, where)
     actions = {
         "view": lambda: fold_weights(bases, cores, base),
         "naive": lambda: naive_merge(bases, cores, base),
     }
     with torch.inference_mode():
-        times = timed_in_turn(actions, where, repeats)
+        times = timing.timed_in_turn(actions, where, repeats)
         exact, plain = actions["view"](), actions["naive"]()
     times_all = weights_of(every) / weights_of(tensors)
     return {
@@ -66,7 +57,7 @@ def bench_view(
         "seconds": times["view"].median * times_all,
         "seconds_of_naive": times["naive"].median * times_all,
         "ratio_to_naive": times["view"].median / times["naive"].median,
-        "ratios": {"to_naive": paired_ratio(times["view"], times["naive"])},
+        "ratios": {"to_naive": timing.paired_ratio(times["view"], times["naive"])},
         "spread": {name: found.spread for name, found in times.items()},
         "gflop_per_second": _flops(manifest) * epochs / times["view"].median / 1e9,
         "scratch_bytes": scratch,
@@ -113,10 +104,10 @@ def _scratch_bytes(
 ) -> int | None:
     with torch.inference_mode():
         fold_weights(bases, cores, base)  # what torch keeps from its first product is not scratch
-        reset_peak(device)
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else process_bytes()
+        timing.reset_peak(device)
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else timing.process_bytes()
         fold_weights(bases, cores, base)
-        peak = peak_bytes(device)
+        peak = timing.peak_bytes(device)
     if before is None or peak is None:
         return None
     return max(0, peak - before - sum(weight.nbytes for weight in base.values()))

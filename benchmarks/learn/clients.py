@@ -16,7 +16,7 @@ from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
-from protocol.crypto import seed_of
+from protocol.crypto import hashing
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Method, ScalarKind
@@ -99,7 +99,7 @@ class Clients:
         key = signer(author)
         self.rows += self._recipe.rows_each_step // self._recipe.clients
         try:
-            estimate = self._session.estimate(seed_of(self.manifest.run_id, key.author, step), step)
+            estimate = self._session.estimate(hashing.seed_of(self.manifest.run_id, key.author, step), step)
         except NumericError as error:
             say(f"  client {author} skips step {step}: {error}")
             return None

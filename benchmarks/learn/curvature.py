@@ -25,7 +25,7 @@ from benchmarks.measures import report
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, direction_factors, example_indices
 from sfnode.training.estimator import live_terms
-from sfnode.training.model import MatrixTerm, Term, attach, closed_weights
+from sfnode.training.model import MatrixTerm, Term, attach, quantised
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData, batch_of
 
@@ -70,7 +70,7 @@ def losses(shared: SharedModel, bases: Bases, data: TaskData, seed: int) -> Tens
     chosen = example_indices(manifest, seed, 0, len(data.evaluation_examples)).tolist() * _PASSES
     rows = batch_of(data, [data.evaluation_examples[index] for index in chosen], groups, shared.device)
     terms = {name: _with_between(term) for name, term in live_terms(shared, bases, 0, still, factors).items()}
-    started = closed_weights(bases, {}, shared.switch.base, shared.switch.placed)
+    started = quantised.closed_weights(bases, {}, shared.switch.base, shared.switch.placed)
     with shared.switch.using(started), shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
         found = shared.scores(rows, data.label_tokens).loss
     return found.double().cpu().view(_PASSES, len(factors.a), -1)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from benchmarks.learn.trials import BackPropagation, Mezo
-from sfnode.training.model import output_embedding
+from sfnode.training.model import loading
 from sfnode.training.task import Example, TaskData, row_batch
 
 EPSILON = 1e-3  # MeZO's, for every task of its paper (table 15)
@@ -141,7 +141,7 @@ def _label_logits(model: PreTrainedModel, examples: Sequence[Example], data: Tas
     rows = row_batch(examples, data.pad, model.device)
     hidden_NTC: Tensor = model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
     hidden_NC = hidden_NTC[torch.arange(len(examples)), rows.last].float()
-    weight = output_embedding(model).weight[list(data.label_tokens)].float()
+    weight = loading.output_embedding(model).weight[list(data.label_tokens)].float()
     return functional.linear(hidden_NC, weight), rows.labels
 
 

@@ -22,8 +22,8 @@ from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind, TaskSpec
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.model_files import resolve_model
-from sfnode.run import BUILTIN_TASKS, read_toml
-from sfnode.training.model import choose_precision, load_in, load_tokenizer
+from sfnode.run import BUILTIN_TASKS, builder
+from sfnode.training.model import loading, quantised
 from sfnode.training.task import TaskData, read_task
 
 MODEL = "opt-reviews-4m"
@@ -144,7 +144,7 @@ def read_user_task(path: Path) -> Task:
     Raises:
         OperatorError: a field is missing, unknown or wrong.
     """
-    given = read_toml(path)
+    given = builder.read_toml(path)
     usual: dict[str, object] = {"name": path.stem, "test_rows": _REAL_ROWS, "max_tokens": 128}
     if (builtin := given.pop("builtin", None)) is not None:
         known = BUILTIN_TASKS.get(str(builtin))
@@ -168,7 +168,7 @@ class Folders:
 
     def check(self, model: ModelChoice, tasks: Iterable[Task]) -> None:
         """Fetches the model if it has to be. OperatorError that names the first file that is missing."""
-        choose_precision(model.dtype)
+        quantised.choose_precision(model.dtype)
         files = [self.data / name for task in tasks for name in (task.train, task.tune, task.test)]
         for file in (*files, self.model(model) / "config.json"):
             if not file.is_file():
@@ -201,7 +201,7 @@ def task_spec(task: Task, *, rows: int, objective: Objective = Objective.LOSS) -
 @lru_cache(maxsize=8)
 def read(folders: Folders, model: ModelChoice, task: Task, *, is_test: bool) -> TaskData:
     """Examples to train on, and to evaluate on: those of the test file, or those that settings are chosen with."""
-    tokenizer = load_tokenizer(folders.model(model))
+    tokenizer = loading.load_tokenizer(folders.model(model))
     evaluation = folders.data / (task.test if is_test else task.tune)
     with _training_file(folders.data, task) as train:
         data = read_task(tokenizer, task_spec(task, rows=1), train, evaluation)
@@ -229,4 +229,4 @@ def _training_file(data: Path, task: Task) -> Iterator[Path]:
 
 def load(folders: Folders, model: ModelChoice) -> PreTrainedModel:
     """A fresh copy of the model, on the CPU."""
-    return load_in(model.dtype, folders.model(model), _CPU)
+    return quantised.load_in(model.dtype, folders.model(model), _CPU)

@@ -21,10 +21,10 @@ from protocol.run import (
     TensorSpec,
     no_model,
 )
-from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
-from sfnode.run import AUTHORS_MAX, BEST, OPEN, STALENESS, MethodOptions, build_manifest, method_of
-from sfnode.storage import basis_spec
-from sfnode.training.calibration import Calibration, FoundBasis, new_basis
+from protocol.subspace import Bases, basis_file
+from sfnode.run import MethodOptions, builder
+from sfnode.storage import BasisSpec
+from sfnode.training.calibration import Calibration, FoundBasis, sources
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
@@ -47,7 +47,7 @@ def calibrated(
     first = seed * _SEEDS_APART % len(data.examples)
     others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
     options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    found = new_basis(Calibration(shared=shared, tensors=tensors, data=others), options, recipe.rank)
+    found = sources.new_basis(Calibration(shared=shared, tensors=tensors, data=others), options, recipe.rank)
     return found if recipe.has_start else replace(found, start=None)
 
 
@@ -56,10 +56,10 @@ def bases_of(
 ) -> Bases:
     """The bases of a new run, and with them its manifest. ``rate`` None: what is suggested."""
     if found is None:
-        return Bases(_manifest(recipe, task, tensors, method_of(_options(recipe, found, rate))))
-    file = encode_basis(found.rank, found.content)
-    manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), basis_spec(file)))
-    return Bases(manifest, decode_basis_untrusted(manifest, file))
+        return Bases(_manifest(recipe, task, tensors, builder.method_of(_options(recipe, found, rate))))
+    file = basis_file.encode_basis(found.rank, found.content)
+    manifest = _manifest(recipe, task, tensors, builder.method_of(_options(recipe, found, rate), BasisSpec.of(file)))
+    return Bases(manifest, basis_file.decode_basis_untrusted(manifest, file))
 
 
 def _options(recipe: NetworkTrial, found: FoundBasis | None, rate: float | None) -> MethodOptions:
@@ -80,7 +80,7 @@ def _options(recipe: NetworkTrial, found: FoundBasis | None, rate: float | None)
 def suggested_rate(found: FoundBasis | None) -> float:
     """The calibration's learning rate, or that of `sfnode init`."""
     if found is None or found.learning_rate is None:
-        return BEST[BasisKind.RANDOM if found is None else BasisKind.PUBLISHED].learning_rate
+        return builder.BEST[BasisKind.RANDOM if found is None else BasisKind.PUBLISHED].learning_rate
     return found.learning_rate
 
 
@@ -103,8 +103,8 @@ def _manifest(
         method=method[0],
         schedule=method[1],
         steps=recipe.steps,
-        staleness=STALENESS,
-        admission=OPEN,
-        authors_max=AUTHORS_MAX,
+        staleness=builder.STALENESS,
+        admission=builder.OPEN,
+        authors_max=builder.AUTHORS_MAX,
     )
-    return build_manifest(manifest)
+    return builder.build_manifest(manifest)

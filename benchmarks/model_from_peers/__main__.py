@@ -37,7 +37,7 @@ from benchmarks.model_from_peers.givers import (
 )
 from protocol.events import Event, MessageArrived, PeerJoined
 from protocol.wire import Records
-from sfnode.network import Host, Link, Network, NetworkConfig, Pace, ServedRun, parse_address
+from sfnode.network import Host, Link, Network, NetworkConfig, Pace, ServedRun, policy
 from sfnode.node import ModelFetcher, open_inbox
 from sfnode.reporter import Reporter
 
@@ -88,7 +88,7 @@ class Fetching:
             self._joined = trio.Event()
         if not isinstance(event, MessageArrived):
             return
-        self.network.handled(event.peer, event.message, seconds=0.0, news=0)
+        self.network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
         if isinstance(event.message, Records):
             sent_ns = int.from_bytes(event.message.data[:8], "big")
             self.delays_ms.append((time.monotonic_ns() - sent_ns) / 1e6)
@@ -167,7 +167,7 @@ async def _copy(folder: Path, target: Path) -> dict[str, float]:
         host = Host(identity_seed=bytes(30) + b"\x01\x00", on_inbound=_ignore)
         async with host.running(()):
             started_s, cpu_s, received = time.monotonic(), time.process_time(), 0
-            link = await host.dial(parse_address(address))
+            link = await host.dial(policy.parse_address(address))
             with target.open("wb") as file:
                 while received < size:
                     data = await link.receive_some(_READ_BYTES)

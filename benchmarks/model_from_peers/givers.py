@@ -19,8 +19,8 @@ import trio
 
 from protocol.run import ModelSpec, Sharing
 from protocol.wire import Records
-from sfnode.model_files import ModelFolder, PieceIndex, describe_files, hashes_of
-from sfnode.network import Host, Link, LinkBrokenError, Network, NetworkConfig, ServedRun, parse_listen
+from sfnode.model_files import ModelFolder, PieceIndex, pieces, verify
+from sfnode.network import Host, Link, LinkBrokenError, Network, NetworkConfig, ServedRun, policy
 from sfnode.node import open_inbox
 
 RUN_ID: Final = bytes(range(32))
@@ -36,7 +36,7 @@ _STALLED_BYTES_PER_S: Final = 1e-3  # a few parts come at once, and then none
 def model_of(folder: Path) -> ModelSpec:
     """The manifest's entry; nobody looks at what the weights are."""
     found = ModelFolder(path=folder, id=f"local:{folder.name}", revision="")
-    return describe_files(found, "0" * 64, Sharing.PEERS)
+    return verify.describe_files(found, "0" * 64, Sharing.PEERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Lie:
 def _index_of(folder: Path) -> PieceIndex:
     index = PieceIndex()
     for file in model_of(folder).files:
-        hashes = hashes_of(folder / file.name, file)
+        hashes = pieces.hashes_of(folder / file.name, file)
         assert hashes is not None
         index.add(folder / file.name, file, hashes)
     return index
@@ -92,7 +92,7 @@ async def _send_updates(network: Network, updates_per_s: int) -> None:
     while count:
         data = time.monotonic_ns().to_bytes(8, "big") + bytes(count * RECORD_BYTES - 8)
         for neighbour in network.neighbours():
-            network.send(neighbour.peer, Records(request=0, data=data))
+            network.sessions.send(neighbour.peer, Records(request=0, data=data))
         await trio.sleep(_FLUSH_S)
 
 
@@ -111,7 +111,7 @@ async def _copy(folder: Path, number: int) -> None:
         await trio.sleep_forever()
 
     host = Host(identity_seed=bytes(31) + bytes([number]), on_inbound=serve)
-    async with host.running((parse_listen(LISTEN),)):
+    async with host.running((policy.parse_listen(LISTEN),)):
         _say(f"{host.addresses[0].transport}/p2p/{host.peer}")
         await trio.to_thread.run_sync(sys.stdin.read)
 

@@ -23,13 +23,11 @@ from benchmarks.learn.problems import REAL_TASKS, SMALL, TASKS, Folders, ModelCh
 from benchmarks.measures import report, say
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
-from benchmarks.paper.consensus import PICTURE as CONSENSUS_PICTURE
-from benchmarks.paper.consensus import Consensus, consensus, consensus_picture
+from benchmarks.paper.consensus import PICTURE as CONSENSUS_PICTURE, Consensus, consensus, consensus_picture
 from benchmarks.paper.contest import ENTRIES, LOOKS, REAL_ENTRIES, Trial, World, entries_of, shortened
 from benchmarks.paper.rival_tables import RivalCurves, parts, picture, real_parts
 from benchmarks.paper.runs import Runs, best
-from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE
-from benchmarks.paper.swarms import Swarm, swarm_part, swarm_picture, swarms
+from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE, Swarm, swarm_part, swarm_picture, swarms
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records
 from protocol.errors import OperatorError
 

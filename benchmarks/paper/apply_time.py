@@ -17,7 +17,7 @@ from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.bench import SHAPES, bench_manifest, perturb, shape_tensors, some_coefficients
+from sfnode.training.bench import perturb, subjects
 from sfnode.training.model import fold_weights
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
@@ -52,10 +52,10 @@ class ApplyTime:
 
 def apply_times(shape: str, *, counts: Sequence[int] = COUNTS, repeats: int = 5) -> list[ApplyTime]:
     """Both methods on a shape of `sfnode bench`."""
-    tensors = shape_tensors(shape)
+    tensors = subjects.shape_tensors(shape)
     manifests = {
-        PAPER: bench_manifest(tensors, directions=1),
-        DEFAULT: bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
+        PAPER: subjects.bench_manifest(tensors, directions=1),
+        DEFAULT: subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
     }
     return [_measured(shape, name, manifest, counts, repeats) for name, manifest in manifests.items()]
 
@@ -88,7 +88,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         for count in counts
     }
     actions["rebuild"] = lambda: perturb([sample], 1, 1e-9)
-    actions["fold"] = _folding(manifest, SHAPES[shape][1])
+    actions["fold"] = _folding(manifest, subjects.SHAPES[shape][1])
     with torch.inference_mode():
         found = cpu_seconds(actions, repeats)
     return ApplyTime(
@@ -98,7 +98,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         weights=weights,
         seconds={count: found[str(count)] for count in counts},
         rebuilt_seconds=found["rebuild"] * manifest.method.directions * weights / len(sample),
-        fold_seconds=found["fold"] * SHAPES[shape][1],
+        fold_seconds=found["fold"] * subjects.SHAPES[shape][1],
     )
 
 
@@ -106,6 +106,6 @@ def _folding(manifest: Manifest, layers: int) -> Callable[[], object]:
     """Derives the weights of the first of ``layers`` layers, which are all alike, with random bases drawn anew."""
     method = manifest.method
     tensors = manifest.tensors[: len(manifest.tensors) // layers]
-    one = bench_manifest(tensors, directions=method.directions, core=method.core, rank=method.rank)
+    one = subjects.bench_manifest(tensors, directions=method.directions, core=method.core, rank=method.rank)
     base = {tensor.name: torch.zeros(tensor.rows, tensor.cols) for tensor in tensors}
-    return lambda: fold_weights(Bases(one), {0: some_coefficients(one, 0)}, base)
+    return lambda: fold_weights(Bases(one), {0: subjects.some_coefficients(one, 0)}, base)

@@ -20,7 +20,7 @@ from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.paper.worlds import dealt, delays
 from benchmarks.sample_runs import signer
-from protocol.crypto import seed_of
+from protocol.crypto import hashing
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.state import Coefficients
@@ -111,7 +111,7 @@ class FloodedClients:
         key = self._keys[client]
         self._rows += self._recipe.rows_each_step // self._recipe.clients
         try:
-            estimate = self._sessions[client].estimate(seed_of(self.manifest.run_id, key.author, step), step)
+            estimate = self._sessions[client].estimate(hashing.seed_of(self.manifest.run_id, key.author, step), step)
         except NumericError as error:
             say(f"  client {client} skips step {step}: {error}")
             return

@@ -18,7 +18,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases, quantise
-from sfnode.training.bench import BenchBasis, bench_bases, bench_manifest, forward_twice, random_data, shared_copy
+from sfnode.training.bench import BenchBasis, forward_twice, subjects
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -64,10 +64,10 @@ class StepSplit:
 def bases_by_method(model: PreTrainedModel, rows: int = ROWS, tokens: int = TOKENS) -> dict[str, Bases]:
     """The paper's method, and the one of `init`."""
     trained = trainable_tensors(model)
-    paper = bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
+    paper = subjects.bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
     return {
         "rank 32, one canonical direction": Bases(paper),
-        "rank 1, 8 Rademacher directions": bench_bases(trained, BenchBasis.PUBLISHED, size=(rows, tokens)),
+        "rank 1, 8 Rademacher directions": subjects.bench_bases(trained, BenchBasis.PUBLISHED, size=(rows, tokens)),
     }
 
 
@@ -75,8 +75,8 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
     """Measured on random prompts; ``model`` stays as it is."""
     manifest = bases.manifest
     data = _data(manifest, int(model.config.vocab_size))
-    passes = forward_twice(shared_copy(model), row_batch(data.examples, 0, model.device))
-    session = Estimator(SharedModel(shared_copy(model)), bases, data)
+    passes = forward_twice(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
+    session = Estimator(SharedModel(subjects.shared_copy(model)), bases, data)
     records = _records(manifest)
     codec = EnvelopeCodec(manifest)
     updates = [codec.decode_untrusted(record) for record in records]
@@ -110,7 +110,7 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
 
 
 def _data(manifest: Manifest, vocabulary: int) -> TaskData:
-    data = random_data(manifest.task.batch_rows, manifest.task.max_tokens)
+    data = subjects.random_data(manifest.task.batch_rows, manifest.task.max_tokens)
     examples = (replace(each, tokens=tuple(token % vocabulary for token in each.tokens)) for each in data.examples)
     return replace(data, examples=tuple(examples))
 

@@ -19,7 +19,7 @@ from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
-from protocol.crypto import Author, seed_of
+from protocol.crypto import Author, hashing
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.node import StepClock
@@ -175,7 +175,7 @@ class Race:
         directions = machine.clock.affordable.chosen if self._trial.policy is Policy.FIT else whole
         key, envelope = self._keys[machine.author], None
         try:
-            seed = seed_of(self._manifest.run_id, machine.author, step)
+            seed = hashing.seed_of(self._manifest.run_id, machine.author, step)
             scalars = self._session.estimate(seed, step, directions).scalars
             envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)
         except NumericError as error:

@@ -37,7 +37,7 @@ from protocol.node import Node
 from protocol.run import Manifest, sign_manifest
 from protocol.state import Replica
 from protocol.wire import Head, PeerId, Records
-from sfnode.storage import Store
+from sfnode.storage import DataDirectory, Store
 
 _AT_ONCE, _EVERY_MS = 100, 50  # 2,000 records a second: what one neighbour may push
 _FILLED_AT_ONCE = 500
@@ -51,7 +51,7 @@ def measure(authors: int, spans: int, count: int, *, is_tiny: bool) -> dict[str,
     shape = Shape(authors=authors, steps=held + count // authors + 1)
     manifest = manifest_of(shape, tiny_tensors() if is_tiny else None)
     with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
+        store = Store(DataDirectory(Path(folder) / "node"), sign_manifest(manifest, OWNER))
         target = _Target(manifest, store)
         target.fill(islice(unsigned_records(manifest, shape), authors * held))
         chance = random.Random(0)

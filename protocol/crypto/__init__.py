@@ -1,34 +1,12 @@
 """Door: `Signer` and `hash_fields`. SHA-256 over fields with a domain tag, and the one Ed25519 verifier."""
 
-from protocol.crypto.hashing import (
-    DIGEST_BYTES,
-    Author,
-    Digest,
-    RunId,
-    hash_fields,
-    hash_pieces,
-    key_of,
-    round_half_away,
-    seed_of,
-    u32,
+from protocol.crypto import hashing as hashing
+from protocol.crypto.hashing import Author as Author, Digest as Digest, RunId as RunId
+from protocol.crypto.keys import (
+    KEY_BYTES as KEY_BYTES,
+    SIGNATURE_BYTES as SIGNATURE_BYTES,
+    Signer as Signer,
+    check_verifier as check_verifier,
+    is_author_key as is_author_key,
+    is_signed as is_signed,
 )
-from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, check_verifier, is_author_key, is_signed
-
-__all__ = [
-    "Author",
-    "DIGEST_BYTES",
-    "Digest",
-    "KEY_BYTES",
-    "RunId",
-    "SIGNATURE_BYTES",
-    "Signer",
-    "check_verifier",
-    "hash_fields",
-    "hash_pieces",
-    "is_author_key",
-    "is_signed",
-    "key_of",
-    "round_half_away",
-    "seed_of",
-    "u32",
-]

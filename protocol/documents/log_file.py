@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Protocol
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author, Digest, Signer, hash_fields, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Author, Digest, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Ignore, Reject, RejectReason
 from protocol.ledger import STATEMENT_KEY_BYTES, Archive
 from protocol.run import BasisKind, Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.state import Replica
-from protocol.subspace import decode_basis_untrusted
+from protocol.subspace import basis_file
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
 MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4
@@ -94,7 +94,7 @@ def encode_log(
     for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
         yield chain.block(STATEMENTS, body)
     records, record_bytes = 0, replica.ledger.codec.record_bytes
-    for body in _joined(replica.ledger.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
+    for body in _joined(replica.ledger.slots.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
         yield chain.block(RECORDS, body)
     for sha256 in replica.renewals_needed():
@@ -149,7 +149,7 @@ class _Chain:
 
     def add(self, kind: int, body: bytes) -> bytes:
         """Return the check of the next block and go on from there."""
-        self.check = bytes(hash_fields("sfnode/log/1", self.check, bytes([kind]), body))
+        self.check = bytes(hashing.hash_fields("sfnode/log/1", self.check, bytes([kind]), body))
         return self.check
 
 
@@ -229,7 +229,7 @@ class _Loader:
             parts += self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, total - len(parts))}).body
             self._on_block(self._offset, 0)
         with _at(start):
-            decode_basis_untrusted(manifest, bytes(parts))
+            basis_file.decode_basis_untrusted(manifest, bytes(parts))
         return bytes(parts)
 
     def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
@@ -245,7 +245,7 @@ class _Loader:
                 parts += block.body
                 block = self._block({RENEWED: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})
             with _at(start):
-                decode_basis_untrusted(manifest, bytes(parts), sha256)
+                basis_file.decode_basis_untrusted(manifest, bytes(parts), sha256)
             found[sha256] = bytes(parts)
         # [REJECT] SPEC 9.4.2: and no other
         if block.kind != END:

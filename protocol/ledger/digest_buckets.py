@@ -19,7 +19,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author, hash_fields, u32
+from protocol.crypto import SIGNATURE_BYTES, Author, hashing
 from protocol.ledger.record_store import Checks, ReadBack, Slot, group_of, records_of, slots_in
 from protocol.wire import AuthorHoldings
 
@@ -157,7 +157,7 @@ class Bucket:
         return self._digest_over(self._groups_within(steps)) if self.held & ~steps else self.digest()
 
     def _digest_over(self, groups: bytes) -> bytes:
-        return inner_digest("sfnode/bucket/2", u32(self._span), self._author, groups)
+        return inner_digest("sfnode/bucket/2", hashing.u32(self._span), self._author, groups)
 
     def _groups_within(self, steps: int) -> bytes:
         """Return the digests of the groups as if only the slots in the bitmap were held."""
@@ -188,8 +188,8 @@ class Bucket:
 
     def _linked(self, digest: bytes, offset: int, slot: Slot) -> bytes:
         """Return the digest of a group that had ``digest`` before this slot came at its end."""
-        field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
-        return hash_fields("sfnode/group/1", digest, field)[:INNER_DIGEST_BYTES]
+        field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else hashing.u32(self._step(offset))
+        return hashing.hash_fields("sfnode/group/1", digest, field)[:INNER_DIGEST_BYTES]
 
     def _step(self, offset: int) -> int:
         return self._span * limits.SPAN_STEPS + offset
@@ -272,7 +272,7 @@ class Span:
 @lru_cache(maxsize=4_096)
 def shard_of(author: bytes) -> int:
     """Return the shard of an author, 0 ... 255: the first byte of its hash, so that crowding a shard costs work."""
-    return hash_fields("sfnode/author/1", author)[0]
+    return hashing.hash_fields("sfnode/author/1", author)[0]
 
 
 def bitmap_of(steps: list[int]) -> bytes:
@@ -311,9 +311,9 @@ def holdings_in(author: Author, bucket: Bucket) -> AuthorHoldings:
 
 def payload_hash(record: bytes) -> bytes:
     """Return the bytes by which two payloads of one slot are compared (SPEC 8.4.4)."""
-    return hash_fields("sfnode/payload/1", record[:-SIGNATURE_BYTES])[:PAYLOAD_HASH_BYTES]
+    return hashing.hash_fields("sfnode/payload/1", record[:-SIGNATURE_BYTES])[:PAYLOAD_HASH_BYTES]
 
 
 def inner_digest(domain: str, *fields: bytes) -> bytes:
     """Return :func:`hash_fields`, cut to the length of all digests below the root."""
-    return hash_fields(domain, *fields)[:INNER_DIGEST_BYTES]
+    return hashing.hash_fields(domain, *fields)[:INNER_DIGEST_BYTES]

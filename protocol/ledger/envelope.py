@@ -14,9 +14,9 @@ from protocol.crypto import (
     Author,
     Signer,
     check_verifier,
+    hashing,
     is_author_key,
     is_signed,
-    seed_of,
 )
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
@@ -62,7 +62,7 @@ class EnvelopeCodec:
 
     def seal(self, signer: Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
         """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
-        seed = seed_of(self._manifest.run_id, signer.author, step)
+        seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
         payload = _HEAD.pack(signer.author, step, seed) + self._scalars.pack(*scalars)
         record = payload + signer.sign(self._prefix + payload)
         return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, record=record)
@@ -99,7 +99,7 @@ class EnvelopeCodec:
     def check_signed(self, envelope: Envelope) -> None:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
         # [REJECT] SPEC 6.2.4: nobody chooses a direction: the seed follows from run, author and step.
-        if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):
+        if envelope.seed != hashing.seed_of(self._manifest.run_id, envelope.author, envelope.step):
             text = f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
             raise Reject(RejectReason.SEED, text)
         # [REJECT] SPEC 6.2.5: the author's key is canonical and of prime order.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocol import limits
-from protocol.crypto import Author, u32
+from protocol.crypto import Author, hashing
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.digest_buckets import INNER_DIGEST_BYTES, inner_digest
 from protocol.ledger.statements import Statement, StatementCodec, StatementKind
@@ -221,7 +221,7 @@ def _value(held: tuple[Statement, ...]) -> bytes:
         case StatementKind.ADMIT:
             return b""
         case StatementKind.EXCLUDE:
-            return u32(held[0].from_step)
+            return hashing.u32(held[0].from_step)
         case StatementKind.CLAIM:
             return held[0].author if len(held) == 1 else b""
         case StatementKind.RENEW:

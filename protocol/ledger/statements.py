@@ -10,7 +10,7 @@ import binascii
 from dataclasses import dataclass
 from enum import IntEnum
 
-from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, is_author_key, is_signed, u32
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.run import AdmissionKind, BasisKind, Manifest
 
@@ -125,7 +125,7 @@ class StatementCodec:
 
     def exclude(self, owner: Signer, author: Author, from_step: int) -> bytes:
         """Make the owner's statement that updates of ``author`` from ``from_step`` on, even past ones, do not count."""
-        body = bytes([StatementKind.EXCLUDE]) + author + u32(from_step)
+        body = bytes([StatementKind.EXCLUDE]) + author + hashing.u32(from_step)
         return body + owner.sign(self._prefix + body)
 
     def invite(self, owner: Signer, secret: bytes) -> Invitation:

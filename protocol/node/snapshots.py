@@ -220,7 +220,7 @@ class Snapshots:
     def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
         found = "the same updates give other coefficients"
         if verdict is ProofVerdict.MISSING:
-            held = self._replica.ledger.slots_before(snapshot.step)
+            held = self._replica.ledger.slots.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)
         detail = f"the snapshot of the steps before {snapshot.step} is false: {found}. Signed by {signers}"

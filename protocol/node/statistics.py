@@ -67,25 +67,25 @@ def node_statistics(node: Node) -> NodeStatistics:
         author=node.author.hex(),
         step=node.clock.next_step,
         steps=node.manifest.steps,
-        is_finished=node.is_finished,
-        own_updates=node.own_updates,
-        skipped_steps=node.skipped_steps,
+        is_finished=node.own_steps.is_finished,
+        own_updates=node.own_steps.updates,
+        skipped_steps=node.own_steps.skipped,
         catching_up=0 if node.sync.is_live else node.sync.target_updates,
         peers=node.sync.peers,
-        ledger_root=node.replica.ledger.root().hex() if node.is_summed else "",
-        state_digest=node.replica.state_digest().hex() if node.is_summed else "",
+        ledger_root=node.replica.ledger.root().hex() if node.replica.is_summed else "",
+        state_digest=node.replica.state_digest().hex() if node.replica.is_summed else "",
         rejected=node.rejected.total(),
-        ignored=node.ignored.total(),
+        ignored=node.intake.ignored.total(),
     )
 
 
 def run_progress(node: Node) -> RunProgress:
     """Return where the run is now. Reads the bitmaps of this node's updates: microseconds per span."""
-    run_step, last_step = node.frontier(), node.replica.ledger.highest_step(node.author)
+    run_step, last_step = node.turn.frontier(), node.replica.ledger.highest_step(node.author)
     affordable = node.clock.affordable
     return RunProgress(
         run_step=run_step,
-        lag_steps=max(0, run_step - last_step) if node.own_updates else 0,
+        lag_steps=max(0, run_step - last_step) if node.own_steps.updates else 0,
         own_updates=own_updates(node),
         directions=affordable.chosen,
         directions_max=node.manifest.method.directions,
@@ -97,4 +97,6 @@ def own_updates(node: Node) -> int:
     """Count the updates of this node's key that its ledger holds and that count."""
     ledger = node.replica.ledger
     spans = range(ledger.highest_step(node.author) // SPAN_STEPS + 1)
-    return sum(int.from_bytes(ledger.holdings_of(span, node.author).valid, "little").bit_count() for span in spans)
+    return sum(
+        int.from_bytes(ledger.slots.holdings_of(span, node.author).valid, "little").bit_count() for span in spans
+    )

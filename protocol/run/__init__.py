@@ -1,60 +1,43 @@
 """Door: `Manifest`. The document that all nodes of a run agree on."""
 
-from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work, work_of
+from protocol.run.admission import (
+    AdmissionKind as AdmissionKind,
+    AdmissionSpec as AdmissionSpec,
+    has_work as has_work,
+    work_of as work_of,
+)
 from protocol.run.manifest import (
-    FORMAT,
-    Manifest,
-    SignedManifest,
-    TensorKind,
-    TensorSpec,
-    basis_bytes,
-    checked,
-    coefficient_count,
-    decode_run_untrusted,
-    sign_manifest,
+    FORMAT as FORMAT,
+    Manifest as Manifest,
+    SignedManifest as SignedManifest,
+    TensorKind as TensorKind,
+    TensorSpec as TensorSpec,
+    basis_bytes as basis_bytes,
+    checked as checked,
+    coefficient_count as coefficient_count,
+    decode_run_untrusted as decode_run_untrusted,
+    sign_manifest as sign_manifest,
 )
-from protocol.run.method import BasisKind, CoreKind, Method, ScalarKind, Schedule, ScheduleKind
+from protocol.run.method import (
+    BasisKind as BasisKind,
+    CoreKind as CoreKind,
+    Method as Method,
+    ScalarKind as ScalarKind,
+    Schedule as Schedule,
+    ScheduleKind as ScheduleKind,
+)
 from protocol.run.model import (
-    FileSpec,
-    ModelSpec,
-    Sharing,
-    is_plain_file_name,
-    no_model,
-    piece_count,
-    weights_digest,
+    FileSpec as FileSpec,
+    ModelSpec as ModelSpec,
+    Sharing as Sharing,
+    is_plain_file_name as is_plain_file_name,
+    no_model as no_model,
+    piece_count as piece_count,
+    weights_digest as weights_digest,
 )
-from protocol.run.task import DATA_PRIVATE, Objective, TaskKind, TaskSpec
-
-__all__ = [
-    "AdmissionKind",
-    "AdmissionSpec",
-    "BasisKind",
-    "CoreKind",
-    "DATA_PRIVATE",
-    "FORMAT",
-    "FileSpec",
-    "Manifest",
-    "Method",
-    "ModelSpec",
-    "Objective",
-    "ScalarKind",
-    "Schedule",
-    "ScheduleKind",
-    "Sharing",
-    "SignedManifest",
-    "TaskKind",
-    "TaskSpec",
-    "TensorKind",
-    "TensorSpec",
-    "basis_bytes",
-    "checked",
-    "coefficient_count",
-    "decode_run_untrusted",
-    "has_work",
-    "is_plain_file_name",
-    "no_model",
-    "piece_count",
-    "sign_manifest",
-    "weights_digest",
-    "work_of",
-]
+from protocol.run.task import (
+    DATA_PRIVATE as DATA_PRIVATE,
+    Objective as Objective,
+    TaskKind as TaskKind,
+    TaskSpec as TaskSpec,
+)

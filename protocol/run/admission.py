@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Annotated
 
 from protocol import limits
-from protocol.crypto import DIGEST_BYTES, hash_fields
+from protocol.crypto import hashing
 from protocol.schema import Bound
 
 
@@ -45,7 +45,10 @@ def broken_admission_rules(spec: AdmissionSpec) -> list[tuple[bool, str]]:
 @lru_cache(maxsize=4_096)
 def work_of(run_id: bytes, author: bytes) -> int:
     """Return the work in a key for this run alone: the leading zero bits of a hash, which take 2^bits keys to find."""
-    return 8 * DIGEST_BYTES - int.from_bytes(hash_fields("sfnode/work/1", run_id, author), "big").bit_length()
+    return (
+        8 * hashing.DIGEST_BYTES
+        - int.from_bytes(hashing.hash_fields("sfnode/work/1", run_id, author), "big").bit_length()
+    )
 
 
 def has_work(spec: AdmissionSpec, run_id: bytes, author: bytes) -> bool:

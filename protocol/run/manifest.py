@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hash_fields, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
 from protocol.run.method import BasisKind, CoreKind, Method, Schedule, broken_method_rules
@@ -77,7 +77,7 @@ class Manifest:
     @cached_property
     def run_id(self) -> RunId:
         """Return the 32-byte identity of the run."""
-        return RunId(hash_fields("sfnode/run/1", self.canonical))
+        return RunId(hashing.hash_fields("sfnode/run/1", self.canonical))
 
     @property
     def owner_key(self) -> Author:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Annotated, Final
 
 from protocol import limits
-from protocol.crypto import hash_fields
+from protocol.crypto import hashing
 from protocol.schema import Bound, Hex32, Name, is_hex
 
 CONFIG_NAME: Final = "config.json"
@@ -81,7 +81,7 @@ def weights_digest(tensors: Mapping[str, tuple[Sequence[int], bytes]]) -> str:
     for name, (shape, digest) in sorted((name.encode("utf-8"), tensor) for name, tensor in tensors.items()):
         assert len(digest) == _DIGEST_BYTES
         fields += (name, b"".join(size.to_bytes(4, "big") for size in shape), digest)
-    return hash_fields("sfnode/weights/1", *fields).hex()
+    return hashing.hash_fields("sfnode/weights/1", *fields).hex()
 
 
 def file_of(name: str, data: bytes) -> FileSpec:

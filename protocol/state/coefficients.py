@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import Digest, hash_fields, hash_pieces, u32
+from protocol.crypto import Digest, hashing
 from protocol.ledger import Envelope
 from protocol.run import CoreKind, Manifest, TensorKind
 from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
@@ -94,8 +94,8 @@ class Coefficients:
         Only the epochs that changed since the last call are hashed: usually one or two of many.
         """
         digests = [(epoch, self.epoch_digest(epoch)) for epoch in sorted(self._epochs)]
-        fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
-        return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+        fields = [part for epoch, digest in digests if digest for part in (hashing.u32(epoch), digest)]
+        return hashing.hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
 
     def epoch_digest(self, epoch: int) -> Digest | None:
         """Return the digest of one epoch's coefficients, None when all of them are zero."""
@@ -139,7 +139,7 @@ class Coefficients:
             flat[start : start + _HASHED_AT_ONCE].astype("<i8", copy=False).data
             for start in range(0, flat.size, _HASHED_AT_ONCE)
         )
-        return hash_pieces("sfnode/epoch/1", 8 * flat.size, pieces) if flat.any() else None
+        return hashing.hash_pieces("sfnode/epoch/1", 8 * flat.size, pieces) if flat.any() else None
 
     def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
         coming = iter(updates)

@@ -98,9 +98,9 @@ def _part(replica: Replica, author: Author) -> dict[int, _EpochSums]:
 
 
 def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
-    for span in ledger.spans():
-        valid = ledger.holdings_of(span, author).valid
-        yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
+    for span in ledger.slots.spans():
+        valid = ledger.slots.holdings_of(span, author).valid
+        yield from map(ledger.codec.decode_untrusted, ledger.slots.records(span, author, valid))
 
 
 def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:

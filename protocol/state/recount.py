@@ -92,7 +92,7 @@ class Recount:
     def _epochs_held(self) -> Iterator[int]:
         """Yield the epochs of every span that holds anything now, ascending, some of them twice."""
         epoch_steps = self._manifest.method.epoch_steps
-        for span in self._ledger.spans():
+        for span in self._ledger.slots.spans():
             first = span * SPAN_STEPS
             yield from range(first // epoch_steps, (first + SPAN_STEPS - 1) // epoch_steps + 1)
 
@@ -119,13 +119,13 @@ class Recount:
         self._epoch = epoch
         for span in range(first // SPAN_STEPS, (end - 1) // SPAN_STEPS + 1):
             start = span * SPAN_STEPS
-            self._order = {author: number for number, author in enumerate(self._ledger.authors_in(span))}
+            self._order = {author: number for number, author in enumerate(self._ledger.slots.authors_in(span))}
             self._span, self._passed = span, (0, 0)
             for author, number in self._order.items():
                 for step in range(max(first, start), min(end, start + SPAN_STEPS), _SLOTS_READ):
                     steps = range(step, min(step + _SLOTS_READ, end, start + SPAN_STEPS))
                     self._passed = (number, steps.stop - start)
-                    records = self._ledger.counted(author, steps)
+                    records = self._ledger.slots.counted(author, steps)
                     yield [self._ledger.codec.decode_untrusted(record) for record in records]
         self._span += 1
 

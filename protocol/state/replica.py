@@ -173,7 +173,7 @@ class Replica:
     def replayed_digest(self) -> Digest:
         """Compute the state digest anew from the ledger alone; :meth:`state_digest` must equal it."""
         fresh = Coefficients(self.manifest)
-        fresh.add(self.ledger.envelopes())
+        fresh.add(self.ledger.slots.envelopes())
         return fresh.digest()
 
     def renewals_needed(self) -> list[str]:

@@ -33,7 +33,7 @@ class Snapshot:
     """The state of all updates of steps below ``step``, a multiple of SPAN_STEPS.
 
     Attributes:
-        digest: of the ledger below ``step`` (:meth:`Ledger.digest_before`).
+        digest: of the ledger below ``step`` (:meth:`SlotTable.digest_before`).
         slots: number held below ``step``, void ones included.
         epochs: [layout.size] of each epoch whose coefficients are not all zero, in integers of the fewest bytes.
     """
@@ -170,7 +170,7 @@ class SnapshotOverlay:
         self._coefficients = Coefficients(manifest)
         for epoch, flat in snapshot.epochs.items():
             self._coefficients.set_flat(epoch, flat)
-        self._to_add = list(ledger.envelopes(from_step=snapshot.step))
+        self._to_add = list(ledger.slots.envelopes(from_step=snapshot.step))
         self._to_remove: list[Envelope] = []
 
     def take(self, outcome: Outcome) -> None:

@@ -25,8 +25,8 @@ def take_snapshot(replica: Replica, step: int) -> Snapshot:
     """Take the snapshot of all that a replica holds below ``step``."""
     return Snapshot(
         step=step,
-        digest=replica.ledger.digest_before(step),
-        slots=replica.ledger.slots_before(step),
+        digest=replica.ledger.slots.digest_before(step),
+        slots=replica.ledger.slots.slots_before(step),
         epochs=_epochs_before(replica, step),
     )
 
@@ -34,7 +34,7 @@ def take_snapshot(replica: Replica, step: int) -> Snapshot:
 def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
     """Compare a snapshot with the replica's own state of the same steps."""
     ledger, step = replica.ledger, snapshot.step
-    if ledger.digest_before(step) == snapshot.digest:
+    if ledger.slots.digest_before(step) == snapshot.digest:
         own = _epochs_before(replica, step)
         is_same = own.keys() == snapshot.epochs.keys() and all(
             np.array_equal(flat, snapshot.epochs[epoch]) for epoch, flat in own.items()
@@ -42,7 +42,9 @@ def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
         return ProofVerdict.EQUAL if is_same else ProofVerdict.UNEQUAL
     # A suspended or excluded author may explain the slots that are missing here.
     is_cut = replica.has_suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
-    return ProofVerdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
+    return (
+        ProofVerdict.OTHER_SET if is_cut or ledger.slots.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
+    )
 
 
 def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
@@ -56,7 +58,7 @@ def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedin
         flat = own.flat(epoch)
         if epoch == divided:  # subtract its updates from ``step`` on
             later = Coefficients(replica.manifest)
-            updates = replica.ledger.envelopes(from_step=step)
+            updates = replica.ledger.slots.envelopes(from_step=step)
             later.add(update for update in updates if update.step // epoch_steps == divided)
             flat -= later.flat(epoch)
         if flat.any():

@@ -1,48 +1,18 @@
 """Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
 
-from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import (
-    START_EXP_MIN,
-    BasisContent,
-    Start,
-    decode_basis_untrusted,
-    encode_basis,
-    shape_of_basis,
-)
+from protocol.subspace import basis_file as basis_file
+from protocol.subspace.bases import Bases as Bases, Published as Published
+from protocol.subspace.basis_file import BasisContent as BasisContent, Start as Start
 from protocol.subspace.directions import (
-    Basis,
-    DirectionFactors,
-    Int8Array,
-    canonical_coordinates,
-    core_exp,
-    direction_factors,
-    example_indices,
-    rademacher_signs,
-    scale_exp,
+    Basis as Basis,
+    DirectionFactors as DirectionFactors,
+    Int8Array as Int8Array,
+    canonical_coordinates as canonical_coordinates,
+    core_exp as core_exp,
+    direction_factors as direction_factors,
+    example_indices as example_indices,
+    rademacher_signs as rademacher_signs,
+    scale_exp as scale_exp,
 )
-from protocol.subspace.philox import signs, words
-from protocol.subspace.quantisation import NORMALISED_UNIT, quantise
-
-__all__ = [
-    "Bases",
-    "Basis",
-    "BasisContent",
-    "DirectionFactors",
-    "Int8Array",
-    "NORMALISED_UNIT",
-    "Published",
-    "START_EXP_MIN",
-    "Start",
-    "canonical_coordinates",
-    "core_exp",
-    "decode_basis_untrusted",
-    "direction_factors",
-    "encode_basis",
-    "example_indices",
-    "quantise",
-    "rademacher_signs",
-    "scale_exp",
-    "shape_of_basis",
-    "signs",
-    "words",
-]
+from protocol.subspace.philox import signs as signs, words as words
+from protocol.subspace.quantisation import NORMALISED_UNIT as NORMALISED_UNIT, quantise as quantise

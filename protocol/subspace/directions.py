@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import RunId, key_of, u32
+from protocol.crypto import RunId, hashing
 from protocol.run import CoreKind, Manifest, Method, TensorKind, TensorSpec
 from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key, words
 
@@ -44,7 +44,7 @@ class DirectionFactors:
 
 def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank: int) -> Basis:
     """Generate the random +-1 basis of ``tensor`` in ``epoch`` (SPEC 4.1). Cost: one Philox block per 128 entries."""
-    key = key_of("sfnode/basis/1", run_id, u32(epoch), u32(tensor_index))
+    key = hashing.key_of("sfnode/basis/1", run_id, hashing.u32(epoch), hashing.u32(tensor_index))
     u = signs(key, tensor.rows * rank, _STREAM_BASIS_U).reshape(tensor.rows, rank)
     if tensor.kind is TensorKind.VECTOR:
         return Basis(u=u, v=None)

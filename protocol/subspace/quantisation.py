@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from protocol.crypto import round_half_away
+from protocol.crypto import hashing
 from protocol.errors import NumericError
 from protocol.run import Method, ScalarKind
 
@@ -36,4 +36,4 @@ def _padded(method: Method, measured: list[int]) -> tuple[int, ...]:
 
 
 def _clipped(value: float, clip: int) -> int:
-    return max(-clip, min(clip, round_half_away(max(-clip, min(clip, value)))))
+    return max(-clip, min(clip, hashing.round_half_away(max(-clip, min(clip, value)))))

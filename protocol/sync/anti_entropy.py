@@ -25,7 +25,7 @@ from typing import TypeAlias, TypeVar
 from protocol import limits
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import NO_STATEMENTS, PAYLOAD_HASH_BYTES, Ledger, bitmap_of, bits_of, shard_of
+from protocol.ledger import NO_STATEMENTS, Ledger, digest_buckets
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -158,7 +158,7 @@ class SyncSession:
         self.spans = tuple(entry.span for entry in theirs.spans)
         if self._own is not None:
             yield from self._ask_for(self._own)
-        own = dict(self._ledger.span_digests())
+        own = dict(self._ledger.slots.span_digests())
         for entry in theirs.spans if self._own is None else reversed(theirs.spans):
             if own.get(entry.span) == entry.digest:
                 self._claims.compared.add(entry.span)
@@ -170,7 +170,7 @@ class SyncSession:
         # A page starts after a key, so ask from the key just below the author's.
         before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
         for span in reversed(self.spans):
-            request = AuthorsRequest(request=0, span=span, shards=(shard_of(author),), after=before)
+            request = AuthorsRequest(request=0, span=span, shards=(digest_buckets.shard_of(author),), after=before)
             page = _expect(Authors, (yield request))
             _check_page(request, page)
             listed = tuple(entry for entry in page.authors if entry.author == author)
@@ -200,7 +200,7 @@ class SyncSession:
         theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
         _check_echo(span, theirs.span)
         _check_ascending([entry.shard for entry in theirs.shards])
-        own = dict(self._ledger.shard_digests(span))
+        own = dict(self._ledger.slots.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
         after, is_last, listed, skipped = _FIRST, not differing, 0, self._skipped
         while not is_last and not self.is_short:
@@ -228,7 +228,7 @@ class SyncSession:
             self._held.append(bucket)
             steps = yield from self._missing(span, holdings)
             for start in range(0, len(steps), slots_max):
-                piece = bitmap_of(steps[start : start + slots_max])
+                piece = digest_buckets.bitmap_of(steps[start : start + slots_max])
                 wanted.append(WantedSlots(span=span, author=holdings.author, steps=piece))
         for request in _grouped(wanted, slots_max):
             self._records_received = 0
@@ -241,7 +241,7 @@ class SyncSession:
 
     def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
         """Return the steps (within the span) that the peer holds and this ledger lacks or does not know to be void."""
-        own = self._ledger.holdings_of(span, Author(theirs.author))
+        own = self._ledger.slots.holdings_of(span, Author(theirs.author))
         if own.digest == theirs.digest:
             return []
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
@@ -252,7 +252,7 @@ class SyncSession:
             # Bitmaps do not show different payloads in a slot, so compare hashes. This is unnecessary when the slots
             # that both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
             theirs_any = (their_valid | their_void).to_bytes(len(theirs.valid), "little")
-            if self._ledger.digest_within(span, Author(theirs.author), theirs_any) != theirs.digest:
+            if self._ledger.slots.digest_within(span, Author(theirs.author), theirs_any) != theirs.digest:
                 request = PayloadsRequest(request=0, span=span, author=theirs.author)
                 answer = _expect(Payloads, (yield request))
                 _check_echo((span, theirs.author), (answer.span, answer.author))
@@ -260,19 +260,21 @@ class SyncSession:
         until = self._ledger.roster.counts_until(Author(theirs.author))
         if self.horizon_step is not None:
             until = min(until, self.horizon_step + 1)
-        return [step for step in bits_of(missing) if span * limits.SPAN_STEPS + step < until]
+        return [step for step in digest_buckets.bits_of(missing) if span * limits.SPAN_STEPS + step < until]
 
     def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
-        steps = bits_of(_as_int(theirs.valid))
+        steps = digest_buckets.bits_of(_as_int(theirs.valid))
         hashes = answer.hashes
-        if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
+        if len(hashes) != digest_buckets.PAYLOAD_HASH_BYTES * len(steps):
             self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
             return 0
-        own = self._ledger.payload_hashes(span, Author(theirs.author))
+        own = self._ledger.slots.payload_hashes(span, Author(theirs.author))
         result = 0
         for index, step in enumerate(steps):
-            theirs_hash = hashes[index * PAYLOAD_HASH_BYTES : (index + 1) * PAYLOAD_HASH_BYTES]
+            theirs_hash = hashes[
+                index * digest_buckets.PAYLOAD_HASH_BYTES : (index + 1) * digest_buckets.PAYLOAD_HASH_BYTES
+            ]
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
@@ -282,15 +284,17 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
     """Return the messages that answer one request from this ledger (SPEC 8.4)."""
     match request:
         case SpansRequest():
-            spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.span_digests())
+            spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.slots.span_digests())
             return [Spans(request=request.request, statements=ledger.roster.digest(), spans=spans)]
         case ShardsRequest():
-            shards = tuple(ShardDigest(shard=s, digest=digest) for s, digest in ledger.shard_digests(request.span))
+            shards = tuple(
+                ShardDigest(shard=s, digest=digest) for s, digest in ledger.slots.shard_digests(request.span)
+            )
             return [Shards(request=request.request, span=request.span, shards=shards)]
         case AuthorsRequest():
             return [_answer_authors(ledger, request)]
         case PayloadsRequest():
-            hashes = b"".join(ledger.payload_hashes(request.span, Author(request.author)).values())
+            hashes = b"".join(ledger.slots.payload_hashes(request.span, Author(request.author)).values())
             return [Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
         case PullRequest():
             return _answer_pull(ledger, request)
@@ -301,7 +305,7 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
 
 def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
     page_authors = limits.AUTHORS_PER_PAGE_MAX
-    held = ledger.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
+    held = ledger.slots.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
     page = tuple(held[:page_authors])
     return Authors(request=request.request, span=request.span, authors=page, is_last=len(held) <= page_authors)
 
@@ -311,7 +315,9 @@ def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
     record_bytes = ledger.codec.record_bytes
     allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: a void slot's pair must fit into one answer
     wanted = (
-        record for slots in request.wanted for record in ledger.records(slots.span, Author(slots.author), slots.steps)
+        record
+        for slots in request.wanted
+        for record in ledger.slots.records(slots.span, Author(slots.author), slots.steps)
     )
     found = list(islice(wanted, allowed))
     frames = [Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]

@@ -14,7 +14,7 @@ from sfnode.cli.bench import bench
 from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
-from sfnode.cli.exits import ending, exit_table, wants_json
+from sfnode.cli.exits import exit_table, failures
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
@@ -76,6 +76,6 @@ for command in (offer, renew):
 
 def main() -> None:
     """Run the command line, then leave the process with its exit code."""
-    with ending():
-        code = cli.main(standalone_mode=not wants_json())
+    with failures.ending():
+        code = cli.main(standalone_mode=not failures.wants_json())
         sys.exit(code)

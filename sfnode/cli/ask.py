@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +19,7 @@ from sfnode.cli.options import (
 )
 from sfnode.reporter import printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, read_bases, read_state
+from sfnode.storage import AtStep, DataDirectory, stored_bases
 
 if TYPE_CHECKING:
     from sfnode.training.asking import Reply
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 @json_option
 def ask(
     questions: tuple[str, ...],
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     at_step: AtStep | None,
@@ -52,13 +51,13 @@ def ask(
     """
     check_can_train()
     from sfnode.training.asking import ask_model
-    from sfnode.training.model import choose_dtype
+    from sfnode.training.model import loading
 
-    state = read_state(data_dir, at_step)
+    state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    bases = read_bases(manifest, state.basis, state.renewals)
+    bases = stored_bases.read_bases(manifest, state.basis, state.renewals)
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
-    found = ask_model(folder, bases, state.coefficients, questions, choose_dtype(dtype), tokens)
+    found = ask_model(folder, bases, state.coefficients, questions, loading.choose_dtype(dtype), tokens)
     if is_json:
         click.echo(json.dumps([asdict(each) for each in found]))
         return

@@ -12,7 +12,7 @@ import click
 import trio
 
 from protocol.crypto import Author, Signer
-from protocol.documents import AuditReport, decode_report_untrusted, make_report
+from protocol.documents import AuditReport, audit_report
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import SignedManifest
@@ -21,27 +21,10 @@ from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
+from sfnode.local_files import read_bytes, write_durably, write_new
 from sfnode.run import find_model
-from sfnode.storage import (
-    IDENTITY_FILE,
-    basis_in,
-    load_identity,
-    read_bytes,
-    read_manifest,
-    renewals_for,
-    replayed_with_records,
-    training_file,
-    write_durably,
-    write_new,
-)
-from sfnode.worker import (
-    AuditCase,
-    AuditVerdict,
-    PastStates,
-    audit_messages,
-    check_auditable,
-    choose_messages,
-)
+from sfnode.storage import DataDirectory, data_files
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
@@ -63,7 +46,7 @@ FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most
 @device_options
 @json_option
 def audit(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     data: str | None,
@@ -81,25 +64,25 @@ def audit(
              sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --check 0123456789abcdef-17.audit
     """
     check_can_train()
-    directory = data_dir.expanduser()
-    signed = read_manifest(directory)
-    check_auditable(signed.manifest)
-    with replayed_with_records(directory, signed.manifest) as (replica, stored):
+    signed = data_dir.signed_manifest()
+    remeasuring.check_auditable(signed.manifest)
+    with data_dir.reading() as stored:
+        replica = stored.replica(signed.manifest)
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
-            data=training_file(signed.manifest.task, data),
+            data=data_files.training_file(signed.manifest.task, data),
             devices=devices,
-            basis=basis_in(directory, signed.manifest),
-            renewals=renewals_for(directory, replica),
+            basis=data_dir.bases.first(signed.manifest),
+            renewals=data_dir.bases.renewals_of(replica),
         )
         if check is None:
-            chosen = choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
+            chosen = remeasuring.choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
-        cases = trio.run(audit_messages, signed, config, past, chosen)
+        cases = trio.run(remeasuring.audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
-    reports = _write_reports(mismatches, signed, directory, out) if out is not None else []
+    reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
     _say(cases, reports, is_json)
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
@@ -115,20 +98,19 @@ def _author(text: str | None) -> Author | None:
 
 def _reported(signed: SignedManifest, path: Path) -> Envelope:
     try:
-        return decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
+        return audit_report.decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
     except Reject as reject:
         raise OperatorError(
             f"{path} is not a valid audit report of this run: {reject.detail}. Ask for it again"
         ) from None
 
 
-def _write_reports(
-    mismatches: list[AuditCase], signed: SignedManifest, directory: Path, out: Path
-) -> list[AuditReport]:
-    signer: Signer = load_identity(directory / IDENTITY_FILE)
+def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: Signer, out: Path) -> list[AuditReport]:
     reports = []
     for case in mismatches:
-        report, data = make_report(signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance)
+        report, data = audit_report.make_report(
+            signed.manifest, signer, case.envelope, case.nearest or (), case.tolerance
+        )
         path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
         if _is_report(signed, path):
             write_durably(path, data)  # replaces the report of an earlier audit
@@ -141,7 +123,7 @@ def _write_reports(
 def _is_report(signed: SignedManifest, path: Path) -> bool:
     """Return whether the file at ``path`` is an audit report of this run."""
     try:
-        decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))
+        audit_report.decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))
     except (OperatorError, Reject):
         return False
     return True

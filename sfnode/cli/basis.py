@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from protocol.subspace import encode_basis
+from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import describe_start, new_model, task_of
 from sfnode.cli.options import (
@@ -24,9 +24,9 @@ from sfnode.cli.options import (
     trainable_option,
 )
 from sfnode.cli.value_types import NewFilePath
+from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions
-from sfnode.storage import write_new
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:
@@ -92,13 +92,15 @@ def make(
              sfnode init --model facebook/opt-125m --task sst2 --data train.jsonl --basis sst2.basis --out my.run
     """
     check_can_train()
-    from sfnode.training.calibration import calibrate  # imports torch
+    from sfnode.training.calibration import sources  # imports torch
 
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
     with counting("looking at examples", "forward passes") as report:
-        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, on_progress=report)
-    data = encode_basis(found.rank, found.content)
+        found = sources.calibrate(
+            calibration, folder=folder, trainable=trainable, task=spec, rank=rank, on_progress=report
+        )
+    data = basis_file.encode_basis(found.rank, found.content)
     write_new(out, [data])
     if is_json:
         click.echo(json.dumps({**file_fields(out, data), **_told(found)}))

@@ -72,11 +72,11 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: 
     Example: sfnode bench memory --shape opt-1.3b --dtype int8
     """
     check_can_train()
-    from sfnode.training.bench import BenchBasis, bench_bases, random_files, shape_tensors, worker_peaks
+    from sfnode.training.bench import BenchBasis, random_files, subjects, worker_peaks
 
     size = (rows, tokens)
     with random_files(shape) as folder:
-        run = bench_bases(shape_tensors(shape), BenchBasis(basis), size=size)
+        run = subjects.bench_bases(subjects.shape_tensors(shape), BenchBasis(basis), size=size)
         plan = plan_memory(run.manifest, folder, dtype)
         found = worker_peaks(folder, shape, size, dtype, BenchBasis(basis))
     planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
@@ -12,8 +11,8 @@ from protocol.run import Manifest
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
-from sfnode.run import FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
-from sfnode.storage import NODE_FILE, evaluation_file, is_locked, read_manifest, training_file
+from sfnode.run import FieldValue, find_model, node_file, run_address
+from sfnode.storage import DataDirectory, data_files
 
 
 @click.group()
@@ -28,7 +27,7 @@ def config() -> None:
 @config.command()
 @data_dir_option
 @json_option
-def show(data_dir: Path, is_json: bool, **_typed: object) -> None:
+def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     """Show what a start would use: each option, its value, and whether you, node.toml or a default says so.
 
     The options of `sfnode join` can be given here, too, to see what would hold with them. Nothing is changed.
@@ -36,12 +35,11 @@ def show(data_dir: Path, is_json: bool, **_typed: object) -> None:
     \b
     Example: sfnode config show --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    read_manifest(directory)
-    settings = recall(*typed_options(click.get_current_context()), directory).settings
+    data_dir.signed_manifest()
+    settings = recall(*typed_options(click.get_current_context()), data_dir).settings
     if is_json:
         rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
-        click.echo(json.dumps({"file": str(directory / NODE_FILE), "settings": rows}))
+        click.echo(json.dumps({"file": str(data_dir.node_file), "settings": rows}))
         return
     for key, setting in settings.items():
         click.echo(f"{key:<18} {setting.origin:<13} {printable(shown(setting))}")
@@ -55,14 +53,13 @@ show.params.extend(SETTINGS.values())
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
 @data_dir_option
 @json_option
-def set_value(key: str, values: tuple[str, ...], data_dir: Path, is_json: bool) -> None:
+def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_json: bool) -> None:
     """Let a node remember another value for an option; a switch takes `true` or `false`.
 
     \b
     Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001 --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    manifest = read_manifest(directory).manifest
+    manifest = data_dir.signed_manifest().manifest
     if key == "bootstrap":
         _check_run(manifest, values)
     is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
@@ -71,26 +68,25 @@ def set_value(key: str, values: tuple[str, ...], data_dir: Path, is_json: bool) 
     value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
-    write_node_file(directory, {**other_fields(directory, key), key: value})
-    _say(f"{key} = {toml_of(value)}", directory, is_json)
+    node_file.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
+    _say(f"{key} = {node_file.toml_of(value)}", data_dir, is_json)
 
 
 @config.command()
 @click.argument("key")
 @data_dir_option
 @json_option
-def unset(key: str, data_dir: Path, is_json: bool) -> None:
+def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
     """Let a node forget an option, so that the default holds again.
 
     \b
     Example: sfnode config unset upnp --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    read_manifest(directory)
-    if key not in (read_node_file(directory) or {}):
+    data_dir.signed_manifest()
+    if key not in (node_file.read_node_file(data_dir) or {}):
         check_key(key, "sfnode config unset")
-    write_node_file(directory, other_fields(directory, key))
-    _say(f"{key} is forgotten", directory, is_json)
+    node_file.write_node_file(data_dir, other_fields(data_dir, key))
+    _say(f"{key} is forgotten", data_dir, is_json)
 
 
 def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
@@ -99,13 +95,13 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
         case "model", str():
             find_model(manifest, value)
         case "data", str():
-            training_file(manifest.task, value)
+            data_files.training_file(manifest.task, value)
         case "eval-data", str():
-            evaluation_file(manifest.task, value)
+            data_files.evaluation_file(manifest.task, value)
 
 
 def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
-    run_id = parse_run_addresses(addresses).run_id
+    run_id = run_address.parse_run_addresses(addresses).run_id
     if run_id is not None and run_id != manifest.run_id:
         raise OperatorError(
             f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. Give "
@@ -113,10 +109,10 @@ def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
         )
 
 
-def _say(what: str, directory: Path, is_json: bool) -> None:
-    path, is_running = directory / NODE_FILE, is_locked(directory)
+def _say(what: str, data_dir: DataDirectory, is_json: bool) -> None:
+    path, is_running = data_dir.node_file, data_dir.is_locked()
     if is_json:
         click.echo(json.dumps({"file": str(path), "is_running": is_running}))
         return
     following = "stop the node and start it again" if is_running else "start the node"
-    click.echo(f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {directory}")
+    click.echo(f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {data_dir}")

@@ -20,11 +20,11 @@ from sfnode.cli.options import (
     run_file_option,
 )
 from sfnode.cli.settings import given_settings, recall
-from sfnode.cli.value_types import FolderPath
+from sfnode.cli.value_types import DataFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
 from sfnode.run import JoinOptions, NetworkOptions, RunAddress, RunSource, TrainingOptions, find_data_directory
-from sfnode.storage import decode_run_file
+from sfnode.storage import DataDirectory, decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
 _MARKS: Final = {
@@ -43,7 +43,9 @@ _COLOURS: Final = {
 
 @click.command()
 @click.option(
-    "--data-dir", type=FolderPath, help="Examine this data directory: of a node, running or not, or of a new one."
+    "--data-dir",
+    type=DataFolder,
+    help="Examine this data directory: of a node, running or not, or of a new one.",
 )
 @run_address_options
 @run_file_option
@@ -62,7 +64,7 @@ _COLOURS: Final = {
 )
 @json_option
 def doctor(
-    data_dir: Path | None,
+    data_dir: DataDirectory | None,
     bootstrap: RunAddress,
     run_file: Path | None,
     model: str | None,
@@ -83,9 +85,8 @@ def doctor(
              sfnode doctor --data-dir ~/.sfnode/my-run-0123456789ab --json
     """
     signed = decode_run_file(run_file) if run_file else None
-    directory = data_dir.expanduser() if data_dir else None
-    if directory is None and signed is not None:
-        directory = find_data_directory(signed.manifest, None)
+    if data_dir is None and signed is not None:
+        data_dir = find_data_directory(signed.manifest, None)
     options = JoinOptions(
         source=RunSource(bootstrap=bootstrap),
         network=NetworkOptions(listen=listen),
@@ -93,10 +94,10 @@ def doctor(
         devices=devices,
         is_relay=is_relay,
     )
-    if directory is not None:
-        options = recall(options, given_settings(click.get_current_context()), directory).options
+    if data_dir is not None:
+        options = recall(options, given_settings(click.get_current_context()), data_dir).options
     question = Question(
-        directory=directory,
+        data_dir=data_dir,
         is_new=signed is not None or bool(bootstrap.nodes),
         signed=signed,
         run_file=run_file,

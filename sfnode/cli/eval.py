@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 import trio
@@ -13,7 +12,7 @@ from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.run import find_model
-from sfnode.storage import AtStep, evaluation_file, read_bases, read_state
+from sfnode.storage import AtStep, DataDirectory, data_files, stored_bases
 from sfnode.worker import evaluate_states
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -30,7 +29,7 @@ from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 @device_options
 @json_option
 def evaluate(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     eval_data: str | None,
@@ -48,9 +47,9 @@ def evaluate(
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
     check_can_train()
-    state = read_state(data_dir, at_step)
+    state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    data = evaluation_file(manifest.task, eval_data)
+    data = data_files.evaluation_file(manifest.task, eval_data)
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     config = TrainingConfig(
@@ -64,7 +63,7 @@ def evaluate(
     states: dict[str, Coefficients | None] = {}
     if compare:
         states["before"] = None
-        if read_bases(manifest, state.basis).starts(0):
+        if stored_bases.read_bases(manifest, state.basis).starts(0):
             states["start"] = Coefficients(manifest)
     states["after"] = state.coefficients
     results = trio.run(evaluate_states, state.signed, config, list(states.values()))

@@ -12,7 +12,7 @@ from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.options import at_step_option, data_dir_option, dtype_option, json_option, local_model_option
 from sfnode.cli.value_types import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, read_bases, read_state
+from sfnode.storage import AtStep, DataDirectory, stored_bases
 from sfnode.worker_protocol import DeviceOptions
 
 
@@ -26,7 +26,7 @@ from sfnode.worker_protocol import DeviceOptions
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder; nothing else is replaced.")
 @json_option
 def export(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     out: Path,
@@ -48,17 +48,17 @@ def export(
         raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")
     check_can_train()
     from sfnode.training.export import check_free, export_adapter, export_model
-    from sfnode.training.model import choose_dtype
+    from sfnode.training.model import loading
 
-    check_free(out, force, (data_dir,))
-    state = read_state(data_dir, at_step)
+    check_free(out, force, (data_dir.path,))
+    state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    bases = read_bases(manifest, state.basis, state.renewals)
+    bases = stored_bases.read_bases(manifest, state.basis, state.renewals)
     base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     if adapter:
         export_adapter(bases, state.coefficients, base, out, force)
     else:
-        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force)
+        export_model(bases, state.coefficients, base, out, loading.choose_dtype(dtype), force)
     digest = state.coefficients.digest().hex()
     if is_json:
         click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))

@@ -11,19 +11,11 @@ import click
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from sfnode.cli.options import json_option
-from sfnode.cli.value_types import FilePath, FolderPath, NewFilePath
+from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
-from sfnode.network import peer_of_author
-from sfnode.storage import (
-    IDENTITY_FILE,
-    claim_folder,
-    load_identity,
-    load_or_create_seed,
-    load_seed,
-    read_author,
-    read_bytes,
-    store_seed,
-)
+from sfnode.local_files import read_bytes
+from sfnode.network import policy
+from sfnode.storage import DataDirectory, KeyFile
 
 
 @click.group("id")
@@ -36,18 +28,16 @@ def identity() -> None:
 
 
 @identity.command()
-@click.option("--data-dir", type=FolderPath, help="Show the key of the node whose state is in this data directory.")
+@click.option("--data-dir", type=DataFolder, help="Show the key of the node whose state is in this data directory.")
 @click.option("--key", type=FilePath, help="Show the key in this file, instead of a node's.")
 @json_option
-def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
+def show(data_dir: DataDirectory | None, key: Path | None, is_json: bool) -> None:
     """Print the public key (author) and the peer id.
 
     \b
     Example: sfnode id show --data-dir ~/.sfnode/my-run --json
     """
-    if (data_dir is None) == (key is None):
-        raise OperatorError("give either --data-dir or --key, to say whose key to show")
-    _print(key or Path(data_dir or "") / IDENTITY_FILE, is_json)
+    _print(_key_file(data_dir, key, "whose key to show"), is_json)
 
 
 @identity.command()
@@ -59,8 +49,9 @@ def new(out: Path, is_json: bool) -> None:
     \b
     Example: sfnode id new --out owner.key
     """
-    load_or_create_seed(out)
-    _print(out, is_json)
+    file = KeyFile(out)
+    file.made_seed()
+    _print(file, is_json)
 
 
 _passphrase_option = click.option(
@@ -72,11 +63,13 @@ _passphrase_option = click.option(
 
 @identity.command()
 @click.argument("file", type=NewFilePath)
-@click.option("--data-dir", type=FolderPath, help="Encrypt the key of the node whose state is in this data directory.")
+@click.option("--data-dir", type=DataFolder, help="Encrypt the key of the node whose state is in this data directory.")
 @click.option("--key", type=FilePath, help="Encrypt the key in this file, such as a run's owner key.")
 @_passphrase_option
 @json_option
-def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file: Path | None, is_json: bool) -> None:
+def backup(
+    file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None, is_json: bool
+) -> None:
     """Write an encrypted copy of a key to FILE.
 
     Keep it on another machine. Whoever has the file and the passphrase can sign as you; without the passphrase nobody
@@ -85,8 +78,7 @@ def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file:
     \b
     Example: sfnode id backup my-node.backup --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    source = _key_file(data_dir, key)
-    seed = load_seed(source)
+    seed = _key_file(data_dir, key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     if is_json:
@@ -97,11 +89,13 @@ def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file:
 
 @identity.command()
 @click.argument("file", type=FilePath)
-@click.option("--data-dir", type=FolderPath, help="Make the key that of the node in this data directory.")
+@click.option("--data-dir", type=DataFolder, help="Make the key that of the node in this data directory.")
 @click.option("--key", type=NewFilePath, help="Write the key to this file.")
 @_passphrase_option
 @json_option
-def restore(file: Path, data_dir: Path | None, key: Path | None, passphrase_file: Path | None, is_json: bool) -> None:
+def restore(
+    file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None, is_json: bool
+) -> None:
     """Restore a key from the encrypted copy in FILE.
 
     A key that is there is never overwritten. Never let two nodes run with one key: whatever they sign for the same step
@@ -111,28 +105,30 @@ def restore(file: Path, data_dir: Path | None, key: Path | None, passphrase_file
     Example: sfnode id restore my-node.backup --data-dir ~/.sfnode/my-run-0123456789ab
     """
     target = _key_file(data_dir, key)
-    if target.exists():
-        raise OperatorError(f"{target} exists: a key is never overwritten. Move it away, or choose another place")
+    if target.path.exists():
+        raise OperatorError(f"{target.path} exists: a key is never overwritten. Move it away, or choose another place")
     seed = read_backup(file, _passphrase(passphrase_file, is_new=False))
     if data_dir is not None:
-        _check_owner(target.parent, Signer(seed).author.hex())
-        claim_folder(target.parent)
-    store_seed(target, seed)
+        _check_owner(data_dir, Signer(seed).author.hex())
+        data_dir.claim()
+    target.store(seed)
     _print(target, is_json)
 
 
-def _key_file(data_dir: Path | None, key: Path | None) -> Path:
-    if (data_dir is None) == (key is None):
-        raise OperatorError("give either --data-dir or --key, to say whose key")
-    return (key or Path(data_dir or "") / IDENTITY_FILE).expanduser()
+def _key_file(data_dir: DataDirectory | None, key: Path | None, what: str = "whose key") -> KeyFile:
+    if data_dir is not None and key is None:
+        return data_dir.identity
+    if data_dir is None and key is not None:
+        return KeyFile(key)
+    raise OperatorError(f"give either --data-dir or --key, to say {what}")
 
 
-def _check_owner(directory: Path, author: str) -> None:
+def _check_owner(data_dir: DataDirectory, author: str) -> None:
     """Raise OperatorError where a node with another key has used the directory."""
-    held = read_author(directory)
+    held = data_dir.author()
     if held and held != author:
         raise OperatorError(
-            f"the backup is of {author}, but {directory} is that of {held}. Restore the backup of that one, or give a "
+            f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or give a "
             "new directory: sfnode join fetches the run's state again"
         )
 
@@ -161,10 +157,10 @@ def _first_line(file: Path) -> str:
     return lines[0] if lines else ""
 
 
-def _print(path: Path, is_json: bool) -> None:
-    author = load_identity(path).author
-    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path)}
+def _print(file: KeyFile, is_json: bool) -> None:
+    author = file.signer().author
+    fields = {"author": author.hex(), "peer": policy.peer_of_author(author), "file": str(file.path)}
     if is_json:
         click.echo(json.dumps(fields))
         return
-    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {path}")
+    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {file.path}")

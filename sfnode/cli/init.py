@@ -18,8 +18,9 @@ from sfnode.cli.options import choice_option, group, json_option, learning_optio
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
-from sfnode.run import STALENESS, DataOptions, RunOptions, find_data_directory
-from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
+from sfnode.local_files import write_new
+from sfnode.run import DataOptions, RunOptions, builder, find_data_directory
+from sfnode.storage import data_files, stored_bases
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -82,7 +83,7 @@ _admission_options = group(
     number_option("--steps", 500, "Let each node make this many steps."),
     number_option(
         "--staleness",
-        STALENESS,
+        builder.STALENESS,
         "Let a node begin a step while updates of this many rounds are still on their way to it; 0: none.",
         least=0,
     ),
@@ -119,7 +120,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
-        basis_out = out.with_suffix(BASIS_ENDING)
+        basis_out = out.with_suffix(stored_bases.BASIS_ENDING)
         name = out.stem.encode("utf-8", "replace").decode("utf-8")  # which a file's name need not be
         run = make_run(options, key_path, default_name=name, basis_out=basis_out, is_tried=True)
     except OperatorError:
@@ -205,7 +206,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
     if options.model != manifest.model.id:
         given["--model"] = options.model
-    if not manifest.task.data.startswith(EMBEDDED):
+    if not manifest.task.data.startswith(data_files.EMBEDDED):
         given["--data"] = data
     given |= {"--invite": None if invitation is None else f"@{invitation}", "--listen": _LISTEN}
     said = [(option, str(value)) for option, value in given.items() if value is not None]

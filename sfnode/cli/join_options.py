@@ -21,7 +21,7 @@ from sfnode.cli.options import (
     run_file_option,
     together,
 )
-from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, SocketPath
+from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, DataFolder, FilePath, SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, PageAddress
@@ -49,7 +49,9 @@ _source_options = group(
     run_address_options,
     run_file_option,
     click.option(
-        "--data-dir", type=FolderPath, help=f"Keep this node's key and state in this directory.  {DEFAULT_DATA_DIR}"
+        "--data-dir",
+        type=DataFolder,
+        help=f"Keep this node's key and state in this directory.  {DEFAULT_DATA_DIR}",
     ),
     click.option(
         "--basis",

@@ -18,24 +18,10 @@ from protocol.ledger import Envelope
 from protocol.run import Manifest
 from protocol.state import Replica
 from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
-from sfnode.cli.value_types import FilePath, FolderPath, NewFilePath
+from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter
 from sfnode.run import find_data_directory
-from sfnode.storage import (
-    IDENTITY_FILE,
-    AtStep,
-    LogSummary,
-    StoredRecords,
-    Tell,
-    export_log,
-    import_log,
-    load_identity,
-    read_manifest,
-    reading,
-    replay_all,
-    replayed,
-    step_at,
-)
+from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
 
 _PROGRESS_S = 1.0
 
@@ -46,25 +32,25 @@ def log() -> None:
 
 
 @log.command()
-@click.argument("directory", type=FolderPath)
+@click.argument("data_dir", metavar="DIRECTORY", type=DataFolder)
 @json_option
-def verify(directory: Path, is_json: bool) -> None:
+def verify(data_dir: DataDirectory, is_json: bool) -> None:
     """Check every signature, replay every update from nothing, and print the state digest.
 
     \b
     Example: sfnode log verify ~/.sfnode/my-run-0123456789ab --json
     """
     started = time.monotonic()
-    manifest = read_manifest(directory).manifest
-    with reading(directory) as stored:
-        replica, problem = _verified(manifest, stored, directory)
+    manifest = data_dir.signed_manifest().manifest
+    with data_dir.reading() as stored:
+        replica, problem = _verified(manifest, stored)
         fields = {
             "run_id": manifest.run_id.hex(),
             "ok": not problem,
             "problem": problem,
             "updates": replica.ledger.updates,
             "authors": len(replica.ledger.authors()),
-            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.envelopes())),
+            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.slots.envelopes())),
             "void_slots": replica.ledger.void_slots,
             "ledger_root": replica.ledger.root().hex(),
             "state_digest": replica.state_digest().hex(),
@@ -79,36 +65,35 @@ def verify(directory: Path, is_json: bool) -> None:
         raise StorageDamagedError(problem)
 
 
-def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tuple[Replica, str]:
+def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
     """Return the directory's replica and an empty string.
 
     Where the storage is damaged, return a replica of the records before the fault, held in memory, and the problem.
     """
     try:
-        return replay_all(Replica(manifest, stored.archive), stored, directory), ""
+        return stored.replica(manifest), ""
     except StorageDamagedError as error:
         sound = Replica(manifest)
         with suppress(StorageDamagedError):
-            replay_all(sound, stored, directory)
+            deque(stored.replaying(sound), maxlen=0)
         return sound, str(error)
 
 
 @log.command()
-@click.argument("directory", type=FolderPath)
+@click.argument("data_dir", metavar="DIRECTORY", type=DataFolder)
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @at_step_option
 @json_option
-def show(directory: Path, limit: int, at_step: AtStep | None, is_json: bool) -> None:
+def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: bool) -> None:
     """Show the records of a ledger by step and author.
 
     \b
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
-    manifest = read_manifest(directory).manifest
-    with replayed(directory, manifest) as replica:
-        envelopes = replica.ledger.envelopes()
+    with data_dir.replayed(data_dir.signed_manifest().manifest) as replica:
+        envelopes = replica.ledger.slots.envelopes()
         if at_step is not None:
-            last = step_at(directory, at_step)
+            last = data_dir.evaluations.step_at(at_step)
             envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)
         for envelope in deque(envelopes, maxlen=limit) if limit else envelopes:
             _show(envelope, is_json)
@@ -133,18 +118,17 @@ def _show(envelope: Envelope, is_json: bool) -> None:
 @data_dir_option
 @click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option
-def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
+def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool) -> None:
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
 
     \b
     Example: sfnode log export my-run.sflog --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    read_manifest(directory)  # first, because a folder without a node has no key either
+    data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
-    writer = load_identity(key or directory / IDENTITY_FILE)
+    writer = (KeyFile(key) if key else data_dir.identity).signer()
     reporter, report = _teller("exporting")
-    summary = export_log(directory, file, writer, report)
+    summary = export_log(data_dir, file, writer, report)
     reporter.finish()
     size = file.stat().st_size
     fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
@@ -155,11 +139,11 @@ def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
 @click.argument("file", type=FilePath)
 @click.option(
     "--data-dir",
-    type=FolderPath,
+    type=DataFolder,
     help=f"Make this data directory, or add to it if it holds the same run.  {DEFAULT_DATA_DIR}",
 )
 @json_option
-def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
+def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     """Verify a file of `sfnode log export`, and make a data directory from it or add it to one. No network is needed.
 
     \b
@@ -168,7 +152,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     """
     started = time.monotonic()
 
-    def choose(manifest: Manifest) -> Path:
+    def choose(manifest: Manifest) -> DataDirectory:
         return find_data_directory(manifest, data_dir)
 
     reporter, report = _teller("importing")
@@ -176,7 +160,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     reporter.finish()
     added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
     fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
-    text = f"imported {file} into {summary.directory}: {summary.added:,} of {summary.records:,} records were new"
+    text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
     _say(text, summary, fields, is_json)
@@ -184,7 +168,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
 
 def _fields(summary: LogSummary) -> dict[str, object]:
     return {
-        "data_dir": str(summary.directory),
+        "data_dir": str(summary.data_dir),
         "records": summary.records,
         "updates": summary.updates,
         "void_slots": summary.void_slots,

@@ -14,12 +14,13 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import SignedManifest, TaskSpec
-from protocol.subspace import encode_basis
+from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
+from sfnode.local_files import write_new
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
-from sfnode.storage import data_spec, load_or_create_seed, write_new
+from sfnode.storage import KeyFile, data_files
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, RateTrial
@@ -64,13 +65,13 @@ def make_run(
         OperatorError: an option is wrong; raised before a basis is made.
     """
     check_can_train()
-    from sfnode.training.calibration import calibrate_described, try_described  # imports torch
+    from sfnode.training.calibration import sources  # imports torch
     from sfnode.training.describe import describe_run
 
     folder = new_model(options.model, options.revision)
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    named, signer = replace(options, name=options.name or default_name), Signer(load_or_create_seed(key_path))
+    named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     draft.manifest()  # raises
     found: FoundBasis | None = None
@@ -79,12 +80,12 @@ def make_run(
         if os.path.lexists(basis_out):
             raise OperatorError(f"{basis_out} exists: give it with --basis, choose another --out, or remove it")
         with counting("making a start and a basis from some of the data", "forward passes") as report:
-            found = calibrate_described(described, report)
-        write_new(basis_out, [encode_basis(found.rank, found.content)])
+            found = sources.calibrate_described(described, report)
+        write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
         draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
     if found is not None and is_tried:
         with counting("trying some steps of the run", "forward passes") as report:
-            tried = try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
+            tried = sources.try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
         if tried:
             draft.take_rate(tried[-1].rate)
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=draft.basis, found=found, tried=tried)
@@ -105,7 +106,7 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
     texts = task_texts(task)
     if warning := texts.label_warning:
         click.echo(f"Warning: {printable(warning)}", err=True)
-    name, sha256 = data_spec(data.named(task), is_private=data.is_private)
+    name, sha256 = data_files.data_spec(data.named(task), is_private=data.is_private)
     return TaskSpec(
         kind=texts.kind,
         template=texts.template,

@@ -10,9 +10,9 @@ from enum import StrEnum
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.cli.value_types import POSITIVE, FilePath, FolderPath, Whole
-from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses, private_words
-from sfnode.storage import BEST_STEP, AtStep
+from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
+from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words, run_address
+from sfnode.storage import AtStep, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
@@ -28,7 +28,7 @@ _MODEL_NAMES = (
 REPEAT = "Repeat the option to name several."
 
 _METHOD = MethodOptions()
-_RANDOM, _PUBLISHED = BEST[BasisKind.RANDOM], BEST[BasisKind.PUBLISHED]
+_RANDOM, _PUBLISHED = builder.BEST[BasisKind.RANDOM], builder.BEST[BasisKind.PUBLISHED]
 _DEVICE = DeviceOptions()
 _DTYPES = FLOATS
 _LIST = "list"
@@ -121,7 +121,7 @@ method_options = group(
         "--rank",
         None,
         "Search a subspace of this rank in each tensor, a power of two. A higher rank can express more and is noisier."
-        f"  [default: {RANK}; with --basis that of the basis]",
+        f"  [default: {builder.RANK}; with --basis that of the basis]",
     ),
     choice_option(
         "--core",
@@ -265,7 +265,7 @@ device_options = group(
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
 data_dir_option = click.option(
-    "--data-dir", type=FolderPath, required=True, help="Use the node whose state is in this data directory."
+    "--data-dir", type=DataFolder, required=True, help="Use the node whose state is in this data directory."
 )
 
 
@@ -273,10 +273,10 @@ class _AtStep(click.ParamType[AtStep]):
     name = "step"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> AtStep:
-        if value == BEST_STEP:
-            return BEST_STEP
+        if value == evaluations.BEST_STEP:
+            return evaluations.BEST_STEP
         if not value.isdecimal():
-            self.fail(f"{value!r} is neither the number of a step nor {BEST_STEP!r}", param, ctx)
+            self.fail(f"{value!r} is neither the number of a step nor {evaluations.BEST_STEP!r}", param, ctx)
         return int(value)
 
 
@@ -308,7 +308,7 @@ def run_address_options(command: Command) -> Command:
     @functools.wraps(command)
     def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
         given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
-        command(bootstrap=parse_run_addresses(given), **values)
+        command(bootstrap=run_address.parse_run_addresses(given), **values)
 
     return gather
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import click
 
 from protocol.errors import OperatorError
-from sfnode import storage
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.reporter import printable
 from sfnode.status import read_status
+from sfnode.storage import DataDirectory
 
 _LOOK_S: Final = 0.1
 _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
@@ -23,7 +22,7 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
 @click.command()
 @data_dir_option
 @json_option
-def pause(data_dir: Path, is_json: bool) -> None:
+def pause(data_dir: DataDirectory, is_json: bool) -> None:
     """Pause a node: it measures nothing, but stores, serves and passes on.
 
     It stays so over restarts, until `sfnode resume`. The step that is being measured is finished. The model stays in
@@ -32,22 +31,22 @@ def pause(data_dir: Path, is_json: bool) -> None:
     \b
     Example: sfnode pause --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = _directory(data_dir)
-    was_paused, before = storage.is_paused(directory), _paused_now(directory)
-    storage.pause(directory)
-    reason = before if was_paused else _heard(directory, before)
+    data_dir.signed_manifest()
+    was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
+    data_dir.control.pause()
+    reason = before if was_paused else _heard(data_dir, before)
     if is_json:
         click.echo(json.dumps({"paused": True, "is_running": reason is not None, "reason": reason or ""}))
     elif reason is None:
-        click.echo(f"{directory} is paused from its next start on: no node runs there now")
+        click.echo(f"{data_dir} is paused from its next start on: no node runs there now")
     else:
-        click.echo(f"paused: {printable(reason)}" if reason else _unheard(directory))
+        click.echo(f"paused: {printable(reason)}" if reason else _unheard(data_dir))
 
 
 @click.command()
 @data_dir_option
 @json_option
-def resume(data_dir: Path, is_json: bool) -> None:
+def resume(data_dir: DataDirectory, is_json: bool) -> None:
     """Let a paused node measure again.
 
     Other reasons not to work stay: --hours, --only-when-idle, --on-battery, --max-memory.
@@ -55,45 +54,39 @@ def resume(data_dir: Path, is_json: bool) -> None:
     \b
     Example: sfnode resume --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = _directory(data_dir)
-    was_paused, before = storage.is_paused(directory), _paused_now(directory)
-    storage.unpause(directory)
-    reason = _heard(directory, before) if was_paused else before
+    data_dir.signed_manifest()
+    was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
+    data_dir.control.resume()
+    reason = _heard(data_dir, before) if was_paused else before
     if is_json:
         click.echo(json.dumps({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}))
     elif reason is None:
-        click.echo(f"{directory} is not paused any more; no node runs there now")
+        click.echo(f"{data_dir} is not paused any more; no node runs there now")
     elif was_paused and reason == before:
-        click.echo(_unheard(directory))
+        click.echo(_unheard(data_dir))
     else:
         click.echo(f"still paused: {printable(reason)}" if reason else "the node measures again")
 
 
-def _directory(data_dir: Path) -> Path:
-    directory = data_dir.expanduser()
-    storage.read_manifest(directory)
-    return directory
-
-
-def _paused_now(directory: Path) -> str | None:
+def _paused_now(data_dir: DataDirectory) -> str | None:
     """Return why the node does not measure; empty while it does; None where no node runs or reports."""
     with suppress(OperatorError):
-        return read_status(directory).life.paused
+        return read_status(data_dir).life.paused
     return None
 
 
-def _heard(directory: Path, before: str | None) -> str | None:
+def _heard(data_dir: DataDirectory, before: str | None) -> str | None:
     """Wait until `_paused_now` differs from ``before``, at most `_HEARD_S` seconds, and return it."""
     deadline = time.monotonic() + _HEARD_S
-    while (paused := _paused_now(directory)) is not None and paused == before:
+    while (paused := _paused_now(data_dir)) is not None and paused == before:
         if time.monotonic() > deadline:
             break
         time.sleep(_LOOK_S)
     return paused
 
 
-def _unheard(directory: Path) -> str:
+def _unheard(data_dir: DataDirectory) -> str:
     return (
         "written, but the node has not said that it follows: a relay measures nothing anyway, and one that still reads "
-        f"its disk needs longer. Look again with: sfnode status --data-dir {directory}"
+        f"its disk needs longer. Look again with: sfnode status --data-dir {data_dir}"
     )

@@ -15,26 +15,17 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import BasisContent, encode_basis
+from protocol.subspace import BasisContent, basis_file
 from sfnode.cli.basis import calibration_options, describe_bytes, file_fields
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.inviting import check_epoch_is_free, held_roster
+from sfnode.cli.inviting import statements_given
 from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
+from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import find_model
-from sfnode.storage import (
-    basis_in,
-    read_bases,
-    read_manifest,
-    read_renewal,
-    renewals_for,
-    replayed,
-    store_basis,
-    submit,
-    write_new,
-)
+from sfnode.storage import DataDirectory, stored_bases
 from sfnode.worker_protocol import CalibrationOptions
 
 if TYPE_CHECKING:
@@ -56,7 +47,7 @@ _from_epoch_option = click.option(
 @click.option("--out", type=NewFilePath, required=True, help="Write the basis to this file.")
 @json_option
 def offer(
-    data_dir: Path,
+    data_dir: DataDirectory,
     model: str | None,
     revision: str | None,
     calibration: CalibrationOptions,
@@ -73,9 +64,9 @@ def offer(
     \b
     Example: sfnode basis offer --data-dir ~/.sfnode/my-run-0123456789ab --data mine.jsonl --out better.basis
     """
-    node = _Followed(data_dir.expanduser(), model, revision)
+    node = _Followed(data_dir, model, revision)
     found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
-    data = encode_basis(node.manifest.method.rank, found.content)
+    data = basis_file.encode_basis(node.manifest.method.rank, found.content)
     _check(found.trial, "written")
     write_new(out, [data])
     if is_json:
@@ -104,7 +95,7 @@ def offer(
 @click.option("--untried", is_flag=True, help="Publish it without a trial.")
 @json_option
 def renew(
-    data_dir: Path,
+    data_dir: DataDirectory,
     owner_key: Path,
     model: str | None,
     revision: str | None,
@@ -125,27 +116,27 @@ def renew(
     \b
     Example: sfnode basis renew --data-dir ~/.sfnode/my-run-0123456789ab --owner-key my.key --data train.jsonl
     """
-    node = _Followed(data_dir.expanduser(), model, revision)
-    manifest, directory = node.manifest, node.directory
+    node = _Followed(data_dir, model, revision)
+    manifest = node.manifest
     owner = check_owner(owner_key, manifest)
     if from_epoch is not None:
-        check_epoch_is_free(held_roster(directory, manifest), from_epoch)
-    data, content = (None, None) if offered is None else read_renewal(manifest, offered)
+        statements_given.check_epoch_is_free(statements_given.held_roster(data_dir, manifest), from_epoch)
+    data, content = (None, None) if offered is None else stored_bases.read_renewal(manifest, offered)
     found = None
     if data is None or content is None or not untried:
         found = node.recalibrated(
             calibration, lambda replica: _plan(replica, from_epoch, content, is_tried=not untried)
         )  # the plan fails now rather than after the work
         content = found.content
-        data = data or encode_basis(manifest.method.rank, content)
+        data = data or basis_file.encode_basis(manifest.method.rank, content)
     trial = None if found is None else found.trial
     _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
-    with replayed(directory, manifest) as replica:  # the run has gone on since
+    with data_dir.replayed(manifest) as replica:  # the run has gone on since
         first = _first_epoch(replica, from_epoch)
-    check_epoch_is_free(held_roster(directory, manifest), first)
+    statements_given.check_epoch_is_free(statements_given.held_roster(data_dir, manifest), first)
     sha256 = hashlib.sha256(data).hexdigest()
-    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256)
-    submit(directory, [StatementCodec(manifest).renew(owner, first, sha256)])
+    path = data_dir.bases.store(manifest, data, origin="the new basis", sha256=sha256)
+    data_dir.statements.submit([StatementCodec(manifest).renew(owner, first, sha256)])
     if is_json:
         fields = {"from_epoch": first, "has_start": _has_start(content), "trial": _trial_fields(trial)}
         click.echo(json.dumps({**file_fields(path, data), **fields}))
@@ -156,16 +147,16 @@ def renew(
     click.echo(f"basis    {describe_bytes(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
     click.echo(f"written  {path}")
     click.echo(
-        f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
+        f"next     keep the node of {data_dir} running until its neighbours have the file: it tells them at once"
     )
 
 
 class _Followed:
     """Calibrates at the state of a node's run. OperatorError: the run has no published basis, or no model is found."""
 
-    def __init__(self, directory: Path, model: str | None, revision: str | None) -> None:
-        self.directory = directory
-        self.manifest = manifest = read_manifest(directory).manifest
+    def __init__(self, data_dir: DataDirectory, model: str | None, revision: str | None) -> None:
+        self._data_dir = data_dir
+        self.manifest = manifest = data_dir.signed_manifest().manifest
         if manifest.method.basis is BasisKind.RANDOM:
             raise OperatorError(
                 "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be "
@@ -176,17 +167,17 @@ class _Followed:
 
     def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan]) -> Renewal:
         """Return a fresh basis, made at the weights that the run has reached, and its trial."""
-        from sfnode.training.calibration import recalibrate  # imports torch
+        from sfnode.training.calibration import sources  # imports torch
 
-        held = basis_in(self.directory, self.manifest)
-        with replayed(self.directory, self.manifest) as replica:
+        bases_here = self._data_dir.bases
+        with self._data_dir.replayed(self.manifest) as replica:
             plan = plan_of(replica)
-            renewals = renewals_for(self.directory, replica)
+            renewals = bases_here.renewals_of(replica)
             _check_here(replica, {each.from_epoch for each in renewals}, plan.epoch)
-            bases = read_bases(self.manifest, held, renewals)
+            bases = stored_bases.read_bases(self.manifest, bases_here.first(self.manifest), renewals)
             reached = replica.coefficients()
         with counting("looking at examples", "forward passes") as report:
-            return recalibrate(calibration, bases, reached, self._folder, plan, report)
+            return sources.recalibrate(calibration, bases, reached, self._folder, plan, report)
 
 
 def _plan(

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from sfnode.cli.value_types import FolderPath, NewFilePath
+from sfnode.cli.value_types import DataFolder, NewFilePath
 from sfnode.page import write_report
 from sfnode.reporter import counting
+from sfnode.storage import DataDirectory
 
 
 @click.command()
-@click.argument("data_dir", metavar="DIR", type=FolderPath)
+@click.argument("data_dir", metavar="DIR", type=DataFolder)
 @click.option("--out", type=NewFilePath, required=True, help="Write the page to this file, which must not exist yet.")
-def report(data_dir: Path, out: Path) -> None:
+def report(data_dir: DataDirectory, out: Path) -> None:
     """Write a page about a run, finished or not, as one file that any browser shows.
 
     DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
@@ -24,5 +25,5 @@ def report(data_dir: Path, out: Path) -> None:
     Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
     """
     with counting("verifying the ledger", "updates") as report:
-        replica = write_report(data_dir.expanduser(), out.expanduser(), report)
+        replica = write_report(data_dir, out, report)
     click.echo(f"{out}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")

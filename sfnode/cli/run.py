@@ -14,21 +14,13 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
-from sfnode.cli.inviting import (
-    InviteOptions,
-    hand_to_node,
-    invite_options,
-    is_qr_shown,
-    qr_lines,
-    strings_for,
-    write_svg,
-)
+from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
 from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
 from sfnode.cli.show import show
-from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, FolderPath, NewFilePath
+from sfnode.cli.value_types import NOT_NEGATIVE, DataFolder, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.storage import decode_run_file, read_manifest, read_statements_file, write_statements
+from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +28,15 @@ class OwnerOptions:
     """Holds the owner's key and the run to sign for: that of a node on this machine, or of a run file."""
 
     owner_key: Path
-    data_dir: Path | None
+    data_dir: DataDirectory | None
     run_file: Path | None
-
-    @property
-    def directory(self) -> Path | None:
-        """Return ``data_dir`` with the user's home in place of ``~``."""
-        return None if self.data_dir is None else self.data_dir.expanduser()
 
 
 _owner_options = group(
     "owner",
     OwnerOptions,
     owner_key_option,
-    click.option("--data-dir", type=FolderPath, help="Use the node of the run whose state is in this data directory."),
+    click.option("--data-dir", type=DataFolder, help="Use the node of the run whose state is in this data directory."),
     click.option(
         "--run", "run_file", type=FilePath, help="Read the run from this file, where this machine has no node of it."
     ),
@@ -85,7 +72,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
     statements = [codec.admit(signer, author) for author in map(_author, authors)]
-    _hand_over(manifest, statements, owner.directory, out, is_json)
+    _hand_over(manifest, statements, owner.data_dir, out, is_json)
 
 
 @run_group.command()
@@ -110,7 +97,7 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
     statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
-    _hand_over(manifest, [statement], owner.directory, out, is_json)
+    _hand_over(manifest, [statement], owner.data_dir, out, is_json)
 
 
 @run_group.command()
@@ -131,37 +118,36 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
     texts = [new_invitation(manifest, signer) if is_needed else "" for _ in range(options.count)]
-    strings = strings_for(manifest, texts, options, owner.directory)
+    strings = strings_for(manifest, texts, options, owner.data_dir)
     if not is_needed and not strings:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
             "`sfnode init` makes unless told otherwise. With --at, or a node that runs, this prints a string to join"
         )
     if options.svg is not None:
-        write_svg(strings[0], options.svg)
+        qr_code.write_svg(strings[0], options.svg)
     if is_json:
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
     for text in strings or texts:
         click.echo(text)
-        if strings and (is_qr_shown() if options.is_qr is None else options.is_qr):
-            click.echo("\n".join(qr_lines(text)))
+        if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
+            click.echo("\n".join(qr_code.qr_lines(text)))
 
 
 @run_group.command("submit")
 @click.argument("file", type=FilePath)
 @data_dir_option
 @json_option
-def submit_file(file: Path, data_dir: Path, is_json: bool) -> None:
+def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
     """Give a file of statements to a node, whether it runs or not. Anybody may do this: the owner has signed them.
 
     \b
     Example: sfnode run submit admitted.statements --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    manifest = read_manifest(directory).manifest
+    manifest = data_dir.signed_manifest().manifest
     found = read_statements_file(manifest, file)
-    _submit(directory, manifest, [statement.data for statement in found], is_json)
+    _submit(data_dir, manifest, [statement.data for statement in found], is_json)
 
 
 run_group.add_command(show)
@@ -171,8 +157,8 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
     """Return the run and the key that signed it."""
     if owner.run_file is not None:
         manifest = decode_run_file(owner.run_file).manifest
-    elif owner.directory is not None:
-        manifest = read_manifest(owner.directory).manifest
+    elif owner.data_dir is not None:
+        manifest = owner.data_dir.signed_manifest().manifest
     else:
         raise OperatorError("say which run: --data-dir of a node on this machine, or --run FILE")
     return manifest, check_owner(owner.owner_key, manifest)
@@ -187,20 +173,20 @@ def _author(text: str) -> Author:
 
 
 def _hand_over(
-    manifest: Manifest, statements: Sequence[bytes], directory: Path | None, out: Path | None, is_json: bool
+    manifest: Manifest, statements: Sequence[bytes], data_dir: DataDirectory | None, out: Path | None, is_json: bool
 ) -> None:
     if out is not None:
         write_statements(out, statements)
         following = f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run"
         _say(_what(manifest, statements), out, following, is_json)
-    elif directory is not None:
-        _submit(directory, manifest, statements, is_json)
+    elif data_dir is not None:
+        _submit(data_dir, manifest, statements, is_json)
     else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
 
 
-def _submit(directory: Path, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
-    path, fresh = hand_to_node(directory, manifest, statements)
+def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
+    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
     what = _what(manifest, statements)
     if path is None:
         if is_json:

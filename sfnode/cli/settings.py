@@ -16,18 +16,10 @@ from click.core import ParameterSource
 
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
-from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
-from sfnode.run import (
-    FieldValue,
-    JoinOptions,
-    RunSource,
-    parse_run_addresses,
-    read_node_file,
-    toml_of,
-    values_of,
-    with_values,
-)
-from sfnode.storage import EMBEDDED, NODE_FILE, from_home
+from sfnode.local_files import from_home
+from sfnode.network import ip_groups, policy
+from sfnode.run import FieldValue, JoinOptions, RunSource, node_file, run_address, values_of, with_values
+from sfnode.storage import DataDirectory, data_files
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -40,7 +32,7 @@ class Origin(StrEnum):
     """Names the source of a setting's value."""
 
     COMMAND_LINE = "command line"
-    FILE = NODE_FILE
+    FILE = "node.toml"
     DEFAULT = "default"
 
 
@@ -91,12 +83,12 @@ def given_settings(context: click.Context) -> frozenset[str]:
     return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
-def recall(options: JoinOptions, given: frozenset[str], directory: Path) -> Recalled:
-    """Complete ``options`` with what the node of ``directory`` remembers. Raises OperatorError.
+def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Recalled:
+    """Complete ``options`` with what the node of a data directory remembers. Raises OperatorError.
 
     ``given``: the settings that were typed, which stay as they are.
     """
-    held = {key: value for key, value in read_settings(directory).items() if key not in given}
+    held = {key: value for key, value in read_settings(data_dir).items() if key not in given}
     completed = with_values(options, {_field(key): value for key, value in held.items()})
     values = values_of(completed)
 
@@ -122,15 +114,15 @@ def _field(key: str) -> str:
 # --- the file
 
 
-def read_settings(directory: Path) -> dict[str, object]:
+def read_settings(data_dir: DataDirectory) -> dict[str, object]:
     """Return the fields of `node.toml` as `JoinOptions` takes them; empty without the file. Raises OperatorError."""
-    path = directory / NODE_FILE
-    return {key: _from_file(key, value, path) for key, value in (read_node_file(directory) or {}).items()}
+    path = data_dir.node_file
+    return {key: _from_file(key, value, path) for key, value in (node_file.read_node_file(data_dir) or {}).items()}
 
 
-def other_fields(directory: Path, key: str) -> dict[str, FieldValue]:
+def other_fields(data_dir: DataDirectory, key: str) -> dict[str, FieldValue]:
     """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
-    path, fields = directory / NODE_FILE, read_node_file(directory) or {}
+    path, fields = data_dir.node_file, node_file.read_node_file(data_dir) or {}
     others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
     return {name: value for name, value in others.items() if value is not None}
 
@@ -178,14 +170,14 @@ def _checked_addresses(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the texts of an option that takes several; check those that are addresses. Raises OperatorError."""
     match key:
         case "bootstrap":
-            texts = parse_run_addresses(texts).nodes
-            _ = [parse_bootstrap(text) for text in texts]
+            texts = run_address.parse_run_addresses(texts).nodes
+            _ = [policy.parse_bootstrap(text) for text in texts]
         case "listen":
-            _ = [parse_listen(text) for text in texts]
+            _ = [policy.parse_listen(text) for text in texts]
         case "announce":
-            _ = [parse_announce(text) for text in texts]
+            _ = [policy.parse_announce(text) for text in texts]
         case "trusted-proxy":
-            parse_origins(is_private_limited=False, proxies=texts)
+            ip_groups.parse_origins(is_private_limited=False, proxies=texts)
     return texts
 
 
@@ -203,15 +195,15 @@ def as_kept(key: str, value: object) -> FieldValue | None:
 def _is_path(key: str, text: str) -> bool:
     if key == _MODEL:
         return os.path.exists(from_home(text))  # returns False where the name is too long
-    return key in _FILES and not text.startswith(EMBEDDED)
+    return key in _FILES and not text.startswith(data_files.EMBEDDED)
 
 
 def _is_relative(key: str, value: object) -> bool:
     text = str(value)
-    is_path = text.startswith(".") if key == _MODEL else key in _FILES and not text.startswith(EMBEDDED)
+    is_path = text.startswith(".") if key == _MODEL else key in _FILES and not text.startswith(data_files.EMBEDDED)
     return is_path and not text.startswith(("/", "~"))
 
 
 def shown(setting: HeldOption) -> str:
     """Return the value of a setting as text; "-" for none."""
-    return "-" if setting.value is None else toml_of(setting.value)
+    return "-" if setting.value is None else node_file.toml_of(setting.value)

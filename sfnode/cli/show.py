@@ -14,10 +14,10 @@ from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.options import json_option
-from sfnode.cli.value_types import FolderPath, PathFromHome
+from sfnode.cli.value_types import DataFolder, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
-from sfnode.storage import decode_run_file, read_manifest, read_statements, replayed
+from sfnode.storage import DataDirectory, decode_run_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class AuthorsPart:
 
 @click.command()
 @click.argument("path", metavar="[DIR|FILE]", required=False, type=PathFromHome(path_type=Path))
-@click.option("--data-dir", type=FolderPath, help="Use the node whose state is in this data directory, as DIR does.")
+@click.option("--data-dir", type=DataFolder, help="Use the node whose state is in this data directory, as DIR does.")
 @json_option
-def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
+def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> None:
     """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
@@ -57,16 +57,16 @@ def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
         raise OperatorError(
             "say what to show, once, as DIR, FILE or --data-dir: the data directory of a node, or a run file"
         )
-    given = (path or data_dir or Path()).expanduser()
-    if given.is_file():
-        _show_run(decode_run_file(given).manifest, is_json)
+    if path is not None and path.is_file():
+        _show_run(decode_run_file(path).manifest, is_json)
         return
-    manifest = read_manifest(given).manifest
+    held = data_dir or DataDirectory(path or Path())
+    manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
-    for data in read_statements(given):
-        _show_statement(codec.decode_untrusted(data), is_json)
-    with replayed(given, manifest) as replica:
-        parts = _parts(replica)
+    with held.reading() as stored:
+        for data in stored.statements():
+            _show_statement(codec.decode_untrusted(data), is_json)
+        parts = _parts(stored.replica(manifest))
     _show_parts(parts, manifest, is_json)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import Final
 
 import click
 
-from sfnode.cli.exits import ExitCode, warn
+from sfnode.cli.exits import ExitCode, failures
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
+from sfnode.storage import DataDirectory
 
 _CURVE_COLUMNS: Final = 48
 
@@ -27,7 +27,7 @@ _CURVE_COLUMNS: Final = 48
     help="Check no more than whether the node runs and reports, as a container's health check does.",
 )
 @json_option
-def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
+def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> None:
     """Show how a running node is doing.
 
     The exit code is 0 if all is well, 1 if no node runs there or it does not report, 3 if it has no peers although it
@@ -46,7 +46,7 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         click.echo(f"Warning: {words.learning}", err=True)
     code, trouble = words.health
     if code:
-        warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        failures.warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 

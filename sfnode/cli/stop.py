@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import Final
 
 import click
 
 from protocol.errors import OperatorError
-from sfnode import storage
 from sfnode.cli.options import data_dir_option, json_option, number_option
+from sfnode.storage import DataDirectory
 
 _LOOK_S: Final = 0.1
 
@@ -20,28 +19,27 @@ _LOOK_S: Final = 0.1
 @data_dir_option
 @number_option("--wait", 60, "Wait this many seconds for the node to end.")
 @json_option
-def stop(data_dir: Path, wait: int, is_json: bool) -> None:
+def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
     """Stop a node, and wait until it has said goodbye and everything is on its disk.
 
     \b
     Example: sfnode stop --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    directory = data_dir.expanduser()
-    storage.read_manifest(directory)
-    if not storage.is_locked(directory):
-        raise OperatorError(f"no node runs on {directory}: there is nothing to stop")
+    data_dir.signed_manifest()
+    if not data_dir.is_locked():
+        raise OperatorError(f"no node runs on {data_dir}: there is nothing to stop")
     started = time.monotonic()
-    storage.ask_to_stop(directory)
-    while storage.is_locked(directory):
+    data_dir.control.ask_to_stop()
+    while data_dir.is_locked():
         if time.monotonic() - started > wait:
             raise OperatorError(
-                f"the node on {directory} has not ended within {wait} s. It is still asked to; look at its log, and "
+                f"the node on {data_dir} has not ended within {wait} s. It is still asked to; look at its log, and "
                 "kill the process if it hangs: what it has stored is safe"
             )
         time.sleep(_LOOK_S)
-    storage.forget_stop(directory)
+    data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)
     if is_json:
         click.echo(json.dumps({"stopped": True, "seconds": seconds}))
         return
-    click.echo(f"stopped after {seconds} s\nnext     sfnode start --data-dir {directory}")
+    click.echo(f"stopped after {seconds} s\nnext     sfnode start --data-dir {data_dir}")

@@ -21,14 +21,15 @@ from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
+from sfnode.local_files import describe_os_error
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
+from sfnode.storage import data_files, stored_bases
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
-_TASK = EMBEDDED + demo.DATA_NAME
+_TASK = data_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
 _PROMPT_MAX = 76
 
@@ -43,7 +44,7 @@ _PROMPT_MAX = 76
     "options",
     RunOptions,
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
-    model_option("Train this model", default=EMBEDDED + demo.MODEL_NAME),
+    model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
     group(
         "data",
@@ -107,13 +108,15 @@ def testnet(
     if not options.task.says_what:
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
-    run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{BASIS_ENDING}")
+    run = make_run(
+        options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_bases.BASIS_ENDING}"
+    )
     signed = run.signed
-    data = training_file(signed.manifest.task, options.data.named(options.task))
+    data = data_files.training_file(signed.manifest.task, options.data.named(options.task))
     training = TrainingConfig(
         model=options.model,
         data=data,
-        eval_data=evaluation_file(signed.manifest.task, eval_data),
+        eval_data=data_files.evaluation_file(signed.manifest.task, eval_data),
         devices=devices,
         basis=run.basis,
     )

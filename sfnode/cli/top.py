@@ -8,17 +8,18 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.value_types import FolderPath, NewFilePath
-from sfnode.storage import write_new
+from sfnode.cli.value_types import DataFolder, NewFilePath
+from sfnode.local_files import write_new
+from sfnode.storage import DataDirectory
 from sfnode.top import show
 
 
 @click.command()
-@click.argument("directories", nargs=-1, type=FolderPath, metavar="[DIR]...")
-@click.option("--data-dir", "more", multiple=True, type=FolderPath, help="Show this node, as DIR does.")
+@click.argument("data_dirs", nargs=-1, type=DataFolder, metavar="[DIR]...")
+@click.option("--data-dir", "more", multiple=True, type=DataFolder, help="Show this node, as DIR does.")
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
 @click.option("--svg", type=NewFilePath, help="Write the screen to this file as a picture, and end.")
-def top(directories: tuple[Path, ...], more: tuple[Path, ...], is_once: bool, svg: Path | None) -> None:
+def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], is_once: bool, svg: Path | None) -> None:
     """Show nodes of this machine live, each named by its data directory: press q to quit.
 
     Where there is no terminal, it prints a line for each node every few seconds, until none of them reports. The exit
@@ -27,7 +28,7 @@ def top(directories: tuple[Path, ...], more: tuple[Path, ...], is_once: bool, sv
     \b
     Example: sfnode top ~/.sfnode/my-run-0123456789ab
     """
-    found = [directory.expanduser() for directory in (*directories, *more)]
+    found = (*data_dirs, *more)
     if not found:
         raise OperatorError("no data directory is named. Name one or several: sfnode top ~/.sfnode/my-run-0123456789ab")
     save = None if svg is None else lambda data: write_new(svg, [data])

@@ -10,6 +10,8 @@ from typing import ClassVar, Final
 
 import click
 
+from sfnode.storage import DataDirectory
+
 _NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
 
 
@@ -72,9 +74,20 @@ class _Socket(PathFromHome):
     takes_sockets = True
 
 
+class _DataFolder(PathFromHome):
+    """Accepts the path of a data directory, whether it is there or not."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> DataDirectory:
+        """Return the data directory. Fails with click's error where the path names something else than a folder."""
+        return DataDirectory(Path(os.fsdecode(super().convert(value, param, ctx))))
+
+
 FilePath = PathFromHome(dir_okay=False, path_type=Path)
 NewFilePath = _NewFile(dir_okay=False, path_type=Path)
 FolderPath = PathFromHome(file_okay=False, path_type=Path)
+DataFolder = _DataFolder(file_okay=False)
 SocketPath = _Socket(dir_okay=False, path_type=Path)
 
 

@@ -11,21 +11,12 @@ from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
-from sfnode.doctor import directory as data
-from sfnode.doctor import machine, memory_plan, model_check, peers, ports
+from sfnode.doctor import directory as data, machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
-from sfnode.network import decode_peers
+from sfnode.network import saved_peers
 from sfnode.status import read_status
-from sfnode.storage import (
-    MANIFEST_FILE,
-    basis_beside,
-    basis_in,
-    is_locked,
-    read_known_peers,
-    read_manifest,
-    size_of_run,
-)
+from sfnode.storage import DataDirectory, size_of_run, stored_bases
 from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
@@ -40,13 +31,13 @@ class Question:
     """Holds the options of the node to check, as for `sfnode join`.
 
     Attributes:
-        directory: the node's data directory; None: not known.
+        data_dir: the node's; None: not known.
         is_new: whether the directory may be missing; else it must be a node's.
         run_file: the run file, whose folder may also hold the run's basis; None: not given.
         run_id: the run that the bootstraps must be in; None: any run.
     """
 
-    directory: Path | None
+    data_dir: DataDirectory | None
     is_new: bool
     signed: SignedManifest | None
     run_file: Path | None
@@ -73,14 +64,14 @@ class Examination:
     async def run(self) -> None:
         """Run all checks, in the order in which a node would fail."""
         question = self._question
-        directory = question.directory or Path.cwd()
+        place = Path.cwd() if question.data_dir is None else question.data_dir.path
         is_node = self._read_manifest()
         needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
-        await self._check("disk space", partial(machine.check_space, directory, needed))
-        await self._check("disk writing", partial(machine.check_writing, directory))
+        await self._check("disk space", partial(machine.check_space, place, needed))
+        await self._check("disk writing", partial(machine.check_writing, place))
         self._tell(machine.check_files())
-        if is_node and question.directory is not None:
-            await self._look_at_directory(question.directory)
+        if is_node and question.data_dir is not None:
+            await self._look_at_directory(question.data_dir)
         await self._look_around()
         if self._signed is not None:
             self._tell(ok("run size", str(size_of_run(self._signed.manifest))))
@@ -92,38 +83,38 @@ class Examination:
 
     def _read_manifest(self) -> bool:
         """Read the manifest, if the directory has one; return False where it is not a node's, or of another run."""
-        directory = self._question.directory
-        if directory is None or ((self._question.is_new or self._signed) and not (directory / MANIFEST_FILE).exists()):
+        data_dir = self._question.data_dir
+        may_be_new = self._question.is_new or self._signed is not None
+        if data_dir is None or (may_be_new and not data_dir.manifest_file.exists()):
             return True
         try:
-            held = read_manifest(directory)
+            held = data_dir.signed_manifest()
         except OperatorError as error:
             advice = "give the --data-dir of a node, or --bootstrap or --run for a new one"
             self._tell(fail("data directory", str(error), advice))
             return False
         if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
-            text = f"{directory} belongs to run {held.manifest.name!r}, the run file to another one"
+            text = f"{data_dir} belongs to run {held.manifest.name!r}, the run file to another one"
             self._tell(fail("data directory", text, "use another --data-dir, or leave --run out"))
             return False
         self._signed = held
         return True
 
-    async def _look_at_directory(self, directory: Path) -> None:
-        is_there = (directory / MANIFEST_FILE).exists()
-        manifest = self._signed.manifest if self._signed and is_there else None
-        await self._check("data directory", partial(data.check_directory, directory, manifest))
-        await self._check("privacy", partial(data.check_privacy, directory))
-        await self._check("identity", partial(data.check_identity, directory))
-        await self._check("ledger", partial(data.check_ledger, directory), _LEDGER_S)
+    async def _look_at_directory(self, data_dir: DataDirectory) -> None:
+        manifest = self._signed.manifest if self._signed and data_dir.manifest_file.exists() else None
+        await self._check("data directory", partial(data.check_directory, data_dir, manifest))
+        await self._check("privacy", partial(data.check_privacy, data_dir))
+        await self._check("identity", partial(data.check_identity, data_dir))
+        await self._check("ledger", partial(data.check_ledger, data_dir), _LEDGER_S)
         if manifest is not None:
-            await self._check("basis", partial(data.check_basis, directory, manifest))
-        if not self._question.is_relay and (speed := data.check_speed(directory)) is not None:
+            await self._check("basis", partial(data.check_basis, data_dir, manifest))
+        if not self._question.is_relay and (speed := data.check_speed(data_dir)) is not None:
             self._tell(speed)
 
     async def _look_around(self) -> None:
         """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
         question = self._question
-        own_pid = _pid_on(question.directory)
+        own_pid = _pid_on(question.data_dir)
         for text in question.listen:
             self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
         run_id = self._signed.manifest.run_id if self._signed else question.run_id
@@ -146,7 +137,7 @@ class Examination:
             await peers.check_bootstraps(self._question.bootstrap, known, self._tell)
             return
         remembered: list[Finding] = []
-        await peers.check_bootstraps(_remembered(self._question.directory), known, remembered.append)
+        await peers.check_bootstraps(_remembered(self._question.data_dir), known, remembered.append)
         if any(each.verdict is Verdict.OK for each in remembered):
             for finding in remembered:
                 is_gone = finding.verdict is Verdict.FAIL
@@ -190,32 +181,33 @@ class Examination:
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         question = self._question
-        held = None if question.directory is None else basis_in(question.directory, manifest)
-        basis = held or basis_beside(manifest, question.run_file)
+        held = None if question.data_dir is None else question.data_dir.bases.first(manifest)
+        basis = held or stored_bases.basis_beside(manifest, question.run_file)
         plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory, basis)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and question.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)
 
 
-def _remembered(directory: Path | None) -> tuple[str, ...]:
+def _remembered(data_dir: DataDirectory | None) -> tuple[str, ...]:
     """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
-    if directory is None:
+    if data_dir is None:
         return ()
     try:
-        rows = decode_peers(read_known_peers(directory))
+        with data_dir.reading() as stored:
+            rows = saved_peers.decode_peers(stored.known_peers)
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
     return tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)[:_REMEMBERED]
 
 
-def _pid_on(directory: Path | None) -> int | None:
+def _pid_on(data_dir: DataDirectory | None) -> int | None:
     """Return the process id of the node that runs on the directory; None: none runs or reports."""
-    if directory is None or not is_locked(directory):
+    if data_dir is None or not data_dir.is_locked():
         return None
     try:
-        return read_status(directory).life.pid
+        return read_status(data_dir).life.pid
     except OperatorError:
         return None
 

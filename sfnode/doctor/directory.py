@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.local_files import read_bytes
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import (
-    IDENTITY_FILE,
-    LEDGER_FILE,
-    basis_in,
-    check_folder,
-    is_locked,
-    is_open_to_others,
-    load_seed,
-    read_author,
-    read_bases,
-    read_bytes,
-    read_records,
-)
+from sfnode.storage import DataDirectory, stored_bases
 
 
-def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
+def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
     """Report which run the directory belongs to, and whether a node runs on it now and is well."""
     if manifest is None:
-        return ok("data directory", f"{directory} is new: `sfnode join` makes it")
+        return ok("data directory", f"{data_dir} is new: `sfnode join` makes it")
     name = f"run {manifest.name!r} ({manifest.run_id.hex()[:16]})"
-    if not is_locked(directory):
-        return ok("data directory", f"{directory} belongs to {name}; no node runs on it")
+    if not data_dir.is_locked():
+        return ok("data directory", f"{data_dir} belongs to {name}; no node runs on it")
     try:
-        status = read_status(directory)
+        status = read_status(data_dir)
     except OperatorError as error:
-        return warning("data directory", f"{directory} is held by a node, but: {error}", "see its log; restart it")
+        return warning("data directory", f"{data_dir} is held by a node, but: {error}", "see its log; restart it")
     node, roster, words = status.node, status.roster, StatusWords(status)
     peers = counted(node.peers, "peer")
-    text = f"{directory} belongs to {name}; a node runs on it, pid {status.life.pid}, step {node.step}, {peers}"
+    text = f"{data_dir} belongs to {name}; a node runs on it, pid {status.life.pid}, step {node.step}, {peers}"
     if not node.peers:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
     if roster.excluded_from is not None or (status.training.is_training and not roster.is_admitted):
@@ -47,9 +34,9 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
     return ok("data directory", text)
 
 
-def check_speed(directory: Path) -> Finding | None:
+def check_speed(data_dir: DataDirectory) -> Finding | None:
     """Report how many directions of a round the node measures at the run's pace; None: not known, or it is a relay."""
-    status = last_status(directory)
+    status = last_status(data_dir)
     detail = status.detail if status is not None and status.training.is_training else None
     if detail is None or detail.progress.round_s is None:
         return None
@@ -59,61 +46,66 @@ def check_speed(directory: Path) -> Finding | None:
     return ok("speed", f"{text}; the last round took it {detail.progress.round_s:.3g} s")
 
 
-def check_privacy(directory: Path) -> Finding:
+def check_privacy(data_dir: DataDirectory) -> Finding:
     """Check that other users of this machine cannot enter the directory. OperatorError: it is another user's."""
-    if not directory.exists():
+    if not data_dir.path.exists():
         return ok("privacy", "`sfnode join` makes the directory, for you only")
-    check_folder(directory)
-    if is_open_to_others(directory):
-        text = f"other users of this machine can enter {directory}"
-        return warning("privacy", text, f"chmod 700 {directory}; a node does that when it starts")
-    return ok("privacy", f"only you can enter {directory}")
+    data_dir.check()
+    if data_dir.is_open_to_others():
+        text = f"other users of this machine can enter {data_dir}"
+        return warning("privacy", text, f"chmod 700 {data_dir}; a node does that when it starts")
+    return ok("privacy", f"only you can enter {data_dir}")
 
 
-def check_ledger(directory: Path) -> Finding:
+def check_ledger(data_dir: DataDirectory) -> Finding:
     """Check that the ledger can be read to its end; signatures are not verified."""
-    if not (directory / LEDGER_FILE).exists():
+    if not data_dir.ledger_file.exists():
         return ok("ledger", "none yet")
     try:
-        records = sum(1 for _ in read_records(directory))
+        with data_dir.reading() as stored:
+            records = sum(1 for _ in stored.records())
     except SfnodeError as error:
-        return fail("ledger", str(error), f"move {directory / LEDGER_FILE} away and start again; keep {IDENTITY_FILE}")
-    return ok("ledger", f"{records:,} records can be read (`sfnode log verify {directory}` checks every signature)")
+        return fail(
+            "ledger",
+            str(error),
+            f"move {data_dir.ledger_file} away and start again; keep identity.key",
+        )
+    return ok("ledger", f"{records:,} records can be read (`sfnode log verify {data_dir}` checks every signature)")
 
 
-def check_identity(directory: Path) -> Finding:
+def check_identity(data_dir: DataDirectory) -> Finding:
     """Check that the node's key is valid and that only its owner can read it."""
-    path = directory / IDENTITY_FILE
+    path = data_dir.identity.path
     if not path.exists():
-        return _missing_identity(directory)
+        return _missing_identity(data_dir)
     try:
-        load_seed(path)
+        data_dir.identity.seed()
     except OperatorError as error:
         return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
     return ok("identity", f"{path}, readable by you only")
 
 
-def _missing_identity(directory: Path) -> Finding:
+def _missing_identity(data_dir: DataDirectory) -> Finding:
     try:
-        author = read_author(directory)
+        author = data_dir.author()
     except SfnodeError:
         author = None  # `check_ledger` reports what is wrong with the ledger
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
-    text = f"{directory / IDENTITY_FILE} is missing, but a node has run here as {author or 'somebody'}"
-    return fail("identity", text, f"restore it: sfnode id restore BACKUP --data-dir {directory}")
+    text = f"{data_dir.identity.path} is missing, but a node has run here as {author or 'somebody'}"
+    return fail("identity", text, f"restore it: sfnode id restore BACKUP --data-dir {data_dir}")
 
 
-def check_basis(directory: Path, manifest: Manifest) -> Finding:
+def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:
     """Check that the run's published basis is here and whole."""
     if manifest.method.basis is BasisKind.RANDOM:
         return ok("basis", "the run's is random: no file is needed")
-    held = basis_in(directory, manifest)
+    held = data_dir.bases.first(manifest)
     if held is None:
         return unknown("basis", "not here yet: the first --bootstrap sends it, or give the owner's file with --basis")
     try:
         read_bytes(held, "the basis")
-        read_bases(manifest, held)
+        stored_bases.read_bases(manifest, held)
     except OperatorError as error:
         return fail("basis", str(error), f"remove {held} and join with --bootstrap, so that a peer sends it")
     return ok("basis", f"{held} is the run's")

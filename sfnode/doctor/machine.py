@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import CONNECTIONS_MAX, allowed_files, connections_max
+from sfnode.local_files import free_disk_bytes
+from sfnode.network import allowed_files, bounds, connections_max
 from sfnode.reporter import counted
-from sfnode.storage import free_disk_bytes
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -44,17 +44,17 @@ def compare_clocks(offsets_s: list[float]) -> Finding:
     return ok("clock", f"it is {seen}")
 
 
-def existing_part(directory: Path) -> Path:
-    """Return the directory, or the nearest folder above it that exists."""
-    path = directory.absolute()
+def existing_part(folder: Path) -> Path:
+    """Return the folder, or the nearest folder above it that exists."""
+    path = folder.absolute()
     while not path.is_dir() and path != path.parent:
         path = path.parent
     return path
 
 
-def check_space(directory: Path, needed_bytes: int) -> Finding:
+def check_space(folder: Path, needed_bytes: int) -> Finding:
     """Check the free space for the node's state; ``needed_bytes``: final size of the ledger; 0: not known."""
-    place = existing_part(directory)
+    place = existing_part(folder)
     free = free_disk_bytes(place)
     if free is None:
         return unknown("disk space", f"the system does not say what is free on the disk of {place}")
@@ -69,9 +69,9 @@ def check_space(directory: Path, needed_bytes: int) -> Finding:
     return ok("disk space", text)
 
 
-def check_writing(directory: Path) -> Finding:
+def check_writing(folder: Path) -> Finding:
     """Time a write and fsync of a page where the node keeps its state, as it does for each own update."""
-    place = existing_part(directory)
+    place = existing_part(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".sfnode-doctor-") as file:
             file.write(bytes(4_096))
@@ -94,7 +94,7 @@ def check_files() -> Finding:
     """Check whether the limit on open files, raised as at a node's start, allows `CONNECTIONS_MAX` connections."""
     files, connections = allowed_files(), connections_max()
     text = f"at most {files}, with {connections} connections among them"
-    if connections < CONNECTIONS_MAX:
+    if connections < bounds.CONNECTIONS_MAX:
         advice = "raise the hard limit (`ulimit -Hn`, or limits.conf) where many are to dial this node"
-        return warning("open files", f"{text}; other nodes take {CONNECTIONS_MAX}", advice)
+        return warning("open files", f"{text}; other nodes take {bounds.CONNECTIONS_MAX}", advice)
     return ok("open files", text)

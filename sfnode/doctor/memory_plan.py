@@ -14,7 +14,7 @@ from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
-from sfnode.storage import moved_by_start
+from sfnode.storage import stored_bases
 from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -224,10 +224,13 @@ def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | 
     """Return the indices of the tensors that the start moves; None where the basis is missing or not the run's."""
     if not manifest.method.start_rank:
         return frozenset()
+    if basis is None:
+        return None
     try:
-        return None if basis is None else moved_by_start(manifest, basis)
+        starts = stored_bases.read_bases(manifest, basis).starts(0).values()
     except OperatorError:
         return None
+    return frozenset(index for index in range(len(manifest.tensors)) if any(start.moves(index) for start in starts))
 
 
 def _started_bytes(manifest: Manifest, moved: frozenset[int] | None, precision: Precision) -> dict[str, int]:

@@ -17,8 +17,8 @@ from protocol.run import FileSpec, ModelSpec
 from protocol.schema import from_plain_untrusted
 from sfnode.children.program import Program
 from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.local_files import describe_os_error
 from sfnode.model_files import weight_files
-from sfnode.storage import describe_os_error
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22

@@ -17,9 +17,6 @@ from protocol.run import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import (
-    FULL,
-    OBSERVER_RUN_ID,
-    OTHER_VERSION,
     Address,
     Channel,
     DialBack,
@@ -34,9 +31,8 @@ from sfnode.network import (
     Timings,
     Traffic,
     Wanted,
-    exchange_hello,
-    own_hello,
-    parse_bootstrap,
+    handshake,
+    policy,
     share_port,
 )
 from sfnode.reporter import counted
@@ -97,7 +93,7 @@ async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, report: 
 async def _check_bootstrap(host: Host, text: str, known: Surroundings) -> Finding:
     name = f"bootstrap {text}"
     try:
-        address = parse_bootstrap(text)
+        address = policy.parse_bootstrap(text)
     except OperatorError as error:
         return fail(name, str(error), "copy it whole, as that node prints it at its start")
     if (trouble := await _resolve(name, address)) is not None:
@@ -134,17 +130,17 @@ async def _resolve(name: str, address: Address) -> Finding | None:
 
 
 def _refused(name: str, error: RefusedError) -> Finding:
-    if error.reason.startswith(FULL):
+    if error.reason.startswith(handshake.FULL):
         return warning(name, "it works, but takes no more visitors just now", "try later, or add another bootstrap")
-    if error.reason.startswith(OTHER_VERSION):
+    if error.reason.startswith(handshake.OTHER_VERSION):
         return fail(name, error.reason, "install the version of sfnode that the run uses")
     return fail(name, f"it answers, but refuses: {error.reason}", "ask its owner, or use another bootstrap")
 
 
 async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
     channel = Channel(link, Timings(), Traffic())
-    hello = await exchange_hello(
-        channel, own_hello(run_id=OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
+    hello = await handshake.exchange_hello(
+        channel, handshake.own_hello(run_id=handshake.OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
     )
     if known.run_id is not None and hello.run_id != known.run_id:
         text = f"it is in another run, {hello.run_id.hex()[:16]}, not in {known.run_id.hex()[:16]}"

@@ -10,7 +10,7 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import NoMappingError, check_can_listen, find_gateway, parse_listen
+from sfnode.network import NoMappingError, check_can_listen, discovery, policy
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
@@ -19,7 +19,7 @@ async def check_port(text: str, own_pid: int | None) -> Finding:
     """Check one ``--listen`` address; ``own_pid``: the node that runs on the data directory and may listen there."""
     name = f"listen {text}"
     try:
-        address = parse_listen(text)
+        address = policy.parse_listen(text)
     except OperatorError as error:
         return fail(name, str(error), "give /ip4/0.0.0.0/tcp/PORT")
     try:
@@ -39,7 +39,7 @@ def check_router() -> Finding:
     """Ask the router by UPnP whether it can let peers in. Changes nothing; takes some seconds."""
     name = "router"
     try:
-        gateway = find_gateway()
+        gateway = discovery.find_gateway()
     except NoMappingError as error:
         return unknown(name, f"{error}")
     if not gateway.is_public:
@@ -88,7 +88,7 @@ async def held_open(text: str | None) -> AsyncIterator[int]:
     Where that fails, perhaps because a node listens there already, yield the port in ``text``; 0: it has none.
     """
     try:
-        address = parse_listen(text) if text else None
+        address = policy.parse_listen(text) if text else None
     except OperatorError:
         address = None
     if address is None:

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
-from sfnode.storage import read_bytes, write_new
+from sfnode.local_files import read_bytes, write_new
 
 _FORMAT: Final = "sfnode/key-backup/1"
 _SALT_BYTES: Final = 16

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from protocol.crypto import Signer
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
 from sfnode.keys.proof_of_work import check_work, find_seed
 from sfnode.reporter import Reporter
-from sfnode.storage import keep_claim, load_or_create_seed, read_author, store_seed, submit
+from sfnode.storage import DataDirectory
 
 
-async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:
-    """Return the secret seed of the key in ``path``, made if missing. OperatorError if the key cannot contribute.
+async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training: bool, reporter: Reporter) -> bytes:
+    """Return the secret seed of the node's key, made if missing. OperatorError if the key cannot contribute.
 
     Only a node that trains needs a key with work in it.
     """
-    if not path.exists() and (author := read_author(path.parent)) is not None:
+    key, path = data_dir.identity, data_dir.identity.path
+    if not path.exists() and (author := data_dir.author()) is not None:
         whose = f"the identity {author}" if author else "another identity"
         raise OperatorError(
             f"{path} is missing, but {whose} has run on this directory, and a new one is never made in its place. "
-            f"Restore it: sfnode id restore BACKUP --data-dir {path.parent}. To be somebody else from now on: "
+            f"Restore it: sfnode id restore BACKUP --data-dir {data_dir}. To be somebody else from now on: "
             f"sfnode id new --out {path}"
         )
     if is_training and manifest.admission.pow_bits and not path.exists():
@@ -34,14 +33,14 @@ async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, report
             text += f"{expected:,}, some {left_s:.0f} s more"
             reporter.progress("finding_key", text, tries=tries, tries_expected=expected, seconds=round(seconds, 1))
 
-        store_seed(path, await find_seed(manifest, report))
-    seed = load_or_create_seed(path)
+        key.store(await find_seed(manifest, report))
+    seed = key.made_seed()
     if is_training:
         check_work(manifest, Signer(seed).author, str(path))
     return seed
 
 
-def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path) -> None:
+def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: DataDirectory) -> None:
     """Claim an invitation for this node's key; the claim is published once the node runs. OperatorError."""
     if manifest.admission.kind is not AdmissionKind.INVITE:
         kind = manifest.admission.kind.value
@@ -54,5 +53,5 @@ def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path)
         raise OperatorError(
             "--invite: the owner of this run has not signed it; it is for another run. Ask them for one"
         ) from None
-    keep_claim(data_dir, data)
-    submit(data_dir, [data])
+    data_dir.statements.keep_claim(data)
+    data_dir.statements.submit([data])

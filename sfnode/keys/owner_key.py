@@ -10,7 +10,7 @@ from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
 from protocol.run import Manifest
-from sfnode.storage import load_identity
+from sfnode.storage import KeyFile
 
 KEY_ENDING: Final = ".key"  # of files that `sfnode init` writes next to the run file
 INVITATION_ENDING: Final = ".invite"
@@ -18,7 +18,7 @@ INVITATION_ENDING: Final = ".invite"
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:
     """Return the key in ``path``. OperatorError unless it is the key that signed the run."""
-    owner = load_identity(path)
+    owner = KeyFile(path).signer()
     if owner.author != manifest.owner_key:
         raise OperatorError(
             f"--owner-key {path} is {owner.author.hex()[:16]}, but run {manifest.name!r} was signed by "

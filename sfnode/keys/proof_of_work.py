@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
 from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program
-from sfnode.storage import describe_os_error
+from sfnode.local_files import describe_os_error
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait
 _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes

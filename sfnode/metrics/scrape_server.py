@@ -6,8 +6,8 @@ An exception in one connection ends only that connection, and counts as a slip.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -16,7 +16,7 @@ from protocol.errors import OperatorError
 from sfnode.callers import Strangers, is_name_of_ours
 from sfnode.metrics.exposition import exposition
 from sfnode.slips import Slips
-from sfnode.status import read_status
+from sfnode.status import Status
 
 METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
 _REQUEST_BYTES_MAX: Final = 8_192
@@ -55,17 +55,17 @@ async def metrics_socket(address: str) -> trio.SocketListener:
     return listener
 
 
-async def serve_metrics(directory: Path, listener: trio.SocketListener, slips: Slips) -> None:
-    """Serve the last status that the node in ``directory`` wrote, until cancelled."""
-    server = _Server(directory, slips)
+async def serve_metrics(last_status: Callable[[], Status], listener: trio.SocketListener, slips: Slips) -> None:
+    """Serve what ``last_status`` returns, until cancelled. It may raise OperatorError, and runs in a thread."""
+    server = _Server(last_status, slips)
     await trio.serve_listeners(server.answer, [listener])
 
 
 class _Server:
     """Answers one request on each connection, and closes it."""
 
-    def __init__(self, directory: Path, slips: Slips) -> None:
-        self._directory, self._slips = directory, slips
+    def __init__(self, last_status: Callable[[], Status], slips: Slips) -> None:
+        self._last_status, self._slips = last_status, slips
         self._strangers = Strangers()
         self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
 
@@ -94,7 +94,7 @@ class _Server:
             return _response("421 Misdirected Request", text)
         match line.split(b" "):
             case [b"GET", b"/metrics", _]:
-                return await trio.to_thread.run_sync(_figures, self._directory)
+                return await trio.to_thread.run_sync(_figures, self._last_status)
             case [b"GET", _, _]:
                 return _response("404 Not Found", b"the metrics are at /metrics\n")
             case [_, _, _]:
@@ -119,9 +119,9 @@ async def _request(stream: trio.SocketStream) -> tuple[bytes, str]:
     return line, hosts[0] if len(hosts) == 1 else ""
 
 
-def _figures(directory: Path) -> bytes:
+def _figures(last_status: Callable[[], Status]) -> bytes:
     try:
-        return _response("200 OK", exposition(read_status(directory)))
+        return _response("200 OK", exposition(last_status()))
     except OperatorError as error:  # the node has just started, or hangs: Prometheus shows it as down
         return _response("503 Service Unavailable", f"{error}\n".encode())
 

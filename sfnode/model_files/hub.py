@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
+from sfnode.local_files import free_disk_bytes
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -20,7 +21,6 @@ from sfnode.model_files.folder import (
     shards_of,
 )
 from sfnode.model_files.watched import OnProgress, watching
-from sfnode.storage import free_disk_bytes
 
 _LIBRARY: Final = "huggingface_hub"
 _NEWEST: Final = "main"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error, sync_folder
+from sfnode.local_files import describe_os_error, sync_folder
 
 _HOME: Final = Path("~/.sfnode/models")
 _VARIABLE: Final = "SFNODE_MODELS"  # names another folder

@@ -18,8 +18,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, piece_count
+from sfnode.local_files import sync_folder
 from sfnode.model_files.verify import hash_file, hash_in_pieces
-from sfnode.storage import sync_folder
 
 HASH_BYTES: Final = 32
 _PART: Final = ".part"

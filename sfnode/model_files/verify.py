@@ -14,8 +14,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
+from sfnode.local_files import describe_os_error
 from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, tokenizer_files, weight_files
-from sfnode.storage import describe_os_error
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
 _HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length

@@ -1,120 +1,51 @@
 """Door: `Network`. A node's connections: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
 
-from sfnode.network.fastecdsa_placeholder import provide_when_missing
+from sfnode.network.fastecdsa_placeholder import provide_when_missing as provide_when_missing
 
 provide_when_missing()  # before any module of this package imports libp2p
 
-from sfnode.network.bounds import CONNECTIONS_MAX, DATA_FILE_BYTES_MAX, MEMORY_BYTES_MAX
+from sfnode.network import bounds as bounds, discovery as discovery, policy as policy, sessions as sessions
 from sfnode.network.discovery import (
-    MappingReport,
-    NoMappingError,
-    decode_discouraged,
-    decode_peers,
-    encode_bootstraps,
-    encode_rows,
-    find_gateway,
-    with_bootstraps,
+    MappingReport as MappingReport,
+    NoMappingError as NoMappingError,
+    saved_peers as saved_peers,
 )
-from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes
-from sfnode.network.network import Network
-from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.open_files import allowed_files, connections_max
-from sfnode.network.policy import (
-    Address,
-    author_of_peer,
-    parse_address,
-    parse_announce,
-    parse_bootstrap,
-    parse_listen,
-    parse_origins,
-    peer_of_author,
+from sfnode.network.memory_guard import (
+    MemoryConfig as MemoryConfig,
+    MemoryState as MemoryState,
+    resident_bytes as resident_bytes,
 )
-from sfnode.network.reports import DialReport, NetworkStatistics, PeerState, Readiness
+from sfnode.network.network import Network as Network
+from sfnode.network.network_config import NetworkConfig as NetworkConfig, Timings as Timings
+from sfnode.network.open_files import allowed_files as allowed_files, connections_max as connections_max
+from sfnode.network.policy import Address as Address, ip_groups as ip_groups
+from sfnode.network.reports import (
+    DialReport as DialReport,
+    NetworkStatistics as NetworkStatistics,
+    PeerState as PeerState,
+    Readiness as Readiness,
+)
 from sfnode.network.sessions import (
-    FULL,
-    OBSERVER_RUN_ID,
-    OTHER_VERSION,
-    Ask,
-    Channel,
-    Download,
-    FileSource,
-    OtherRunError,
-    Pace,
-    PacedFile,
-    RefusedError,
-    ServedRun,
-    Traffic,
-    Wanted,
-    exchange_hello,
-    fetch,
-    own_hello,
+    Ask as Ask,
+    Channel as Channel,
+    Download as Download,
+    FileSource as FileSource,
+    OtherRunError as OtherRunError,
+    Pace as Pace,
+    PacedFile as PacedFile,
+    RefusedError as RefusedError,
+    ServedRun as ServedRun,
+    Traffic as Traffic,
+    Wanted as Wanted,
+    handshake as handshake,
 )
 from sfnode.network.transport import (
-    DialBack,
-    DialError,
-    Host,
-    Link,
-    LinkBrokenError,
-    ReachAnswer,
-    check_can_listen,
-    share_port,
+    DialBack as DialBack,
+    DialError as DialError,
+    Host as Host,
+    Link as Link,
+    LinkBrokenError as LinkBrokenError,
+    ReachAnswer as ReachAnswer,
+    check_can_listen as check_can_listen,
+    share_port as share_port,
 )
-
-__all__ = [
-    "Address",
-    "Ask",
-    "CONNECTIONS_MAX",
-    "DATA_FILE_BYTES_MAX",
-    "Channel",
-    "DialBack",
-    "DialError",
-    "DialReport",
-    "Download",
-    "FULL",
-    "FileSource",
-    "Host",
-    "Link",
-    "LinkBrokenError",
-    "MEMORY_BYTES_MAX",
-    "MappingReport",
-    "MemoryConfig",
-    "MemoryState",
-    "NetworkStatistics",
-    "PeerState",
-    "Network",
-    "NetworkConfig",
-    "NoMappingError",
-    "OBSERVER_RUN_ID",
-    "OTHER_VERSION",
-    "OtherRunError",
-    "Pace",
-    "PacedFile",
-    "ReachAnswer",
-    "Readiness",
-    "RefusedError",
-    "ServedRun",
-    "Timings",
-    "Traffic",
-    "Wanted",
-    "allowed_files",
-    "author_of_peer",
-    "check_can_listen",
-    "connections_max",
-    "decode_discouraged",
-    "decode_peers",
-    "encode_bootstraps",
-    "encode_rows",
-    "exchange_hello",
-    "fetch",
-    "find_gateway",
-    "own_hello",
-    "parse_address",
-    "parse_announce",
-    "parse_bootstrap",
-    "parse_listen",
-    "parse_origins",
-    "peer_of_author",
-    "resident_bytes",
-    "share_port",
-    "with_bootstraps",
-]

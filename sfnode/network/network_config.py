@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
-from sfnode.network.policy import DEFAULT_ORIGINS, Origins
+from sfnode.network.policy import Origins, ip_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,6 @@ class NetworkConfig:
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to forward a port to this node
     upload_bytes_per_s: int = 0  # of frames to all peers together; 0: no limit
-    origins: Origins = DEFAULT_ORIGINS  # which addresses count together
+    origins: Origins = ip_groups.DEFAULT_ORIGINS  # which addresses count together
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     timings: Timings = field(default_factory=Timings)

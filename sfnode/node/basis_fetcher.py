@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import trio
 
 from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
-from protocol.subspace import decode_basis_untrusted
+from protocol.subspace import basis_file
+from sfnode.local_files import read_bytes
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import basis_path, read_bytes, store_basis
+from sfnode.storage import DataDirectory
 
 
 class BasisFetcher:
     """Fetches the bases that the core asks for."""
 
-    def __init__(self, manifest: Manifest, data_dir: Path, reporter: Reporter) -> None:
+    def __init__(self, manifest: Manifest, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._manifest = manifest
-        self._data_dir = data_dir
+        self._bases = data_dir.bases
         self._reporter = reporter
         self._told: set[tuple[str, str]] = set()  # event and SHA-256: each once
 
@@ -43,7 +43,7 @@ class BasisFetcher:
             await inbox.send(event)
 
     def _is_stored(self, sha256: str) -> bool:
-        path = basis_path(self._data_dir, self._manifest, sha256)
+        path = self._bases.path_of(self._manifest, sha256)
         if not path.exists():
             return False
         if hashlib.sha256(read_bytes(path, "the basis")).hexdigest() == sha256:
@@ -60,13 +60,13 @@ class BasisFetcher:
             self._tell_once("basis_missing", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256)
         try:
-            decode_basis_untrusted(self._manifest, data, sha256)
+            basis_file.decode_basis_untrusted(self._manifest, data, sha256)
         except Reject as reject:
             text = f"the basis that the owner published from epoch {epoch} on cannot be used: {reject.detail}. "
             text += "Nobody trains from there on, unless the owner replaces it"
             self._tell_once("basis_useless", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256, is_lasting=True)
-        path = store_basis(self._manifest, data, origin="the basis", data_dir=self._data_dir, sha256=sha256)
+        path = self._bases.store(self._manifest, data, origin="the basis", sha256=sha256)
         text = f"the basis from epoch {epoch} on is here: {path}"
         self._reporter.event("basis_fetched", text, file=str(path), from_epoch=epoch)
         return BasisArrived(sha256=sha256)

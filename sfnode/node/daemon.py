@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 
 import trio
 
@@ -20,9 +19,7 @@ from sfnode.node.model_sharing import DataSharing
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter, counted
 from sfnode.slips import Slips
-from sfnode.storage import LEDGER_FILE, Store, replay, replay_statements
-
-_REPLAYED_AT_ONCE = 2_000  # a fifth of a second
+from sfnode.storage import Store
 
 
 class Daemon:
@@ -73,10 +70,8 @@ class Daemon:
     async def _load_replica(self, store: Store) -> Replica:
         """Verify and sum what the disk holds, in pieces so that signals are heard. Records stay on the disk."""
         started = time.monotonic()
-        replica, records = Replica(self.manifest, store), store.records()
-        replay_statements(replica, store.statements(), self.config.data_dir / LEDGER_FILE)
-        while piece := list(islice(records, _REPLAYED_AT_ONCE)):
-            replay(replica, piece, self.config.data_dir / LEDGER_FILE)
+        replica = Replica(self.manifest, store)
+        for _ in store.replaying(replica):
             replica.coefficients()
             text = f"replaying the disk, {counted(replica.ledger.updates, 'update')}"
             self.reporter.progress("replaying", text, updates=replica.ledger.updates)

@@ -10,6 +10,7 @@ from protocol.run import SignedManifest
 from sfnode.network import NetworkConfig
 from sfnode.node.control import WorkLimits
 from sfnode.run import SharingOptions
+from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import TrainingConfig
 
 
@@ -18,7 +19,7 @@ class DaemonConfig:
     """Holds the settings of one daemon. ``training`` None: a relay, which stores, serves and floods, without torch."""
 
     signed: SignedManifest
-    data_dir: Path
+    data_dir: DataDirectory
     identity_seed: bytes
     network: NetworkConfig
     training: TrainingConfig | None

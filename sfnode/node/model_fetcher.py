@@ -13,12 +13,12 @@ import trio
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
-from sfnode.model_files import HASH_BYTES, FetchedModel, PartialFile, bytes_to_come, is_there, piece_bytes
+from sfnode.local_files import describe_os_error, free_disk_bytes
+from sfnode.model_files import FetchedModel, PartialFile, pieces
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import describe_os_error, free_disk_bytes
 
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
 SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
@@ -80,7 +80,7 @@ class ModelFetcher:
         """Try once to fetch the files; return why the disk does not take them, or "" if all are there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            missing = [file for file in files if not await _in_thread(is_there, folder, file)]
+            missing = [file for file in files if not await _in_thread(pieces.is_there, folder, file)]
             self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
             lack = _lack_of_room(folder, missing)
             self._has_room = not lack
@@ -105,7 +105,7 @@ class ModelFetcher:
         missing = [await _in_thread(part.missing) for part in parts]
         for part, numbers in zip(parts, missing, strict=True):
             if numbers:  # the last one may be shorter than the others
-                lacking = (len(numbers) - 1) * MODEL_PIECE_BYTES + piece_bytes(part.file, numbers[-1])
+                lacking = (len(numbers) - 1) * MODEL_PIECE_BYTES + pieces.piece_bytes(part.file, numbers[-1])
                 self._done_bytes += part.file.bytes - lacking
             else:
                 self._done_bytes += part.file.bytes
@@ -125,7 +125,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             part, piece = jobs[number]
-            return Wanted.piece(part.hash_of(piece), piece_bytes(part.file, piece))
+            return Wanted.piece(part.hash_of(piece), pieces.piece_bytes(part.file, piece))
 
         await self._pieces.fetch(len(jobs), wanted, keep)
 
@@ -139,7 +139,7 @@ class ModelFetcher:
 
         def wanted(number: int) -> Wanted:
             file = files[long[number]]
-            return Wanted.piece(file.pieces, HASH_BYTES * piece_count(file))
+            return Wanted.piece(file.pieces, pieces.HASH_BYTES * piece_count(file))
 
         await self._pieces.fetch(len(long), wanted, keep)
         return found
@@ -161,7 +161,7 @@ class ModelFetcher:
 
 def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
     """Return by how much the disk is too small, and what to do; empty if it has room, or does not say."""
-    needed, free = bytes_to_come(folder, files), free_disk_bytes(folder)
+    needed, free = pieces.bytes_to_come(folder, files), free_disk_bytes(folder)
     if free is None or needed <= free:
         return ""
     return (

@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Sharing
 from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program
+from sfnode.local_files import describe_os_error
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
 from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
@@ -19,7 +20,6 @@ from sfnode.node.piece_fetcher import PieceSources
 from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import describe_os_error
 
 _RESOLVING: Final = "sfnode.model_files.resolving"
 

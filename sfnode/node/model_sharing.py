@@ -9,11 +9,11 @@ from pathlib import Path
 import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
-from sfnode.model_files import PieceIndex, hashes_of
+from sfnode.local_files import HeldFile
+from sfnode.model_files import PieceIndex, pieces
 from sfnode.network import FileSource, Pace, PacedFile
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
-from sfnode.storage import HeldFile
 
 
 class ModelSharing:
@@ -31,7 +31,7 @@ class ModelSharing:
             return
         given = 0
         for file in self._files:
-            look, hashes = partial(hashes_of, folder / file.name, file), None
+            look, hashes = partial(pieces.hashes_of, folder / file.name, file), None
             with suppress(OSError):
                 hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
             if hashes is not None:

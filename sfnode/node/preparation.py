@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
 from sfnode.keys import claim_invitation, node_seed
-from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
-from sfnode.run import (
-    OPEN,
-    JoinOptions,
-    NetworkOptions,
-    find_basis,
-    find_data_directory,
-    find_public_data,
-    is_of_peers,
-    joiner_model,
-    shared_data,
-)
-from sfnode.storage import (
-    IDENTITY_FILE,
-    LOCK_FILE,
-    claim_folder,
-    evaluation_file,
-    size_of_run,
-    training_file,
-    use_key,
-)
+from sfnode.run import JoinOptions, NetworkOptions, builder, find_basis, find_data_directory, joiner_model, public_data
+from sfnode.storage import DataDirectory, data_files, size_of_run
 from sfnode.worker_protocol import TrainingConfig
 
 
@@ -47,26 +28,26 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
-    if not options.is_relay and is_of_peers(manifest.task, options.training.data):
+    if not options.is_relay and public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
-        data = await find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+        data = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
         options = replace(options, training=replace(options.training, data=data))
     training = None if options.is_relay else _training_config(manifest, options)
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     if options.key is not None:
-        use_key(data_dir / IDENTITY_FILE, options.key.expanduser())
-    seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
+        data_dir.identity.link_to(options.key.expanduser())
+    seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)
     given = None
     if options.sharing.share_data:
         file = None if training is None else training.data
         if training is None and options.training.data is not None:
-            file = training_file(manifest.task, options.training.data)
-        given = shared_data(manifest.task, file)
+            file = data_files.training_file(manifest.task, options.training.data)
+        given = public_data.shared_data(manifest.task, file)
     return DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -84,21 +65,21 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     )
 
 
-def _claim(data_dir: Path, reporter: Reporter) -> None:
+def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
     """Close the directory to other users before the first file is written there."""
-    if claim_folder(data_dir):
+    if data_dir.claim():
         text = (
             f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
-            f"use and no node of yours runs there, remove {data_dir / LOCK_FILE}"
+            f"use and no node of yours runs there, remove {data_dir.lock_file}"
         )
         reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
 
 
 def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
     """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
-    addresses = (*map(parse_listen, network.listen), *map(parse_announce, network.announce))
+    addresses = (*map(policy.parse_listen, network.listen), *map(policy.parse_announce, network.announce))
     is_reachable = any(not (address.is_inside or address.is_loopback) for address in addresses)
-    if manifest.admission == OPEN and is_reachable:
+    if manifest.admission == builder.OPEN and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
             "`sfnode init` makes runs by invitation unless told otherwise"
@@ -118,19 +99,19 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
         upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
-        origins=parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
+        origins=ip_groups.parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )
 
 
 def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:
     training = options.training
-    eval_data = evaluation_file(manifest.task, training.eval_data)
+    eval_data = data_files.evaluation_file(manifest.task, training.eval_data)
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
         model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
-        data=training_file(manifest.task, training.data),
+        data=data_files.training_file(manifest.task, training.data),
         eval_data=eval_data,
         devices=options.devices,
         threads=training.threads,

@@ -1,7 +1,7 @@
 """One life of a node: connects the pure core with the store, the network and the worker.
 
 Every input becomes an event in one bounded inbox. One task passes the events to the core, and carries out their effects
-in order. Nothing else in the process changes the replica.
+in order (`Executor`). Nothing else in the process changes the replica.
 """
 
 from __future__ import annotations
@@ -11,60 +11,32 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import assert_never
 
 import trio
 
 from protocol.crypto import Signer
-from protocol.errors import StateMismatchError
-from protocol.events import (
-    DropPeer,
-    Effect,
-    Event,
-    FetchBasis,
-    FetchSnapshot,
-    Halt,
-    MessageArrived,
-    ReportSnapshot,
-    ReserveStep,
-    SendMessage,
-    StartEstimate,
-    StoreRecords,
-    StoreSnapshot,
-    StoreStatements,
-    Ticked,
-)
+from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import (
-    FileSource,
-    Network,
-    ServedRun,
-    decode_discouraged,
-    decode_peers,
-    encode_bootstraps,
-    encode_rows,
-    with_bootstraps,
-)
+from sfnode.network import FileSource, Network, ServedRun, saved_peers
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.executor import Executor
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
-from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import RenewedBasis, Store, renewals_in
-from sfnode.worker import Evaluate, Job, Trainer
+from sfnode.storage import RenewedBasis, Store
+from sfnode.worker import Trainer
 from sfnode.worker_protocol import TrainingConfig
-
-_EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
 
 
 class RunningNode:
@@ -86,12 +58,7 @@ class RunningNode:
         self._store = store
         self.data_sharing = data_sharing
         self._inbox_in, self._inbox_out = open_inbox()
-        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
-        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
-        self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
-        self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
-        self._last_evaluation = -1
-        self.overseer = Overseer(config.data_dir, config.limits, reporter, slips)
+        self.overseer = Overseer(config.data_dir.control.is_paused, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
@@ -99,7 +66,7 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = decode_peers(store.known_peers)
+        known_peers = saved_peers.decode_peers(store.known_peers)
         node_config = NodeConfig(
             is_training=config.training is not None,
             expects_peers=bool(config.network.bootstrap or known_peers),
@@ -111,14 +78,15 @@ class RunningNode:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
-            config=with_bootstraps(config.network, store.bootstraps),
+            config=saved_peers.with_bootstraps(config.network, store.bootstraps),
             identity_seed=config.identity_seed,
             run=self._served_run(),
             inbox=self._inbox_in,
             known_peers=known_peers,
             slips=slips,
         )
-        self.network.restore_discouraged(decode_discouraged(store.discouraged))
+        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.discouraged))
+        self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
             training = config.training, config.signed, signer.author, replica.shown
@@ -131,19 +99,19 @@ class RunningNode:
             run_id=self.manifest.run_id,
             manifest_bytes=self.config.signed.encode(),
             record_bytes=self.node.replica.ledger.codec.record_bytes,
-            head_step=self.node.frontier,
+            head_step=self.node.turn.frontier,
             find_file=self._find_file,
             find_piece=self._model_sharing.pieces.find,
             pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),
         )
 
     def _find_file(self, sha256: str) -> FileSource | None:
-        return self.data_sharing.find(sha256) or find_file(self.config.data_dir, self.manifest, sha256)
+        return self.data_sharing.find(sha256) or self._snapshot_files.find(self.manifest, sha256)
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
         whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
-        return renewals_in(self.config.data_dir, self.manifest, whole)
+        return self.config.data_dir.bases.renewals(self.manifest, whole)
 
     async def run(self, started: Callable[[tuple[str, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening multiaddrs."""
@@ -153,11 +121,11 @@ class RunningNode:
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
             nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
             files = FileFetcher(self.network.neighbour_files), self.slips
-            nursery.start_soon(self._snapshot_files.run, *files, self._snapshots_out, self._inbox_in)
-            nursery.start_soon(self._basis_fetcher.run, *files, self._bases_out, self._inbox_in)
+            nursery.start_soon(self._snapshot_files.run, *files, self._executor.snapshots, self._inbox_in)
+            nursery.start_soon(self._basis_fetcher.run, *files, self._executor.bases, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
-                nursery.start_soon(self.overseer.run, train, self.trainer, self._jobs_out, self._inbox_in)
+                nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)
             started(addresses)
             await self._handle_all()
 
@@ -175,7 +143,7 @@ class RunningNode:
         async with trio.open_nursery() as nursery:
             if folder is not None:
                 nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))
-            nursery.start_soon(trainer.run, model, self._jobs_out, self._inbox_in)
+            nursery.start_soon(trainer.run, model, self._executor.jobs, self._inbox_in)
 
     def model_progress(self) -> ModelProgress | None:
         """Return the progress of finding and loading the model; None if neither is going on."""
@@ -209,9 +177,9 @@ class RunningNode:
             caused = self._handle_one(event, is_last=number == len(events))
             if isinstance(event, MessageArrived):
                 taken_s = clock() - started_s
-                self.network.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
+                self.network.conversation.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
             effects += caused
-        self._carry_out(joined(effects))
+        self._executor.carry_out(joined(effects))
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
         """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
@@ -221,57 +189,18 @@ class RunningNode:
             is_handled = True
         finally:
             if not is_handled and isinstance(event, MessageArrived):
-                self.network.drop(event.peer, reason="its message met a fault of this node's")
+                self.network.sessions.drop(event.peer, "its message met a fault of this node's")
         return caused
-
-    def _carry_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case StoreRecords():
-                    self._store.add(effect.records, is_durable=effect.is_own)
-                    self._evaluate_if_due()
-                case StoreStatements():
-                    self._store.add_statements(effect.statements)
-                case ReserveStep():
-                    self._store.reserve_step(effect.step)
-                case StartEstimate():
-                    self._jobs_in.send_nowait(effect)
-                case SendMessage():
-                    self.network.send(effect.peer, effect.message)
-                case DropPeer():
-                    text = f"peer {effect.peer} dropped: {effect.reason}"
-                    self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
-                    self.network.drop(effect.peer, reason=effect.reason)
-                case StoreSnapshot() | FetchSnapshot():
-                    self._snapshots_in.send_nowait(effect)
-                case FetchBasis():
-                    self._bases_in.send_nowait(effect)
-                case ReportSnapshot():
-                    self._snapshot_files.report(effect)
-                case Halt():
-                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
-                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
-                case _:
-                    assert_never(effect)
-
-    def _evaluate_if_due(self) -> None:
-        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
-        every, step = self.config.eval_every_steps, self.node.clock.next_step
-        is_due = every and step // every > self._last_evaluation
-        if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
-            self._last_evaluation = step // every
-            if self._jobs_in.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
-                self._jobs_in.send_nowait(Evaluate(step=step))
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
-        rows = encode_rows(self.network.known_peers())
+        rows = saved_peers.encode_rows(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = encode_rows(self.network.discouraged_peers())
+        discouraged = saved_peers.encode_rows(self.network.sessions.discouraged_rows())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
-        bootstraps = encode_bootstraps(self.network.reached_bootstraps)
+        bootstraps = saved_peers.encode_bootstraps(self.network.book.reached_bootstraps())
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 

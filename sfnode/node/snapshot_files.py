@@ -21,11 +21,12 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
+from sfnode.local_files import HeldFile, write_durably, write_json
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import HeldFile, basis_path, write_durably, write_json
+from sfnode.storage import DataDirectory
 
 _KEPT: Final = 2  # a joiner may still be fetching the older one
 _TEXTS: Final = {
@@ -36,35 +37,34 @@ _TEXTS: Final = {
 }
 
 
-def find_file(data_dir: Path, manifest: Manifest, sha256: str) -> HeldFile | None:
-    """Return the snapshot or the published basis with this hash; None if there is none."""
-    path = next(data_dir.glob(f"snapshot-*-{sha256[:16]}.bin"), basis_path(data_dir, manifest, sha256))
-    with suppress(OSError):  # a snapshot's file is removed when newer ones exist
-        return HeldFile(path)
-    return None
-
-
-def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:
-    """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
-    if replica.snapshot is not None:
-        write_durably(data_dir / "halt-snapshot.bin", encode_snapshot(replica.manifest, replica.snapshot))
-    evidence = {
-        "detail": halt.detail,
-        "ledger_root": replica.ledger.root().hex(),
-        "state_digest": replica.state_digest().hex(),
-        "replayed_digest": replica.replayed_digest().hex(),
-        "attestations": [attestation.hex() for attestation in halt.attestations],
-    }
-    write_json(data_dir / "halt.json", evidence)
-    return data_dir / "halt.json"
-
-
 class SnapshotFiles:
-    """Stores and fetches snapshots for the core."""
+    """Stores, finds and fetches snapshots for the core."""
 
-    def __init__(self, data_dir: Path, reporter: Reporter) -> None:
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._data_dir = data_dir
         self._reporter = reporter
+
+    def find(self, manifest: Manifest, sha256: str) -> HeldFile | None:
+        """Return the snapshot or the published basis with this hash; None if there is none."""
+        found = self._data_dir.path.glob(f"snapshot-*-{sha256[:16]}.bin")
+        with suppress(OSError):  # a snapshot's file is removed when newer ones exist
+            return HeldFile(next(found, self._data_dir.bases.path_of(manifest, sha256)))
+        return None
+
+    def save_evidence(self, replica: Replica, halt: Halt) -> Path:
+        """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
+        path = self._data_dir.path / "halt.json"
+        if replica.snapshot is not None:
+            write_durably(path.with_name("halt-snapshot.bin"), encode_snapshot(replica.manifest, replica.snapshot))
+        evidence = {
+            "detail": halt.detail,
+            "ledger_root": replica.ledger.root().hex(),
+            "state_digest": replica.state_digest().hex(),
+            "replayed_digest": replica.replayed_digest().hex(),
+            "attestations": [attestation.hex() for attestation in halt.attestations],
+        }
+        write_json(path, evidence)
+        return path
 
     async def run(
         self,
@@ -95,8 +95,8 @@ class SnapshotFiles:
     def _store(self, made: StoreSnapshot) -> str:
         """Store a snapshot; return in words why that failed. A failure stops nothing: others have the snapshot."""
         try:
-            write_durably(self._data_dir / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
-            for path in sorted(self._data_dir.glob("snapshot-*.bin"))[:-_KEPT]:
+            write_durably(self._data_dir.path / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
+            for path in sorted(self._data_dir.path.glob("snapshot-*.bin"))[:-_KEPT]:
                 path.unlink(missing_ok=True)
         except (OperatorError, OSError) as error:
             return str(error)

@@ -40,9 +40,9 @@ def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
     """Return the contribution of every author in the ledger, most updates first. Microseconds per author and span."""
     valid: dict[Author, int] = defaultdict(int)
     void: dict[Author, int] = defaultdict(int)
-    for span in ledger.spans():
-        for author in ledger.authors_in(span):
-            held = ledger.holdings_of(span, author)
+    for span in ledger.slots.spans():
+        for author in ledger.slots.authors_in(span):
+            held = ledger.slots.holdings_of(span, author)
             valid[author] |= int.from_bytes(held.valid, "little") << span * limits.SPAN_STEPS
             void[author] += int.from_bytes(held.void, "little").bit_count()
     found = [

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
-from sfnode.network import PeerState, author_of_peer
+from sfnode.network import PeerState, policy
 from sfnode.page.contributions import Contribution, contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
 from sfnode.status import Status, StatusWords, last_status
-from sfnode.storage import best_of, has_become_worse, read_evaluations
+from sfnode.storage import DataDirectory, evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
@@ -36,14 +35,14 @@ class Page:
 
     def __init__(
         self,
-        directory: Path,
+        data_dir: DataDirectory,
         manifest: Manifest,
         ledger: Callable[[], Ledger | None],
         *,
         pid: int | None = None,
         tail: LogTail | None = None,
     ) -> None:
-        self._directory, self._manifest = directory, manifest
+        self._data_dir, self._manifest = data_dir, manifest
         self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
@@ -62,7 +61,7 @@ class Page:
 
     def _status(self) -> Status | None:
         """Return the last status that was written, if it is readable and of the right process."""
-        status = last_status(self._directory)
+        status = last_status(self._data_dir)
         return status if status is not None and self._pid in (None, status.life.pid) else None
 
     def _run(self) -> Sections:
@@ -78,14 +77,14 @@ class Page:
 
     def _evaluations(self) -> Sections:
         try:
-            found = read_evaluations(self._directory)
+            found = self._data_dir.evaluations.read()
         except OperatorError:
             found = []
-        best = best_of(found)
+        best = evaluations.best_of(found)
         return {
             "points": [(each.step, round(each.loss, 5), round(each.accuracy, 5)) for each in found],
             "best_step": None if best is None else best.step,
-            "is_worse": has_become_worse(found),
+            "is_worse": evaluations.has_become_worse(found),
         }
 
     def _authors(self, status: Status | None) -> Sections:
@@ -111,7 +110,7 @@ def _status(status: Status) -> Sections:
 
 def _neighbour(each: PeerState) -> Sections:
     return {
-        "author": author_of_peer(each.peer).hex(),
+        "author": policy.author_of_peer(each.peer).hex(),
         "address": each.address,
         "is_outbound": each.is_outbound,
         "delay_ms": each.rtt_ms,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import read_bytes, write_durably
+from sfnode.local_files import read_bytes, write_durably
+from sfnode.storage import DataDirectory
 
 TOKEN_FILE: Final = "web.token"
 _BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line
 _LENGTH: Final = 32
 
 
-def load_or_create_token(directory: Path) -> tuple[str, bool]:
+def load_or_create_token(data_dir: DataDirectory) -> tuple[str, bool]:
     """Return the token of a data directory, and whether it was created now.
 
     OperatorError if other users can read the file, or if it holds no token.
     """
-    path = directory / TOKEN_FILE
+    path = data_dir.path / TOKEN_FILE
     if not path.exists():
         token = secrets.token_urlsafe(_BYTES)
         write_durably(path, f"{token}\n".encode(), mode=0o600)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto import round_half_away
+from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
 from protocol.run import (
@@ -26,7 +26,8 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
-from sfnode.storage import BasisSpec, read_bytes
+from sfnode.local_files import read_bytes
+from sfnode.storage import BasisSpec
 
 AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
@@ -138,7 +139,7 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     wanted = rate * per_unit / method.directions
     bits = _weight_bits(method)
     alpha_exp = math.frexp(wanted)[1] - bits
-    weight = round_half_away(math.ldexp(wanted, -alpha_exp))
+    weight = hashing.round_half_away(math.ldexp(wanted, -alpha_exp))
     # Just below a power of two the weight rounds up to 2^bits, which needs one bit more: halve it and double alpha.
     return (alpha_exp, weight) if weight < 1 << bits else (alpha_exp + 1, weight // 2)
 

@@ -6,9 +6,10 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import FetchedModel, check_shapes, is_same_package
+from sfnode.local_files import from_home
+from sfnode.model_files import FetchedModel, is_same_package, verify
 from sfnode.run.node_options import TrainingOptions
-from sfnode.storage import EMBEDDED, from_home
+from sfnode.storage import data_files
 
 _LOCAL = "local:"
 
@@ -42,9 +43,13 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
             )
         return wanted
     is_copy = os.path.exists(from_home(model))  # False, without an error, for too long a name
-    if model != wanted and not is_same_package(model, wanted) and (not is_copy or wanted.startswith(EMBEDDED)):
-        folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
+    if (
+        model != wanted
+        and not is_same_package(model, wanted)
+        and (not is_copy or wanted.startswith(data_files.EMBEDDED))
+    ):
+        folder = "" if wanted.startswith(data_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     if is_copy and from_home(model).is_dir():
-        check_shapes(from_home(model), manifest.tensors, wanted)
+        verify.check_shapes(from_home(model), manifest.tensors, wanted)
     return model

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.local_files import describe_os_error, write_durably
 from sfnode.run.builder import read_toml
-from sfnode.storage import NODE_FILE, check_folder, describe_os_error, write_durably
+from sfnode.storage import DataDirectory
 
 FieldValue = str | int | bool | list[str]
 
@@ -24,24 +24,24 @@ _HEADER: Final = """\
 """
 
 
-def read_node_file(directory: Path) -> dict[str, object] | None:
+def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
     """Return the fields as they were written; None without a file. OperatorError: another user's file, or not TOML."""
-    path = directory / NODE_FILE
+    path = data_dir.node_file
     if not path.exists():
         return None
     try:
-        check_folder(directory)
+        data_dir.check()
     except OSError as error:
         raise OperatorError(f"cannot read {path}: {describe_os_error(error)}") from None
     return read_toml(path)
 
 
-def write_node_file(directory: Path, fields: Mapping[str, FieldValue]) -> None:
+def write_node_file(data_dir: DataDirectory, fields: Mapping[str, FieldValue]) -> None:
     """Replace the file unless it holds these fields already. OperatorError."""
-    path = directory / NODE_FILE
+    path = data_dir.node_file
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")
-    if read_node_file(directory) != dict(fields):
+    if read_node_file(data_dir) != dict(fields):
         write_durably(path, data, mode=_MODE)
 
 
@@ -54,5 +54,5 @@ def toml_of(value: FieldValue) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise OperatorError(f"{value!r} cannot be kept in {NODE_FILE}: it is not UTF-8 text. Rename the file") from None
+        raise OperatorError(f"{value!r} cannot be kept in node.toml: it is not UTF-8 text. Rename the file") from None
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,8 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from protocol.node import SnapshotUse
-from sfnode.network import MEMORY_BYTES_MAX
+from sfnode.network import bounds
 from sfnode.run.run_address import RunAddress
+from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 
 
@@ -22,13 +23,13 @@ class RunSource:
 
     Attributes:
         bootstrap: nodes of the run, and the run's id.
-        data_dir: None: the run's own folder below `data_directory.HOME`.
+        data_dir: None: the run's own folder below `default_directory.HOME`.
         basis: file of the run's published basis.
     """
 
     run_file: Path | None = None
     bootstrap: RunAddress = field(default_factory=RunAddress)
-    data_dir: Path | None = None
+    data_dir: DataDirectory | None = None
     basis: Path | None = None
 
 
@@ -55,7 +56,7 @@ class NetworkOptions:
     limit_private: bool = False
     trusted_proxy: tuple[str, ...] = ()
     neighbours_min: int = 0
-    memory_max: int = MEMORY_BYTES_MAX >> 20
+    memory_max: int = bounds.MEMORY_BYTES_MAX >> 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

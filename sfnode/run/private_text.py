@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error, from_home, opened_file
+from sfnode.local_files import describe_os_error, from_home, opened_file
 
 _FILE: Final = "@"
 _INPUT: Final = "-"

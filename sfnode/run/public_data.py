@@ -9,26 +9,29 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
-from sfnode.network import DATA_FILE_BYTES_MAX, Download, Wanted, fetch
+from sfnode.local_files import read_bytes, write_durably
+from sfnode.network import Download, Wanted, bounds, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import EMBEDDED, read_bytes, write_durably
+from sfnode.storage import DataDirectory, data_files
 
 _SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 
 
-def public_data_path(data_dir: Path, task: TaskSpec) -> Path:
+def public_data_path(data_dir: DataDirectory, task: TaskSpec) -> Path:
     """Return the file in which a node keeps the public data that it has fetched."""
-    return data_dir / f"data-{task.data_sha256[:16]}.jsonl"
+    return data_dir.path / f"data-{task.data_sha256[:16]}.jsonl"
 
 
 def is_of_peers(task: TaskSpec, data: str | None) -> bool:
     """Return whether the run's data are public, not part of this package, and not given as a file (``data``)."""
-    return data is None and bool(task.data_sha256) and not task.data.startswith(EMBEDDED)
+    return data is None and bool(task.data_sha256) and not task.data.startswith(data_files.EMBEDDED)
 
 
-async def find_public_data(task: TaskSpec, address: RunAddress, data_dir: Path, reporter: Reporter) -> str | None:
+async def find_public_data(
+    task: TaskSpec, address: RunAddress, data_dir: DataDirectory, reporter: Reporter
+) -> str | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
@@ -43,7 +46,7 @@ async def find_public_data(task: TaskSpec, address: RunAddress, data_dir: Path, 
     report = progress_of(reporter, "data", "the data")
     download = Download(Wanted.data(task.data_sha256, address.run_data_bytes), report)
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(download, address.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
+    data = await sessions.fetch(download, address.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
     write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))
@@ -54,7 +57,7 @@ def described_source(address: RunAddress) -> str:
     """Return in words what a join string says about model and data."""
     if address.run_data == DATA_PRIVATE:
         data = "data of your own (--data), which never leave this machine"
-    elif address.run_data.startswith(EMBEDDED):
+    elif address.run_data.startswith(data_files.EMBEDDED):
         data = f"data {address.run_data}, which come with sfnode"
     else:
         data = f"public data {address.run_data}, "
@@ -64,15 +67,15 @@ def described_source(address: RunAddress) -> str:
 
 def shared_data(task: TaskSpec, file: Path | None) -> Path:
     """Return the file that a node may give to others. OperatorError: the run has no public file, or it is too large."""
-    if not task.data_sha256 or task.data.startswith(EMBEDDED):
+    if not task.data_sha256 or task.data.startswith(data_files.EMBEDDED):
         what = "private" if task.data == DATA_PRIVATE else "part of sfnode"
         raise OperatorError(f"--share-data does not apply: the run's data are {what}. Leave it out")
     if file is None:
         raise OperatorError(f"--share-data: which file? Add --data FILE, your copy of the run's data {task.data}")
     size = file.stat().st_size
-    if size > DATA_FILE_BYTES_MAX:
+    if size > bounds.DATA_FILE_BYTES_MAX:
         raise OperatorError(
-            f"--share-data: {file} has {size:,} bytes, and nodes give at most {DATA_FILE_BYTES_MAX:,}: publish the "
-            "file elsewhere, and leave the option out"
+            f"--share-data: {file} has {size:,} bytes, and nodes give at most {bounds.DATA_FILE_BYTES_MAX:,}: "
+            "publish the file elsewhere, and leave the option out"
         )
     return file

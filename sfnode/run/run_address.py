@@ -11,12 +11,12 @@ from typing import Annotated, Final
 
 import msgpack
 
-from protocol.crypto import DIGEST_BYTES
+from protocol.crypto import hashing
 from protocol.errors import OperatorError
 from protocol.ledger import Invitation, read_invitation
 from protocol.run import Manifest
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
-from sfnode.network import DATA_FILE_BYTES_MAX, author_of_peer, parse_address, peer_of_author
+from sfnode.network import bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
 NODES_MAX: Final = 4  # in a join string: each makes its QR code larger, and one that answers is enough
@@ -52,7 +52,7 @@ class RunAddress:
     @property
     def is_public(self) -> bool:
         """Return whether one of the nodes can be dialled from other networks."""
-        return any(not parse_address(node).is_inside for node in self.nodes)
+        return any(not policy.parse_address(node).is_inside for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +70,16 @@ class _Content:
     invitation: Annotated[bytes, Bound(0, _INVITATION_BYTES)]
     run_model: Name
     run_data: Name
-    run_data_bytes: Annotated[int, Bound(0, DATA_FILE_BYTES_MAX)]
+    run_data_bytes: Annotated[int, Bound(0, bounds.DATA_FILE_BYTES_MAX)]
 
 
 def join_string(address: RunAddress) -> str:
     """Return the join string with at most `NODES_MAX` nodes. The run, a node and both names must be known."""
     invitation = read_invitation(address.invitation) if address.invitation else None
-    nodes = map(parse_address, address.nodes[:NODES_MAX])
+    nodes = map(policy.parse_address, address.nodes[:NODES_MAX])
     content = _Content(
         run_id=address.run_id or b"",
-        nodes=tuple(_Node(transport=node.transport, author=author_of_peer(node.peer or "")) for node in nodes),
+        nodes=tuple(_Node(transport=node.transport, author=policy.author_of_peer(node.peer or "")) for node in nodes),
         invitation=b"" if invitation is None else invitation.secret + invitation.signature,
         run_model=address.run_model,
         run_data=address.run_data,
@@ -95,7 +95,8 @@ def _content_of(text: str) -> RunAddress:
         plain = msgpack.unpackb(unwrapped(text), max_array_len=16, max_map_len=0, max_ext_len=0)
         content = from_plain_untrusted(_Content, plain, "string")
         nodes = tuple(
-            str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}")) for node in content.nodes
+            str(policy.parse_address(f"{node.transport}/p2p/{policy.peer_of_author(node.author)}"))
+            for node in content.nodes
         )
     except (ValueError, Malformed, msgpack.UnpackException) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
@@ -155,7 +156,7 @@ def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:
 
     It has the public addresses; if there are none, those of the local network; else those of this machine.
     """
-    parsed = {text: parse_address(text) for text in addresses}
+    parsed = {text: policy.parse_address(text) for text in addresses}
     public = tuple(text for text, address in parsed.items() if not address.is_inside)
     nearby = tuple(text for text, address in parsed.items() if not address.is_loopback)
     return RunAddress(run_id=run_id, nodes=public or nearby or tuple(parsed))
@@ -167,9 +168,9 @@ def _parsed(text: str) -> RunAddress:
     if not text.startswith(SCHEME):
         return RunAddress(nodes=(text,))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")
-    if not is_hex(run_id, 2 * DIGEST_BYTES) or not nodes:
+    if not is_hex(run_id, 2 * hashing.DIGEST_BYTES) or not nodes:
         raise OperatorError(
-            f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with {2 * DIGEST_BYTES} "
-            "hexadecimal digits for the run. Copy it whole, as a node of the run prints it at its start"
+            f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with "
+            f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. Copy it whole, as a node of the run prints it at its start"
         )
     return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(nodes.split(",")))

@@ -30,7 +30,7 @@ from sfnode.run.builder import (
     renewable,
 )
 from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage import read_bases, read_basis_spec
+from sfnode.storage import BasisSpec, stored_bases
 
 _LOWER: Final = 1 / 2  # the share of the suggested rate to try where that rate hurts
 
@@ -117,7 +117,7 @@ class RunDraft:
         """Return the manifest as it is now, or with another learning rate. OperatorError names the field at fault."""
         options = self._options
         chosen = self._method if learning_rate is None else replace(self._method, learning_rate=learning_rate)
-        basis = None if self.basis is None else read_basis_spec(self.basis)
+        basis = None if self.basis is None else BasisSpec.read(self.basis)
         method, schedule = method_of(chosen if basis is None else renewable(chosen, options.steps), basis)
         manifest = Manifest(
             format=FORMAT,
@@ -137,11 +137,11 @@ class RunDraft:
 
     def bases_at(self, learning_rate: float) -> Bases:
         """Return the bases of the run as it would be with this learning rate."""
-        return read_bases(self.manifest(learning_rate), self.basis)
+        return stored_bases.read_bases(self.manifest(learning_rate), self.basis)
 
     def signed(self) -> SignedManifest:
         """Sign the manifest. OperatorError: a field is wrong, or the basis is not made for these tensors."""
         manifest = self.manifest()
         if self.basis is not None:
-            read_bases(manifest, self.basis)
+            stored_bases.read_bases(manifest, self.basis)
         return sign_manifest(manifest, self._signer)

@@ -10,32 +10,23 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Download, Wanted, fetch
+from sfnode.local_files import read_bytes
+from sfnode.network import Download, Wanted, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import (
-    MANIFEST_FILE,
-    basis_beside,
-    basis_in,
-    decode_run_file,
-    read_bases,
-    read_bytes,
-    read_manifest,
-    store_basis,
-)
+from sfnode.storage import DataDirectory, decode_run_file, stored_bases
 
 _SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
     """Return the run's manifest, its signature checked. OperatorError: no source has it, or it is of another run."""
-    directory = source.data_dir.expanduser() if source.data_dir is not None else None
     wanted, nodes = source.bootstrap.run_id, source.bootstrap.nodes
     if source.run_file is not None:
         return _of_run(wanted, decode_run_file(source.run_file), source.run_file)
-    if directory is not None and (directory / MANIFEST_FILE).exists():
-        return _of_run(wanted, read_manifest(directory), directory)
+    if source.data_dir is not None and source.data_dir.manifest_file.exists():
+        return _of_run(wanted, source.data_dir.signed_manifest(), source.data_dir.path)
     if not nodes:
         raise OperatorError(
             "say which run: the sfnode:... that a node of it prints, --bootstrap MULTIADDR, --run FILE, or the "
@@ -45,7 +36,9 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
     text = "asking the bootstrap for the run's manifest"
     reporter.event("fetching_manifest", text, bootstrap=list(nodes))
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach"))
+    data = await sessions.fetch(
+        Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach")
+    )
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -62,19 +55,19 @@ def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> Signe
     return signed
 
 
-async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, reporter: Reporter) -> Path | None:
+async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirectory, reporter: Reporter) -> Path | None:
     """Return the file of the run's published basis in ``data_dir``; None if its basis is random. OperatorError."""
     if manifest.method.basis is BasisKind.RANDOM:
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
-    given = source.basis or basis_beside(manifest, source.run_file)
+    given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
     if given is not None:
         data = read_bytes(given, "the basis")
-        return store_basis(manifest, data, origin=str(given), data_dir=data_dir)
-    held = basis_in(data_dir, manifest)
+        return data_dir.bases.store(manifest, data, origin=str(given))
+    held = data_dir.bases.first(manifest)
     try:
-        read_bases(manifest, held)
+        stored_bases.read_bases(manifest, held)
         return held
     except OperatorError as error:
         if not source.bootstrap.nodes:
@@ -84,13 +77,15 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
     return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
 
 
-async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:
+async def _fetch_basis(
+    manifest: Manifest, bootstrap: tuple[str, ...], data_dir: DataDirectory, reporter: Reporter
+) -> Path:
     wanted = Wanted.basis(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
     report = progress_of(reporter, "basis", "the basis")
     download, seed = Download(wanted, report), secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
-    path = store_basis(manifest, data, origin="the file that the run's owner published", data_dir=data_dir)
+    data = await sessions.fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
+    path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

@@ -9,7 +9,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
-from sfnode.storage import EMBEDDED
+from sfnode.storage import data_files
 
 _ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
@@ -51,7 +51,7 @@ class DataOptions:
 
     def named(self, task: TaskOptions) -> str | None:
         """Return ``data``, or the data that come with an embedded task."""
-        if self.data is None and task.task is not None and task.task.startswith(EMBEDDED):
+        if self.data is None and task.task is not None and task.task.startswith(data_files.EMBEDDED):
             return task.task
         return self.data
 

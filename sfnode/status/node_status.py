@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
 from typing import Final, get_type_hints
 
 from protocol.errors import OperatorError
 from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from sfnode.local_files import read_bytes
 from sfnode.network import NetworkStatistics
 from sfnode.slips import SlipState
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
-from sfnode.storage import NODE_FILE, STATUS_FILE, describe_last_end, is_locked, read_bytes, read_manifest
+from sfnode.storage import DataDirectory
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
@@ -120,40 +120,38 @@ def _nested(kind: type[Status | StatusDetail], data: object, where: str) -> dict
     return nested
 
 
-def read_status(directory: Path) -> Status:
-    """Return the last snapshot of the node on ``directory``. OperatorError: none runs, it hangs, or the file is bad."""
-    ended = describe_last_end(directory)
+def read_status(data_dir: DataDirectory) -> Status:
+    """Return the last snapshot of a node. OperatorError: none runs, it hangs, or the file is bad."""
+    ended = data_dir.end.describe()
     if not ended:
-        read_manifest(directory)
-    if not is_locked(directory):
-        remembered = (directory / NODE_FILE).exists()
-        command = f"start --data-dir {directory}" if remembered else f"join --data-dir {directory} ..."
+        data_dir.signed_manifest()
+    if not data_dir.is_locked():
+        remembered = data_dir.node_file.exists()
+        command = f"start --data-dir {data_dir}" if remembered else f"join --data-dir {data_dir} ..."
         why = f": {ended.removesuffix('.')}" if ended else ""
-        raise OperatorError(f"no node runs on {directory}{why}. Start it with: sfnode {command}")
+        raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: sfnode {command}")
     try:
-        status = _read_file(directory)
+        status = _read_file(data_dir)
     except (ValueError, RecursionError, Malformed):
-        text = (
-            f"{directory / STATUS_FILE} cannot be read: the node is of another release, or has just started. Try again"
-        )
+        text = f"{data_dir.status_file} cannot be read: the node is of another release, or has just started. Try again"
         raise OperatorError(text) from None
     pid, age_s = status.life.pid, time.time() - status.life.time
     if age_s > _FRESH_S:
-        raise OperatorError(f"the node on {directory} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")
+        raise OperatorError(f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")
     if age_s < -_FRESH_S:  # after the clock was set back, a node that hangs must not look alive for hours
-        text = f"the node on {directory} (pid {pid}) has not reported since this machine's clock was set back"
+        text = f"the node on {data_dir} (pid {pid}) has not reported since this machine's clock was set back"
         raise OperatorError(f"{text} by {-age_s:.0f} s. Try again; if it stays so, the node hangs")
     return status
 
 
-def last_status(directory: Path) -> Status | None:
+def last_status(data_dir: DataDirectory) -> Status | None:
     """Return the last status that a node wrote, even if it has stopped; None where it cannot be read."""
     try:
-        return _read_file(directory)
+        return _read_file(data_dir)
     except (OperatorError, ValueError, RecursionError, Malformed):
         return None
 
 
-def _read_file(directory: Path) -> Status:
-    data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
+def _read_file(data_dir: DataDirectory) -> Status:
+    data = json.loads(read_bytes(data_dir.status_file, "the status file"))
     return Status.from_json_untrusted(data, "status")

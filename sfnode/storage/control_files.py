@@ -10,41 +10,40 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error, write_durably
+from sfnode.local_files import describe_os_error, write_durably
 
-_PAUSE_FILE: Final = "paused"
-_STOP_FILE: Final = "stop"
 _MODE: Final = 0o600
 
 
-def is_paused(directory: Path) -> bool:
-    """Return whether the operator has paused the node of this data directory."""
-    return (directory / _PAUSE_FILE).exists()
+class ControlFiles:
+    """Writes, finds and removes the requests to one node. All methods that change a file raise OperatorError."""
 
+    def __init__(self, folder: Path) -> None:
+        self._pause_file, self._stop_file = folder / "paused", folder / "stop"
 
-def pause(directory: Path) -> None:
-    """Make the node measure nothing until `unpause`, also after restarts. OperatorError."""
-    write_durably(directory / _PAUSE_FILE, b"", mode=_MODE)
+    def is_paused(self) -> bool:
+        """Return whether the operator has paused the node."""
+        return self._pause_file.exists()
 
+    def pause(self) -> None:
+        """Make the node measure nothing until `resume`, also after restarts."""
+        write_durably(self._pause_file, b"", mode=_MODE)
 
-def unpause(directory: Path) -> None:
-    """Let the node measure again; does nothing if it is not paused. OperatorError."""
-    _unlink(directory / _PAUSE_FILE)
+    def resume(self) -> None:
+        """Let the node measure again; does nothing if it is not paused."""
+        _unlink(self._pause_file)
 
+    def is_asked_to_stop(self) -> bool:
+        """Return whether the node is asked to stop."""
+        return self._stop_file.exists()
 
-def is_asked_to_stop(directory: Path) -> bool:
-    """Return whether the node of this data directory is asked to stop."""
-    return (directory / _STOP_FILE).exists()
+    def ask_to_stop(self) -> None:
+        """Ask the node that runs there to end in good order."""
+        write_durably(self._stop_file, b"", mode=_MODE)
 
-
-def ask_to_stop(directory: Path) -> None:
-    """Ask the node that runs there to end in good order. OperatorError."""
-    write_durably(directory / _STOP_FILE, b"", mode=_MODE)
-
-
-def forget_stop(directory: Path) -> None:
-    """Withdraw the request to stop, when the node has ended or starts again. OperatorError."""
-    _unlink(directory / _STOP_FILE)
+    def forget_stop(self) -> None:
+        """Withdraw the request to stop, when the node has ended or starts again."""
+        _unlink(self._stop_file)
 
 
 def _unlink(path: Path) -> None:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import read_bytes, write_json
+from sfnode.local_files import read_bytes, write_json
 
-_FILE: Final = "evaluations.json"
+BEST_STEP: Final = "best"
+AtStep = int | Literal["best"]
+
 _LATER: Final = 3  # how many evaluations after the best one decide whether the run gets worse
 _WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
 
@@ -32,29 +34,47 @@ class EvaluatedStep:
     rows: int
 
 
-def read_evaluations(directory: Path) -> list[EvaluatedStep]:
-    """Return the evaluations by step; none if there is no file. OperatorError: the file cannot be read."""
-    path = directory / _FILE
-    if not path.exists():
-        return []
-    try:
-        found = [
-            EvaluatedStep(
-                step=int(each["step"]),
-                accuracy=float(each["accuracy"]),
-                loss=float(each["loss"]),
-                rows=int(each["rows"]),
+class EvaluationsFile:
+    """Reads and writes the evaluations of one node."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> list[EvaluatedStep]:
+        """Return the evaluations by step; none if there is no file. OperatorError: the file cannot be read."""
+        if not self._path.exists():
+            return []
+        try:
+            found = [
+                EvaluatedStep(
+                    step=int(each["step"]),
+                    accuracy=float(each["accuracy"]),
+                    loss=float(each["loss"]),
+                    rows=int(each["rows"]),
+                )
+                for each in json.loads(read_bytes(self._path, "evaluations"))
+            ]
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            raise OperatorError(
+                f"{self._path} is damaged. Remove it: only the best step so far is forgotten with it"
+            ) from None
+        return sorted(found, key=lambda each: each.step)
+
+    def write(self, evaluations: Sequence[EvaluatedStep]) -> None:
+        """Replace the file. OperatorError if it cannot be written."""
+        write_json(self._path, [asdict(each) for each in evaluations])
+
+    def step_at(self, at_step: AtStep) -> int:
+        """Return the number of a step, also for `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
+        if at_step != BEST_STEP:
+            return at_step
+        best = best_of(self.read())
+        if best is None:
+            raise OperatorError(
+                f"{self._path.parent}: no best step is known, because this node measured nothing on held-out data. "
+                "Give the number of a step; or start nodes with --eval-data"
             )
-            for each in json.loads(read_bytes(path, "evaluations"))
-        ]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise OperatorError(f"{path} is damaged. Remove it: only the best step so far is forgotten with it") from None
-    return sorted(found, key=lambda each: each.step)
-
-
-def write_evaluations(directory: Path, evaluations: Sequence[EvaluatedStep]) -> None:
-    """Replace the file. OperatorError if it cannot be written."""
-    write_json(directory / _FILE, [asdict(each) for each in evaluations])
+        return best.step
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

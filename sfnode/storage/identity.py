@@ -12,75 +12,79 @@ from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error, opened_file, write_new
+from sfnode.local_files import describe_os_error, opened_file, write_new
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them
 
 
-def load_identity(path: Path) -> Signer:
-    """Return the key in ``path``. OperatorError if the file is missing, holds no key, or others may know it."""
-    return Signer(load_seed(path))
+class KeyFile:
+    """Reads, makes and locks one key file: a node's, or a run's owner's."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-def load_seed(path: Path) -> bytes:
-    """Return the 32-byte secret seed in ``path``; raises as `load_identity`."""
-    if not path.exists():
-        raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
-    text = _read_secret(path).strip()
-    try:
-        seed = bytes.fromhex(text.decode("ascii"))
-    except ValueError:
-        seed = b""
-    if len(seed) != KEY_BYTES:
-        raise OperatorError(f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup")
-    return seed
+    def signer(self) -> Signer:
+        """Return the key. OperatorError if the file is missing, holds no key, or others may know it."""
+        return Signer(self.seed())
 
-
-def load_or_create_seed(path: Path) -> bytes:
-    """Return the seed in ``path``; if there is no such file, store a new random seed durably first, mode 0600."""
-    if not path.exists():
-        store_seed(path, secrets.token_bytes(KEY_BYTES))
-    return load_seed(path)
-
-
-def store_seed(path: Path, seed: bytes) -> None:
-    """Write the key durably, mode 0600. OperatorError if ``path`` exists: a key is never overwritten."""
-    write_new(path, [seed.hex().encode("ascii") + b"\n"], mode=0o600)
-
-
-def use_key(path: Path, key: Path) -> None:
-    """Make ``path`` a link to the key file ``key``, which stays where it is. Nothing changes if ``path`` has this key.
-
-    OperatorError if ``key`` holds no key, or ``path`` holds another one.
-    """
-    signer = load_identity(key)
-    if path.exists():
-        if (held := load_identity(path).author) != signer.author:
-            raise OperatorError(
-                f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({path}). Leave --key "
-                "out, or use another --data-dir"
-            )
-        return
-    path.unlink(missing_ok=True)  # a broken link to an earlier place of the key
-    path.symlink_to(key.resolve())
-
-
-@contextmanager
-def in_use(path: Path) -> Iterator[None]:
-    """Lock the key in ``path`` while the body runs; OperatorError if another node of this machine uses it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    def seed(self) -> bytes:
+        """Return the 32-byte secret seed; raises as `signer`."""
+        path = self.path
+        if not path.exists():
+            raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
+        text = _read_secret(path).strip()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            seed = bytes.fromhex(text.decode("ascii"))
+        except ValueError:
+            seed = b""
+        if len(seed) != KEY_BYTES:
             raise OperatorError(
-                f"another node of this machine runs with the key in {path.resolve()}. Two nodes with one key void each "
-                "other's updates: give each its own (sfnode id new --out FILE)"
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
+                f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup"
+            )
+        return seed
+
+    def made_seed(self) -> bytes:
+        """Return the seed; if there is no such file, store a new random seed durably first, mode 0600."""
+        if not self.path.exists():
+            self.store(secrets.token_bytes(KEY_BYTES))
+        return self.seed()
+
+    def store(self, seed: bytes) -> None:
+        """Write the key durably, mode 0600. OperatorError if the file exists: a key is never overwritten."""
+        write_new(self.path, [seed.hex().encode("ascii") + b"\n"], mode=0o600)
+
+    def link_to(self, key: Path) -> None:
+        """Make this a link to the key file ``key``, which stays where it is. Nothing changes if it has this key.
+
+        OperatorError if ``key`` holds no key, or this file holds another one.
+        """
+        signer = KeyFile(key).signer()
+        if self.path.exists():
+            if (held := self.signer().author) != signer.author:
+                raise OperatorError(
+                    f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({self.path}). "
+                    "Leave --key out, or use another --data-dir"
+                )
+            return
+        self.path.unlink(missing_ok=True)  # a broken link to an earlier place of the key
+        self.path.symlink_to(key.resolve())
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Lock the key while the body runs; OperatorError if another node of this machine uses it."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise OperatorError(
+                    f"another node of this machine runs with the key in {self.path.resolve()}. Two nodes with one key "
+                    "void each other's updates: give each its own (sfnode id new --out FILE)"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
 
 
 def _read_secret(path: Path) -> bytes:

@@ -23,34 +23,20 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
 from protocol.run import BasisKind, Manifest, SignedManifest
 from protocol.state import Replica
-from sfnode.storage.files import describe_os_error, opened_file, read_bytes, sync_folder, write_new
+from sfnode.local_files import describe_os_error, opened_file, read_bytes, sync_folder, write_new
+from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
 from sfnode.storage.identity import IDENTITY_FILE
-from sfnode.storage.store import (
-    LEDGER_FILE,
-    LOCK_FILE,
-    MANIFEST_FILE,
-    Store,
-    is_locked,
-    read_manifest,
-    reading,
-    replay,
-    replay_statements,
-)
-from sfnode.storage.stored_bases import basis_in, basis_path, read_bases, renewals_for, store_basis
+from sfnode.storage.private_folder import LOCK_FILE
+from sfnode.storage.store import Store
+from sfnode.storage.stored_bases import read_bases
 from sfnode.storage.stored_records import StoredRecords
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
-_TOLD_RECORDS: Final = 2_000
 _AGAIN: Final = "Get the file again from where it was made"
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
 _MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
-_STAGED_FILES: Final = (
-    MANIFEST_FILE,
-    LEDGER_FILE,
-    "basis",
-    LOCK_FILE,
-)  # and additional files of SQLite
+_STAGED_FILES: Final = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +44,7 @@ class LogSummary:
     """Holds what a data directory and its log file contain.
 
     Attributes:
-        directory: the data directory.
+        data_dir: the data directory.
         records: in the file, both of each void slot.
         added: the records that were new to the directory.
         no_room: the records for which the directory's author table has no room (SPEC 7.3).
@@ -66,7 +52,7 @@ class LogSummary:
         writer: hex of the key that signed the whole file.
     """
 
-    directory: Path
+    data_dir: DataDirectory
     records: int
     added: int
     no_room: int
@@ -77,46 +63,41 @@ class LogSummary:
     writer: str
 
 
-def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSummary:
-    """Write the run in ``directory`` to ``path``; a daemon may be using it. Every record is verified first.
+def export_log(data_dir: DataDirectory, path: Path, writer: Signer, tell: Tell) -> LogSummary:
+    """Write the run in a data directory to ``path``; a daemon may be using it. Every record is verified first.
 
     Raises:
         OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
         StorageDamagedError: the ledger is damaged.
     """
-    signed = read_manifest(directory)
+    signed = data_dir.signed_manifest()
     manifest = signed.manifest
-    held = basis_in(directory, manifest)
+    held = data_dir.bases.first(manifest)
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
-    with reading(directory) as stored:
-        replica = _replayed(Replica(manifest, stored.archive), stored, directory, tell)
+    with data_dir.reading() as stored:
+        replica = _replayed(manifest, stored, tell)
         replica.coefficients()
-        renewals_for(directory, replica)
-        pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest))
+        data_dir.bases.renewals_of(replica)
+        pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, data_dir, manifest))
         write_new(path, _counted(pieces, replica, tell))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
-        return _summary(directory, replica, records=records, writer=writer.author.hex())
+        return _summary(data_dir, replica, records=records, writer=writer.author.hex())
 
 
-def _read_renewal(directory: Path, manifest: Manifest, sha256: str) -> bytes:
-    data = read_bytes(basis_path(directory, manifest, sha256), "the renewed basis")
+def _read_renewal(data_dir: DataDirectory, manifest: Manifest, sha256: str) -> bytes:
+    path = data_dir.bases.path_of(manifest, sha256)
+    data = read_bytes(path, "the renewed basis")
     if hashlib.sha256(data).hexdigest() != sha256:
-        path = basis_path(directory, manifest, sha256)
         raise OperatorError(f"{path} is damaged: start the node, it fetches the file from its neighbours")
     return data
 
 
-def _replayed(replica: Replica, stored: StoredRecords, directory: Path, tell: Tell) -> Replica:
-    replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
-    return replay(replica, _told(stored.records(), tell), directory / LEDGER_FILE)
-
-
-def _told(records: Iterable[tuple[int, bytes]], tell: Tell) -> Iterator[tuple[int, bytes]]:
-    for count, row in enumerate(records):
-        if count % _TOLD_RECORDS == 0:
-            tell(0, count)
-        yield row
+def _replayed(manifest: Manifest, stored: StoredRecords, tell: Tell) -> Replica:
+    replica = Replica(manifest, stored.archive)
+    for count in stored.replaying(replica):
+        tell(0, count)
+    return replica
 
 
 def _counted(pieces: Iterable[bytes], replica: Replica, tell: Tell) -> Iterator[bytes]:
@@ -127,7 +108,7 @@ def _counted(pieces: Iterable[bytes], replica: Replica, tell: Tell) -> Iterator[
         yield piece
 
 
-def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: Tell) -> LogSummary:
+def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory], tell: Tell) -> LogSummary:
     """Verify the whole file; then make a data directory of it, or add it to an existing one of the same run.
 
     A new directory appears complete, by one rename; additions are made in one transaction. So a directory always
@@ -145,47 +126,47 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
         made: list[_Staged] = []
 
         def on_manifest(signed: SignedManifest) -> Store:
-            directory = choose_directory(signed.manifest)
-            _check_directory(directory, signed.manifest)
-            made.append(stack.enter_context(_staging(directory, signed)))
+            target = choose_directory(signed.manifest)
+            _check_target(target, signed.manifest)
+            made.append(stack.enter_context(_staging(target, signed)))
             return made[0].store
 
         with opened_file(path, "the log file") as file:
             loaded = _load(path, file, on_manifest, tell)
         (staged,) = made
-        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.directory, tell)
+        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, tell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Staged:
     """Holds the place of the records while a file is read: a data directory in the making.
 
-    ``is_new``: it becomes ``directory``; otherwise its new records are added to the existing one.
+    ``is_new``: it becomes ``target``; otherwise its new records are added to the existing one.
     """
 
-    directory: Path
-    folder: Path
+    target: DataDirectory
+    data_dir: DataDirectory
     store: Store
     is_new: bool
 
 
 @contextmanager
-def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
+def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]:
     """Make a temporary data directory: next to a new directory, so that one rename suffices, or in an existing one."""
-    is_new = not directory.exists() or not any(directory.iterdir())
-    parent, name = (directory.absolute().parent, directory.name) if is_new else (directory, "")
+    is_new = not target.path.exists() or not any(target.path.iterdir())
+    parent, name = (target.path.absolute().parent, target.path.name) if is_new else (target.path, "")
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _clear_staged(name, parent)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent))
+        data_dir = DataDirectory(Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent)))
     except OSError as error:
         raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
     try:
-        with closing(Store(folder, signed)) as store:
-            yield _Staged(directory=directory, folder=folder, store=store, is_new=is_new)
+        with closing(Store(data_dir, signed)) as store:
+            yield _Staged(target=target, data_dir=data_dir, store=store, is_new=is_new)
     finally:
         with suppress(OSError):  # it has been renamed, unless something went wrong
-            shutil.rmtree(folder)
+            shutil.rmtree(data_dir)
 
 
 def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], Store], tell: Tell) -> LoadedLog:
@@ -197,38 +178,36 @@ def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], St
         raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
 
 
-def _check_directory(directory: Path, manifest: Manifest) -> None:
+def _check_target(target: DataDirectory, manifest: Manifest) -> None:
     """Raise OperatorError if the log cannot go there, before the long part."""
-    if not directory.exists():
+    if not target.path.exists():
         return
-    if not directory.is_dir():
-        raise OperatorError(f"{directory} is a file: choose another --data-dir")
-    if (directory / MANIFEST_FILE).exists():
-        held = read_manifest(directory).manifest
+    if not target.path.is_dir():
+        raise OperatorError(f"{target} is a file: choose another --data-dir")
+    if target.manifest_file.exists():
+        held = target.signed_manifest().manifest
         if held.run_id != manifest.run_id:
             raise OperatorError(
-                f"the data directory {directory} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), the log to "
+                f"the data directory {target} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), the log to "
                 f"{manifest.name!r} ({manifest.run_id.hex()[:16]}). Use another --data-dir"
             )
-    elif strange := sorted(entry.name for entry in directory.iterdir() if entry.name not in _MAY_LIE_THERE):
-        raise OperatorError(
-            f"{directory} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir"
-        )
+    elif strange := sorted(entry.name for entry in target.path.iterdir() if entry.name not in _MAY_LIE_THERE):
+        raise OperatorError(f"{target} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir")
 
 
 def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
-    count, directory = loaded.end.records, staged.directory
-    summary = _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
+    count, target = loaded.end.records, staged.target
+    summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
     try:
-        _keep_basis(loaded, staged.folder)
+        _keep_basis(loaded, staged.data_dir)
         staged.store.add_statements(loaded.replica.ledger.roster.statements())
         staged.store.close()
-        sync_folder(staged.folder)
-        os.replace(staged.folder, directory)
-        sync_folder(directory.absolute().parent)
+        sync_folder(staged.data_dir.path)
+        os.replace(staged.data_dir, target)
+        sync_folder(target.path.absolute().parent)
     except OSError as error:
-        raise OperatorError(f"cannot make {directory}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot make {target}: {describe_os_error(error)}") from None
     return summary
 
 
@@ -236,21 +215,21 @@ def _clear_staged(name: str, parent: Path) -> None:
     """Remove the leftovers of killed imports into the folder ``name`` of ``parent``. OSError."""
     for path in parent.iterdir():
         is_named_so = path.name.startswith(name) and _STAGED.fullmatch(path.name.removeprefix(name))
-        if not is_named_so or path.is_symlink() or not path.is_dir() or is_locked(path):
+        if not is_named_so or path.is_symlink() or not path.is_dir() or DataDirectory(path).is_locked():
             continue  # locked: another import is running
         if all(entry.name.startswith(_STAGED_FILES) for entry in path.iterdir()):
             shutil.rmtree(path)
 
 
-def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
-    with closing(Store(directory, loaded.signed)) as store:
-        _keep_basis(loaded, directory)
-        replica = _replayed(Replica(loaded.signed.manifest, store.archive), store, directory, tell)
+def _merge(loaded: LoadedLog, data_dir: DataDirectory, tell: Tell) -> LogSummary:
+    with closing(Store(data_dir, loaded.signed)) as store:
+        _keep_basis(loaded, data_dir)
+        replica = _replayed(loaded.signed.manifest, store, tell)
         store.add_statements(_new_statements(replica, loaded))
         news = _News(loaded.replica.ledger, replica)
         store.add(news, is_durable=True)
         fields = {"records": loaded.end.records, "added": news.added, "no_room": news.no_room}
-        return _summary(directory, replica, writer=loaded.end.writer.hex(), **fields)
+        return _summary(data_dir, replica, writer=loaded.end.writer.hex(), **fields)
 
 
 def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
@@ -273,7 +252,7 @@ class _News:
         self.no_room = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for record in self._file.ordered_records():
+        for record in self._file.slots.ordered_records():
             try:
                 self._replica.add(record)
             except Ignore as ignore:
@@ -283,19 +262,19 @@ class _News:
             yield record
 
 
-def _keep_basis(loaded: LoadedLog, folder: Path) -> None:
+def _keep_basis(loaded: LoadedLog, data_dir: DataDirectory) -> None:
     manifest = loaded.signed.manifest
     if loaded.basis is not None and manifest.method.basis is BasisKind.PUBLISHED:
-        store_basis(manifest, loaded.basis, origin="the log's basis", data_dir=folder)
+        data_dir.bases.store(manifest, loaded.basis, origin="the log's basis")
     for sha256, data in loaded.renewals.items():
-        store_basis(manifest, data, origin="the log's basis", data_dir=folder, sha256=sha256)
+        data_dir.bases.store(manifest, data, origin="the log's basis", sha256=sha256)
 
 
 def _summary(
-    directory: Path, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
+    data_dir: DataDirectory, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
 ) -> LogSummary:
     return LogSummary(
-        directory=directory,
+        data_dir=data_dir,
         records=records,
         added=added,
         no_room=no_room,

@@ -2,53 +2,108 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error
+from sfnode.local_files import describe_os_error
 
+LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700
 _ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
 
 
-def claim_folder(directory: Path) -> bool:
-    """Make the folder, or close it to other users; return whether they could enter it until now. OperatorError."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=_MODE)
-        check_folder(directory)
-        was_open = is_open_to_others(directory)
-        if was_open:
-            directory.chmod(_MODE)
-    except OSError as error:
-        raise OperatorError(f"cannot use the data directory {directory}: {describe_os_error(error)}") from None
-    if is_open_to_others(directory):
-        raise OperatorError(
-            f"other users of this machine can enter the data directory {directory}, and its file system does not let "
-            "that be changed. Use another --data-dir"
-        )
-    return was_open
+class PrivateFolder:
+    """Closes a folder to other users, and to other processes while one holds its lock."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-def check_folder(directory: Path) -> None:
-    """Raise OperatorError if the folder, or something in it, belongs to another user. OSError."""
-    if directory.stat().st_uid != os.geteuid() or _is_foreign(directory):
-        raise OperatorError(
-            f"the data directory {directory} belongs to another user of this machine, who could read the node's key "
-            "there and keep the node from starting. Use another --data-dir, or start the node as that user"
-        )
-    for path in directory.iterdir():
-        if _is_foreign(path):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivateFolder) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def lock_file(self) -> Path:
+        """Return the path of the file that the node locks."""
+        return self.path / LOCK_FILE
+
+    def claim(self) -> bool:
+        """Make the folder, or close it to other users; return whether they could enter it until now. OperatorError."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=_MODE)
+            self.check()
+            was_open = self.is_open_to_others()
+            if was_open:
+                self.path.chmod(_MODE)
+            is_open = self.is_open_to_others()
+        except OSError as error:
+            raise OperatorError(f"cannot use the data directory {self}: {describe_os_error(error)}") from None
+        if is_open:
             raise OperatorError(
-                f"{path} belongs to another user of this machine, who has put it into the data directory. Look what it "
-                "is and remove it, or use another --data-dir"
+                f"other users of this machine can enter the data directory {self}, and its file system does not let "
+                "that be changed. Use another --data-dir"
             )
+        return was_open
 
+    def check(self) -> None:
+        """Raise OperatorError if the folder, or something in it, belongs to another user. OSError."""
+        if self.path.stat().st_uid != os.geteuid() or _is_foreign(self.path):
+            raise OperatorError(
+                f"the data directory {self} belongs to another user of this machine, who could read the node's key "
+                "there and keep the node from starting. Use another --data-dir, or start the node as that user"
+            )
+        for path in self.path.iterdir():
+            if _is_foreign(path):
+                raise OperatorError(
+                    f"{path} belongs to another user of this machine, who has put it into the data directory. Look "
+                    "what it is and remove it, or use another --data-dir"
+                )
 
-def is_open_to_others(directory: Path) -> bool:
-    """Return whether anybody but its owner can enter, list or change the folder. OSError."""
-    return directory.stat().st_mode & 0o077 != 0
+    def is_open_to_others(self) -> bool:
+        """Return whether anybody but its owner can enter, list or change the folder. OSError."""
+        return self.path.stat().st_mode & 0o077 != 0
+
+    def lock(self) -> int:
+        """Claim the folder and lock it; return a descriptor, which holds the lock until it is closed. OperatorError."""
+        self.claim()
+        try:
+            # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise OperatorError(f"cannot use the data directory {self}: {describe_os_error(error)}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise OperatorError(
+                f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
+            ) from None
+        return descriptor
+
+    def is_locked(self) -> bool:
+        """Return whether a node holds the folder now."""
+        try:
+            descriptor = os.open(self.lock_file, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
 
 def _is_foreign(path: Path) -> bool:

@@ -7,13 +7,13 @@ ledger.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
-from sfnode.storage.files import describe_os_error, read_bytes, write_durably
+from sfnode.local_files import describe_os_error, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
@@ -25,14 +25,6 @@ _FILE_BYTES_MAX = 64 << 20  # all statements that a node may hold
 def write_statements(path: Path, statements: Sequence[bytes]) -> None:
     """Write one statement on each line. OperatorError says why that fails."""
     write_durably(path, b"".join(statement.hex().encode("ascii") + b"\n" for statement in statements))
-
-
-def submit(data_dir: Path, statements: Sequence[bytes]) -> Path:
-    """Leave statements for the node of ``data_dir``, running or not; the same ones twice are one file."""
-    name = hashlib.sha256(b"".join(statements)).hexdigest()[:16]
-    path = data_dir / INBOX_FOLDER / f"{name}{ENDING}"
-    write_statements(path, statements)
-    return path
 
 
 def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
@@ -52,28 +44,37 @@ def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
     return found
 
 
-def keep_claim(data_dir: Path, claim: bytes) -> None:
-    """Remember the node's last invitation, which others may have used before. OperatorError."""
-    write_statements(data_dir / CLAIM_FILE, [claim])
+class StatementFiles:
+    """Holds the statements that wait for one node, and the claim of its own invitation."""
 
+    def __init__(self, folder: Path) -> None:
+        self._inbox, self._claim_file = folder / INBOX_FOLDER, folder / CLAIM_FILE
 
-def own_claim(manifest: Manifest, data_dir: Path) -> Statement | None:
-    """Return the claim that `keep_claim` stored; None if the node had no invitation. OperatorError."""
-    path = data_dir / CLAIM_FILE
-    return next(iter(read_statements_file(manifest, path)), None) if path.exists() else None
+    def submit(self, statements: Sequence[bytes]) -> Path:
+        """Leave statements for the node, running or not; the same ones twice are one file."""
+        path = self._inbox / f"{hashlib.sha256(b''.join(statements)).hexdigest()[:16]}{ENDING}"
+        write_statements(path, statements)
+        return path
 
+    def waiting(self) -> list[Path]:
+        """Return the files that the node has not taken in yet, by name."""
+        return sorted(self._inbox.glob(f"*{ENDING}"))
 
-def waiting(data_dir: Path) -> Iterator[Path]:
-    """Yield the files that the node has not taken in yet, by name."""
-    yield from sorted((data_dir / INBOX_FOLDER).glob(f"*{ENDING}"))
+    def put_away(self, path: Path, *, is_refused: bool = False) -> None:
+        """Remove a file that the node has taken in; if ``is_refused``, rename it instead. OperatorError."""
+        try:
+            if is_refused:
+                path.replace(path.with_suffix(_REFUSED_ENDING))
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise OperatorError(f"cannot put {path} away: {describe_os_error(error)}") from None
 
+    def keep_claim(self, claim: bytes) -> None:
+        """Remember the node's last invitation, which others may have used before. OperatorError."""
+        write_statements(self._claim_file, [claim])
 
-def remove(path: Path, *, is_refused: bool = False) -> None:
-    """Remove a file that the node has taken in; if ``is_refused``, rename it instead. OperatorError."""
-    try:
-        if is_refused:
-            path.replace(path.with_suffix(_REFUSED_ENDING))
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise OperatorError(f"cannot put {path} away: {describe_os_error(error)}") from None
+    def own_claim(self, manifest: Manifest) -> Statement | None:
+        """Return the claim that `keep_claim` stored; None if the node had no invitation. OperatorError."""
+        path = self._claim_file
+        return next(iter(read_statements_file(manifest, path)), None) if path.exists() else None

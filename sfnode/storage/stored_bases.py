@@ -11,8 +11,8 @@ from typing import Final
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import Bases, BasisContent, Published, decode_basis_untrusted, shape_of_basis
-from sfnode.storage.files import read_bytes, write_durably
+from protocol.subspace import Bases, BasisContent, Published, basis_file
+from sfnode.local_files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the basis that the manifest names
 BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes next to the run file
@@ -44,31 +44,72 @@ class BasisSpec:
     entry_max: int
     start_rank: int = 0
 
+    @classmethod
+    def of(cls, data: bytes) -> BasisSpec:
+        """Return the values for a published basis whose file holds ``data``; Reject if it is no such file."""
+        shape = basis_file.shape_of_basis(data)
+        return cls(
+            rank=shape.rank,
+            sha256=hashlib.sha256(data).hexdigest(),
+            unit_exp=UNIT_EXP,
+            entry_max=shape.entry_max,
+            start_rank=shape.start_rank,
+        )
 
-def read_basis_spec(path: Path) -> BasisSpec:
-    """Return the method's values for the published basis in ``path``; OperatorError if there is none."""
-    try:
-        return basis_spec(read_bytes(path, "the basis"))
-    except Reject as reject:
-        raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
+    @classmethod
+    def read(cls, path: Path) -> BasisSpec:
+        """Return the values for the published basis in ``path``; OperatorError if there is none."""
+        try:
+            return cls.of(read_bytes(path, "the basis"))
+        except Reject as reject:
+            raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
 
 
-def basis_spec(data: bytes) -> BasisSpec:
-    """Return the method's values for a published basis whose file holds ``data``; Reject if it is no such file."""
-    shape = shape_of_basis(data)
-    return BasisSpec(
-        rank=shape.rank,
-        sha256=hashlib.sha256(data).hexdigest(),
-        unit_exp=UNIT_EXP,
-        entry_max=shape.entry_max,
-        start_rank=shape.start_rank,
-    )
+class StoredBases:
+    """Stores and finds the published bases of the run in one node's data directory."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
-    """Return the file of the run's published basis; None if the basis is random, or the node has no file."""
-    path = data_dir / BASIS_FILE
-    return path if manifest.method.basis is BasisKind.PUBLISHED and path.exists() else None
+    def path_of(self, manifest: Manifest, sha256: str) -> Path:
+        """Return the path of the run's published basis with this hash."""
+        is_first = sha256 == manifest.method.basis_sha256
+        return self._folder / (BASIS_FILE if is_first else f"basis-{sha256[:16]}.bin")
+
+    def first(self, manifest: Manifest) -> Path | None:
+        """Return the file of the manifest's published basis; None if the basis is random, or the file is not here."""
+        path = self._folder / BASIS_FILE
+        return path if manifest.method.basis is BasisKind.PUBLISHED and path.exists() else None
+
+    def renewals(self, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
+        """Return the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
+        paths = {sha256: self.path_of(manifest, sha256) for sha256 in renewals.values()}  # each is checked once
+        here = {sha256: str(path) for sha256, path in paths.items() if path.exists()}
+        return tuple(
+            RenewedBasis(from_epoch=epoch, sha256=sha256, file=here[sha256])
+            for epoch, sha256 in renewals.items()
+            if sha256 in here
+        )
+
+    def renewals_of(self, replica: Replica) -> tuple[RenewedBasis, ...]:
+        """Return the renewals of a ledger; OperatorError if one is missing that the ledger's updates need."""
+        for sha256 in replica.renewals_needed():
+            path = self.path_of(replica.manifest, sha256)
+            if not path.exists():
+                text = "the owner has renewed the basis, and the new one is missing"
+                raise OperatorError(f"{path}: {text}: start the node, it fetches the file from its neighbours")
+        return self.renewals(replica.manifest, replica.ledger.roster.renewals())
+
+    def store(self, manifest: Manifest, data: bytes, *, origin: str, sha256: str | None = None) -> Path:
+        """Store ``data``, which came from ``origin``, as a published basis of the run; return its path.
+
+        ``sha256`` is that of a renewal; None: the manifest's. OperatorError if ``data`` is another file.
+        """
+        _decode(manifest, data, origin, sha256)
+        path = self.path_of(manifest, sha256 or manifest.method.basis_sha256)
+        if not _holds(path, data):
+            write_durably(path, data)
+        return path
 
 
 def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
@@ -78,32 +119,6 @@ def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
         return None
     digest = hashlib.sha256(read_bytes(path, "the basis")).hexdigest()
     return path if digest == manifest.method.basis_sha256 else None
-
-
-def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
-    """Return the path of the run's published basis with this hash, in a node's directory."""
-    return data_dir / (BASIS_FILE if sha256 == manifest.method.basis_sha256 else f"basis-{sha256[:16]}.bin")
-
-
-def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
-    """Return the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
-    paths = {sha256: basis_path(data_dir, manifest, sha256) for sha256 in renewals.values()}  # each is checked once
-    here = {sha256: str(path) for sha256, path in paths.items() if path.exists()}
-    return tuple(
-        RenewedBasis(from_epoch=epoch, sha256=sha256, file=here[sha256])
-        for epoch, sha256 in renewals.items()
-        if sha256 in here
-    )
-
-
-def renewals_for(data_dir: Path, replica: Replica) -> tuple[RenewedBasis, ...]:
-    """Return the renewals of a ledger; OperatorError if one is missing that the ledger's updates need."""
-    for sha256 in replica.renewals_needed():
-        path = basis_path(data_dir, replica.manifest, sha256)
-        if not path.exists():
-            text = "the owner has renewed the basis, and the new one is missing"
-            raise OperatorError(f"{path}: {text}: start the node, it fetches the file from its neighbours")
-    return renewals_in(data_dir, replica.manifest, replica.ledger.roster.renewals())
 
 
 def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[RenewedBasis] = ()) -> Bases:
@@ -134,24 +149,6 @@ def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, BasisContent]:
     return data, _decode(manifest, data, str(path), hashlib.sha256(data).hexdigest())
 
 
-def moved_by_start(manifest: Manifest, path: Path) -> frozenset[int]:
-    """Return the numbers of the tensors that the start in ``path``, the run's basis, moves. OperatorError."""
-    starts = read_bases(manifest, path).starts(0).values()
-    return frozenset(index for index in range(len(manifest.tensors)) if any(start.moves(index) for start in starts))
-
-
-def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:
-    """Store ``data``, which came from ``origin``, as a published basis of the run; return its path.
-
-    ``sha256`` is that of a renewal; None: the manifest's. OperatorError if ``data`` is another file.
-    """
-    _decode(manifest, data, origin, sha256)
-    path = basis_path(data_dir, manifest, sha256 or manifest.method.basis_sha256)
-    if not _holds(path, data):
-        write_durably(path, data)
-    return path
-
-
 def _holds(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() == data
@@ -161,6 +158,6 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:
     try:
-        return decode_basis_untrusted(manifest, data, sha256)
+        return basis_file.decode_basis_untrusted(manifest, data, sha256)
     except Reject as reject:
         raise OperatorError(f"{origin} is not the run's basis: {reject.detail}. Get the file again") from None

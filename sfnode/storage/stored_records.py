@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from protocol.crypto import Author
-from protocol.errors import StorageDamagedError
+from protocol.errors import OperatorError, StorageDamagedError
 from protocol.ledger import Archive
 from protocol.limits import SPAN_STEPS
+from protocol.run import Manifest
+from protocol.state import Replica
+from sfnode.storage.replay import replay, replay_statements
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
@@ -20,6 +26,7 @@ _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
+_PIECE = 2_000  # records, replayed in a fifth of a second
 
 
 class StoredRecords:
@@ -59,6 +66,38 @@ class StoredRecords:
         if not all(isinstance(statement, bytes) for (statement,) in rows):
             raise self.damage("one of the statements is not a statement")
         return [statement for (statement,) in rows]
+
+    def fact(self, name: str) -> str | None:
+        """Return what the node has stored under a name; None: nothing."""
+        with sqlite_errors(self._path):
+            row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    @property
+    def known_peers(self) -> str:
+        """Return the address book as it was saved last, JSON; "[]" at first."""
+        return self.fact("known_peers") or "[]"
+
+    def replica(self, manifest: Manifest) -> Replica:
+        """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
+        replica = Replica(manifest, self.archive)
+        for _ in self.replaying(replica):
+            pass
+        return replica
+
+    def replaying(self, replica: Replica) -> Iterator[int]:
+        """Pass all statements and records to ``replica``, which checks them.
+
+        Yield the number of records so far after every 2,000, and at the end unless there are none.
+        """
+        replay_statements(replica, self.statements(), self._path)
+        number = 0
+        for number, row in enumerate(self.records(), start=1):
+            replay(replica, (row,), self._path)
+            if number % _PIECE == 0:
+                yield number
+        if number % _PIECE:
+            yield number
 
     # --- archive: what a ledger need not keep in memory ---------------------------------------------------
 
@@ -100,3 +139,23 @@ class StoredRecords:
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):
             raise self.damage("one of the records is not a record")
         return [value for (value,) in rows]
+
+
+@contextmanager
+def stored_records(path: Path) -> Iterator[StoredRecords]:
+    """Yield the records of a database as they are at one moment, read-only; a daemon may use the database.
+
+    OperatorError if no node has run there.
+    """
+    if not path.exists():
+        raise OperatorError(f"{path.parent} holds no {path.name}: the node has not started yet")
+    # Without a write-ahead log nobody writes. If the folder is read-only, SQLite must not try to write either.
+    is_archive = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    with sqlite_errors(path):
+        database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
+    try:
+        with sqlite_errors(path):
+            database.execute("BEGIN")  # the first read fixes the moment
+        yield StoredRecords(database, path)
+    finally:
+        database.close()

@@ -13,8 +13,9 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.program import Stillness
+from sfnode.local_files import write_durably
 from sfnode.status import Status
-from sfnode.storage import replayed, write_durably
+from sfnode.storage import DataDirectory
 from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
@@ -247,7 +248,7 @@ class LocalNetwork:
 
     async def _check(self, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
-        with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
+        with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         learnt = await measure_learnt(

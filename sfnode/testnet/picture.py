@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sfnode import svg
-from sfnode.storage import write_durably
+from sfnode.local_files import write_durably
 
 WIDTH: Final = 960
 HEIGHT: Final = 620

@@ -1,5 +1,3 @@
 """Door: `show`. The live view of nodes on this machine: `sfnode top`."""
 
-from sfnode.top.live_view import show
-
-__all__ = ["show"]
+from sfnode.top.live_view import show as show

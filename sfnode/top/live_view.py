@@ -12,7 +12,6 @@ import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 from rich._export_format import CONSOLE_SVG_FORMAT
@@ -21,6 +20,7 @@ from rich.live import Live
 
 from sfnode.reporter import Reporter
 from sfnode.status import StatusWords
+from sfnode.storage import DataDirectory
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
@@ -34,13 +34,13 @@ SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 
 def show(
-    directories: Sequence[Path], *, is_once: bool = False, save_svg: Callable[[bytes], None] | None = None
+    data_dirs: Sequence[DataDirectory], *, is_once: bool = False, save_svg: Callable[[bytes], None] | None = None
 ) -> bool:
     """Show the nodes until the user quits; return whether all reported at the last look.
 
     ``is_once``: show them once, then end; ``save_svg``: pass one look to this as an SVG picture, then end.
     """
-    views = [look(NodeView(directory=directory)) for directory in directories]
+    views = [look(NodeView(data_dir=data_dir)) for data_dir in data_dirs]
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if save_svg is not None:
         console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
@@ -59,16 +59,16 @@ def show(
 
 def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
     """Print a line for a node each time its text has changed, until none reports; return the last views."""
-    printed: dict[Path, str] = {}
+    printed: dict[DataDirectory, str] = {}
     reporter = Reporter()
     while True:
         for view in views:
             text = view.trouble
             if not text and view.status is not None:
                 text = "; ".join([StatusWords(view.status).progress_line, *view.warnings()])
-            if text != printed.get(view.directory):
-                reporter.event("node", f"{view.directory.name}: {text}")
-            printed[view.directory] = text
+            if text != printed.get(view.data_dir):
+                reporter.event("node", f"{view.data_dir.path.name}: {text}")
+            printed[view.data_dir] = text
         if is_once or all(view.trouble for view in views):
             return views
         time.sleep(_LINE_S)

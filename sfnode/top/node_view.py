@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.status import Status, StatusWords, read_status
+from sfnode.storage import DataDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class NodeView:
         is_done: it has stopped because its run is over.
     """
 
-    directory: Path
+    data_dir: DataDirectory
     status: Status | None = None
     trouble: str = ""
     is_done: bool = False
@@ -35,11 +35,11 @@ class NodeView:
 def look(view: NodeView) -> NodeView:
     """Return a new view of the node; keep the last status where no newer one can be read."""
     try:
-        return NodeView(directory=view.directory, status=read_status(view.directory))
+        return NodeView(data_dir=view.data_dir, status=read_status(view.data_dir))
     except OperatorError as error:
         trouble = str(error)
     # A node whose run was over when it was last seen has left, and not failed.
     if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
         return replace(view, trouble=trouble)
-    text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
+    text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.data_dir}"
     return replace(view, trouble=text, is_done=True)

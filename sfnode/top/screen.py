@@ -204,13 +204,13 @@ def _table_of(views: Sequence[NodeView]) -> Table:
 def _cells(view: NodeView) -> tuple[str, ...]:
     status = view.status
     if status is None:
-        return (view.directory.name, "not seen", "", "", "", "", "")
+        return (view.data_dir.path.name, "not seen", "", "", "", "", "")
     detail = status.detail
     words, loss = StatusWords(status), status.training.loss
     accuracy = f"{100 * detail.curve.evaluations[-1].accuracy:.1f} %" if detail and detail.curve.evaluations else ""
     stage = "finished" if status.node.is_finished else words.stage.replace(", the run is at", "")
     return (
-        view.directory.name,
+        view.data_dir.path.name,
         f"gone at step {status.node.step}" if view.trouble else stage,
         "" if loss is None else f"{loss:.3f}",
         accuracy,
@@ -226,7 +226,7 @@ def _cells(view: NodeView) -> tuple[str, ...]:
 def _warnings_of(views: Sequence[NodeView]) -> Iterator[Text]:
     for view in views:
         for text in view.warnings():
-            name = f"{view.directory.name}: " if len(views) > 1 else ""
+            name = f"{view.data_dir.path.name}: " if len(views) > 1 else ""
             if view.is_done:
                 yield Text(printable(name + text), style="green")
             else:

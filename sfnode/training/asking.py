@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.model import check_model, fold_weights, load_causal_lm, load_tokenizer
+from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names
 
@@ -59,14 +59,14 @@ def ask_model(
     OperatorError: a question does not fit the task, or the model is not the run's.
     """
     check_model(folder, bases.manifest.model)
-    tokenizer, task = load_tokenizer(folder), bases.manifest.task
+    tokenizer, task = loading.load_tokenizer(folder), bases.manifest.task
     encoder = PromptEncoder(tokenizer, task)
     rows = [row_of(task, question) for question in questions]
     examples = [
         encoder.encode(row, f"question {number}: {question!r}")[0]
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
-    shared = SharedModel(load_causal_lm(folder, _CPU, dtype))
+    shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     asked = _Asked(shared, tokenizer, task, TaskData(label_tokens=encoder.label_tokens), tokens)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}

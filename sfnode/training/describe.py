@@ -8,17 +8,9 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
-from sfnode.model_files import ModelFolder, found_tokenizer
-from sfnode.storage import locate
-from sfnode.training.model import (
-    TensorGroup,
-    check_positions,
-    left_out,
-    load_described,
-    load_tokenizer,
-    positions_of,
-    trainable_tensors,
-)
+from sfnode.model_files import ModelFolder, verify
+from sfnode.storage import data_files
+from sfnode.training.model import TensorGroup, left_out, load_described, loading, trainable_tensors
 from sfnode.training.task import TaskData, read_task
 
 _MAX_TOKENS = 128  # enough for a sentence with its prompt; every token of the longest row costs a forward pass
@@ -54,9 +46,9 @@ def describe_run(
     OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
-    check_positions(folder.path, task.max_tokens)
-    found_tokenizer(folder.path)
-    read = read_task(load_tokenizer(folder.path), task, None if data is None else locate(data), None)
+    loading.check_positions(folder.path, task.max_tokens)
+    verify.found_tokenizer(folder.path)
+    read = read_task(loading.load_tokenizer(folder.path), task, None if data is None else data_files.locate(data), None)
     model, spec = load_described(folder, sharing)
     return RunModel(
         spec=spec,
@@ -69,7 +61,7 @@ def describe_run(
 
 def default_max_tokens(folder: ModelFolder) -> int:
     """Return 128, or the number of positions of the model if that is less."""
-    return min(_MAX_TOKENS, positions_of(folder.path) or _MAX_TOKENS)
+    return min(_MAX_TOKENS, loading.positions_of(folder.path) or _MAX_TOKENS)
 
 
 def chosen_groups(text: str) -> tuple[TensorGroup, ...]:

@@ -21,26 +21,9 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, DirectionFactors, core_exp, direction_factors, example_indices, quantise
-from sfnode.training.model import (
-    MatrixTerm,
-    Term,
-    VectorTerm,
-    Weight,
-    attach,
-    closed_weights,
-    newest_epoch,
-)
+from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, newest_epoch, quantised
 from sfnode.training.shared_model import FoldedWeights, SharedModel
-from sfnode.training.task import (
-    CandidateBatch,
-    Example,
-    RowBatch,
-    TaskData,
-    batch_of,
-    chunks_of,
-    group_objectives,
-    macro_f1,
-)
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
@@ -171,7 +154,7 @@ class Estimator:
         first = [int(predicted[places[number]]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
         return Evaluated(
             accuracy=right / len(examples),
-            f1=None if is_completion else float(macro_f1(predicted[None], torch.cat(labels)[None])),
+            f1=None if is_completion else float(scoring.macro_f1(predicted[None], torch.cat(labels)[None])),
             loss=loss / len(examples),
             rows=len(examples),
             predictions=() if is_completion else tuple(first),
@@ -199,7 +182,7 @@ class Estimator:
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
         with self._shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
             found = self._shared.scores(rows, self.data.label_tokens)
-        return group_objectives(self.manifest.task.objective, found, rows.labels, groups)
+        return scoring.group_objectives(self.manifest.task.objective, found, rows.labels, groups)
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
         """Return the weights with starts and with epochs of other bases than ``live_epoch``'s folded in.
@@ -223,7 +206,7 @@ class Estimator:
 
     def _folded(self, epochs: dict[int, Int64Array], at: int) -> dict[str, Weight]:
         switch = self._shared.switch
-        return closed_weights(self._bases, epochs, switch.base, switch.placed, at)
+        return quantised.closed_weights(self._bases, epochs, switch.base, switch.placed, at)
 
 
 def live_terms(

@@ -18,25 +18,8 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import (
-    PassContext,
-    Weight,
-    WeightSwitch,
-    layers_read_at_last,
-    load_in,
-    logit_scale,
-    output_embedding,
-    with_spare_row,
-)
-from sfnode.training.task import (
-    CandidateBatch,
-    OutputHead,
-    RowBatch,
-    Scores,
-    score_candidates,
-    score_words,
-    word_logits,
-)
+from sfnode.training.model import PassContext, Weight, WeightSwitch, layers_read_at_last, loading, perturbed, quantised
+from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
@@ -60,10 +43,10 @@ class SharedModel:
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
         self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()
         self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
-        head = output_embedding(model)
+        head = loading.output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
-        self._scored_head = OutputHead(head, head_name, self.pass_context, logit_scale(model))
+        self._scored_head = OutputHead(head, head_name, self.pass_context, loading.logit_scale(model))
         self.pass_context.read_at_last = layers_read_at_last(model)
         check_head(self)
 
@@ -97,7 +80,9 @@ class SharedModel:
                 if basis.v is None:
                     pairs.append((u, None))
                 else:
-                    pairs.append((with_spare_row(u), torch.from_numpy(basis.v).to(self.device, self.dtype) * unit))
+                    pairs.append(
+                        (perturbed.with_spare_row(u), torch.from_numpy(basis.v).to(self.device, self.dtype) * unit)
+                    )
             self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:
@@ -108,20 +93,20 @@ class SharedModel:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
         with self.pass_context.reading(rows.last, rows.tokens.numel()):
             hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
+        return scoring.word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
 
     def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
         """Return losses and predictions of ``rows``; ``label_tokens`` are used only if the rows are bare prompts."""
         if isinstance(rows, RowBatch):
-            return score_words(self.label_logits(rows, label_tokens), rows.labels)
+            return scoring.score_words(self.label_logits(rows, label_tokens), rows.labels)
         hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
+        return scoring.score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
 
 
 def load_shared(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> SharedModel:
     """Load the model in ``folder`` (`load_in`), and return the memory that only loading needed to the system."""
     with giving_back_freed_memory(for_good=device_memory is not None):
-        return SharedModel(load_in(precision, folder, device, device_memory))
+        return SharedModel(quantised.load_in(precision, folder, device, device_memory))
 
 
 @torch.inference_mode()

@@ -28,15 +28,9 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
-from sfnode.storage import read_bases
+from sfnode.storage import stored_bases
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import (
-    check_model,
-    check_positions,
-    choose_device,
-    choose_precision,
-    load_tokenizer,
-)
+from sfnode.training.model import check_model, loading, quantised
 from sfnode.training.niceness import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import read_task
@@ -77,16 +71,16 @@ class ModelPool:
             folder = resolve_model(training.model, manifest.model.revision, report)
         if (folder.path, manifest.run_id) not in self._checked:
             check_model(folder.path, manifest.model)
-            check_positions(folder.path, manifest.task.max_tokens)
+            loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         devices = training.devices
-        device, precision = choose_device(devices.device), choose_precision(devices.dtype)
+        device, precision = loading.choose_device(devices.device), quantised.choose_precision(devices.dtype)
         limit = devices.device_memory
         key = (folder.path, str(device), devices.dtype, limit)
         if key not in self._models:
-            self._models[key] = load_shared(precision, folder.path, device, limit), load_tokenizer(folder.path)
+            self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
-        bases = read_bases(manifest, training.basis, training.renewals)
+        bases = stored_bases.read_bases(manifest, training.basis, training.renewals)
         return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, training.data, training.eval_data))
 
 

@@ -7,7 +7,7 @@ import re
 
 from safetensors import SafetensorError
 
-from sfnode.storage import describe_os_error
+from sfnode.local_files import describe_os_error
 
 
 def describe_write_error(error: OSError | SafetensorError) -> str:

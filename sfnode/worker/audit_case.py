@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from protocol.documents import deviation
+from protocol.documents import audit_report
 from protocol.ledger import Envelope
 from protocol.run import Method, ScalarKind
 
@@ -71,7 +71,7 @@ class AuditCase:
     @property
     def deviation(self) -> float:
         """Return the deviation of the claim from the nearest measurement (SPEC 9.3); infinite if there is none."""
-        return math.inf if self.nearest is None else deviation(self.claimed, self.nearest)
+        return math.inf if self.nearest is None else audit_report.deviation(self.claimed, self.nearest)
 
     @property
     def tolerance(self) -> float:

@@ -67,7 +67,7 @@ class PastStates:
         since the last of these rounds got no later statement either.
         """
         state = Coefficients(self.manifest)
-        summed = _ByStep(self.ledger.first_envelopes())
+        summed = _ByStep(self.ledger.slots.first_envelopes())
         for envelope in chosen:
             bound = envelope.step + rounds_ahead * self._round_steps
             # One running sum serves all messages; the corrections for each message are undone after its use.
@@ -82,8 +82,8 @@ class PastStates:
                 if (author == envelope.author and update.step < envelope.step)
                 or (author != envelope.author and number >= out and update.step < bound)
             ]
-            added += self.ledger.first_of(envelope.author, range(bound, envelope.step))
-            removed = self.ledger.first_of(envelope.author, range(envelope.step, bound))
+            added += self.ledger.slots.first_of(envelope.author, range(bound, envelope.step))
+            removed = self.ledger.slots.first_of(envelope.author, range(envelope.step, bound))
             state.add(added)
             state.remove(removed)
             yield state
@@ -104,7 +104,7 @@ class PastStates:
     def counted(self, chosen: Sequence[Envelope]) -> Iterator[Coefficients]:
         """Yield for each message all earlier rounds as they count today, without void slots and expelled authors."""
         state = Coefficients(self.manifest)
-        summed = _ByStep(self.ledger.envelopes())
+        summed = _ByStep(self.ledger.slots.envelopes())
         for envelope in chosen:
             state.add(summed.before(envelope.step))
             yield state
@@ -150,7 +150,7 @@ class _Held:
         if slot in self._first_of_void:
             self.sum_up().remove([self._first_of_void.pop(slot)])
             return
-        if self._ledger.is_void(*slot):
+        if self._ledger.slots.is_void(*slot):
             self._first_of_void[slot] = envelope
         if envelope.step >= self._until.get(envelope.author, envelope.step + 1):
             self._of_expelled.append(envelope)

@@ -54,7 +54,7 @@ def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: 
 
 def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
     """Yield envelopes by (step, author), without a list of all: they may be on the disk."""
-    return (envelope for envelope in ledger.envelopes() if author is None or envelope.author == author)
+    return (envelope for envelope in ledger.slots.envelopes() if author is None or envelope.author == author)
 
 
 async def audit_messages(
@@ -201,7 +201,7 @@ class Auditor:
         for envelope in _messages(cases):
             step = envelope.step
             others = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
-            found = [each for author in others for each in ledger.first_of(author, range(step, step + 1))]
+            found = [each for author in others for each in ledger.slots.first_of(author, range(step, step + 1))]
             witnesses.append(sorted(found, key=lambda each: each.seed)[:_WITNESSES])  # nobody can choose the seeds
         by_step = sorted(chain(*witnesses), key=lambda each: (each.step, each.author))
         heard = {each.record: AuditCase(each) for each in by_step}

@@ -15,7 +15,7 @@ import trio
 from protocol.errors import OperatorError, WorkerError
 from sfnode.children.awaited import running
 from sfnode.children.program import Program, Stillness
-from sfnode.storage import describe_os_error
+from sfnode.local_files import describe_os_error
 from sfnode.worker.client import WorkerSession, connect
 from sfnode.worker_protocol import TrainingConfig
 

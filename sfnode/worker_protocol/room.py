@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sfnode.storage import free_disk_bytes
+from sfnode.local_files import free_disk_bytes
 
 _MEMINFO: Final = Path("/proc/meminfo")
 _MOUNTS: Final = Path("/proc/mounts")

@@ -98,7 +98,7 @@ async def _hold_for_ever(holder: Node, victim: PeerId, sha256: bytes, asked: lis
 
 
 async def _hold(holder: Node, victim: PeerId, sha256: bytes, asked: list[int]) -> None:
-    session = holder.network._open_sessions.get(victim)
+    session = holder.network.sessions.get(victim)
     if session is None:
         return
     link = await holder.network._host.open_beside(session.channel.link, FILES_PROTOCOL)

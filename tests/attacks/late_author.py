@@ -14,7 +14,7 @@ from benchmarks.sample_runs import scalars_of
 from protocol.crypto import Signer
 from protocol.ledger import EnvelopeCodec
 from protocol.wire import Head, Ping, Pong, Records
-from sfnode.network import Channel, Host, Link, Timings, Traffic, exchange_hello, own_hello, parse_address
+from sfnode.network import Channel, Host, Link, Timings, Traffic, handshake, policy
 from tests.attacks.live import LiveRun, live_run
 from tests.attacks.outcome import Outcome
 
@@ -54,10 +54,10 @@ async def _attack(run: LiveRun, seconds: float) -> tuple[float, int]:
     host = Host(identity_seed=seed, on_inbound=_hang_up)
     traffic = Traffic()
     async with host.running(()), trio.open_nursery() as nursery:
-        link = await host.dial(parse_address(run.addresses[0]))
+        link = await host.dial(policy.parse_address(run.addresses[0]))
         channel = Channel(link, Timings(), traffic)
-        hello = own_hello(run_id=run.manifest.run_id, agent="late", listen=(), head_step=0)
-        await exchange_hello(channel, hello)
+        hello = handshake.own_hello(run_id=run.manifest.run_id, agent="late", listen=(), head_step=0)
+        await handshake.exchange_hello(channel, hello)
         nursery.start_soon(_stay_behind, run, channel, Signer(seed))
         await trio.sleep(1.0)
         rate = await trio.to_thread.run_sync(run.steps_per_s, seconds)

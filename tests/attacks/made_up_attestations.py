@@ -19,12 +19,12 @@ from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import sign_manifest
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.wire import Attestations, AttestationsRequest, PullRequest, SpansRequest
+from sfnode.local_files import HeldFile
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.inbox import open_inbox
-from sfnode.storage.files import HeldFile
-from sfnode.storage.identity import IDENTITY_FILE, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import visiting
 from tests.netlab.worker import PacedWorker
@@ -82,7 +82,7 @@ class Neighbour:
             await self.may_serve.wait()
         self._do(event)
         if isinstance(event, MessageArrived):
-            self.network.handled(event.peer, event.message, seconds=0.0, news=0)
+            self.network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
         if isinstance(message, AttestationsRequest):
             self.has_told.set()
 
@@ -94,7 +94,7 @@ class Neighbour:
     def _do(self, event: Event) -> None:
         for effect in self.node.handle(event, int(1_000 * trio.current_time())):
             if isinstance(effect, SendMessage):
-                self.network.send(effect.peer, effect.message)
+                self.network.sessions.send(effect.peer, effect.message)
 
 
 def _neighbour(folder: Path) -> Neighbour:
@@ -132,7 +132,7 @@ async def _join(made_up: int) -> tuple[int, int]:
 
 def _joiner(joins: Joins, port: int, bootstrap: str) -> JoinProcess:
     folder = joins.folder
-    store_seed(folder / "joiner" / IDENTITY_FILE, b"author" + JOINER.to_bytes(26, "big"))
+    KeyFile(folder / "joiner" / IDENTITY_FILE).store(b"author" + JOINER.to_bytes(26, "big"))
     run_file = folder / "test.run"
     run_file.write_bytes(_SIGNED.encode())
     given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")

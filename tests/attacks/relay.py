@@ -15,6 +15,7 @@ import trio
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.network.policy.addresses import parse_address
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.attacks.visitor import cpu_s, pid_of
 from tests.support.daemons import JoinProcess, free_port
@@ -79,7 +80,7 @@ def running_relay(
         directory, run_file, port = Path(name, "relay"), Path(name, RUN_FILE), free_port()
         run_file.write_bytes(signed.encode())
         address = address_in(directory, port)
-        store = Store(directory, signed)
+        store = Store(DataDirectory(directory), signed)
         store.add(sealed_records(manifest, held), is_durable=True)
         store.close()
         given = ["--run", str(run_file), "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}", *arguments]

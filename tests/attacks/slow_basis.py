@@ -13,7 +13,7 @@ import trio
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest, TensorKind, TensorSpec, checked, sign_manifest
 from protocol.schema import to_plain
-from sfnode.storage.statement_files import submit
+from sfnode.storage.data_directory import DataDirectory
 from tests.attacks.doors import Spent
 from tests.attacks.file_givers import givers, has_event, until
 from tests.attacks.outcome import A_NEW_NODE, Outcome
@@ -72,7 +72,7 @@ async def _renewal_s(slow: int, spent: Spent) -> float | None:
             node = joins("relay", *files, "--relay", "--neighbours-fixed", *given)
             await within(_NEVER_S, partial(until, lambda: node.status().get("peers") == len(addresses)))
             stopwatch = Stopwatch(partial(waits_of, (pid_of(node),)))
-            submit(node.directory, [statement])
+            DataDirectory(node.directory).statements.submit([statement])
             try:
                 await within(_NEVER_S, partial(until, has_event(node, "basis_fetched")))
             except trio.TooSlowError:

@@ -37,6 +37,7 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from sfnode.worker_protocol.messages import EstimateRequest, Message, Reply
 from tests.attacks.cheap_keys import slowness
@@ -161,7 +162,7 @@ def _started(
     known: list[str] = []
     for number in range(_NODES):
         name, port = f"node{number}", free_port()
-        store = Store(joins.folder / name, signed)
+        store = Store(DataDirectory(joins.folder / name), signed)
         store.add(held, is_durable=True)
         store.close()
         bootstrap = [part for address in known for part in ("--bootstrap", address)]

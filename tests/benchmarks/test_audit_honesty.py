@@ -38,7 +38,7 @@ def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_sho
     assert replica.ledger.void_slots > 0
     drawn = []
     claims = {HONEST: 1, EQUIVOCATOR: 1, "zeros": 0, "flipped": -1, "scaled": 2}
-    for envelope in replica.ledger.envelopes():
+    for envelope in replica.ledger.slots.envelopes():
         role = run.roles[envelope.author]
         (true,) = FakeEstimator().scalars(replica.coefficients(), envelope.seed, envelope.step)
         assert envelope.seed == seed_of(manifest.run_id, envelope.author, envelope.step)

@@ -12,8 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from benchmarks.learn import __main__ as command
-from benchmarks.learn import jobs, recipes
+from benchmarks.learn import __main__ as command, jobs, recipes
 from benchmarks.learn.clients import opposite
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Job, Point, first_reach, play

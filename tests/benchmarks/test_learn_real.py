@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from benchmarks.learn import __main__ as command
-from benchmarks.learn import curves, plain, recipes
+from benchmarks.learn import __main__ as command, curves, plain, recipes
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.curvature import described, measure
 from benchmarks.learn.curves import Job, play

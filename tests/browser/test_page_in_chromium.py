@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from sfnode.page.report import write_report
+from sfnode.storage.data_directory import DataDirectory
 from tests.browser.served_pages import served_in_thread
 from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-    from playwright.sync_api import Page as Tab
+    from playwright.sync_api import Browser, Page as Tab
 
 CHROMIUM = os.environ.get("SFNODE_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(os.environ.get("SFNODE_AXE", "build/web-test/node_modules/axe-core/axe.min.js"))
@@ -190,7 +190,7 @@ def test_report__opened_from_the_disk__shows_the_run_without_a_node(
     node = MadeNode(tmp_path / "node")
     finished(node)
     node.store()
-    write_report(node.directory, tmp_path / "run.html", lambda done, total: None)
+    write_report(DataDirectory(node.directory), tmp_path / "run.html", lambda done, total: None)
     with opened(browser, (tmp_path / "run.html").as_uri(), size) as tab:
         if SHOTS:
             tab.screenshot(path=f"{SHOTS}/report-{size}.png", full_page=True)

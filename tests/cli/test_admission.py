@@ -16,9 +16,10 @@ from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import StatusWords
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
-from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting, write_statements
-from sfnode.storage.store import Store, decode_run_file, replayed
+from sfnode.storage.data_directory import DataDirectory, decode_run_file
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, write_statements
+from sfnode.storage.store import Store
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import admit, exclude, renew, seal, signer
@@ -42,13 +43,13 @@ class Place:
         self.manifest = manifest
         self.folder = folder
         self.key, self.run, self.data_dir = folder / "owner.key", folder / "my.run", folder / "node"
-        store_seed(self.key, OWNER_SEED)
+        KeyFile(self.key).store(OWNER_SEED)
         self.run.write_bytes(sign_manifest(manifest, OWNER).encode())
-        Store(self.data_dir, sign_manifest(manifest, OWNER)).close()
+        Store(DataDirectory(self.data_dir), sign_manifest(manifest, OWNER)).close()
 
     def waiting(self) -> list[bytes]:
         """Statements that the node will find."""
-        files = list(waiting(self.data_dir))
+        files = list(DataDirectory(self.data_dir).statements.waiting())
         return [statement.data for path in files for statement in read_statements_file(self.manifest, path)]
 
 
@@ -89,7 +90,7 @@ def test_run_invite__three__are_different_and_open_the_run_to_one_author_each(tm
 
 
 def test_run_show__statements_of_a_node__are_listed(listed: Place) -> None:
-    store = Store(listed.data_dir, sign_manifest(LISTED, OWNER))
+    store = Store(DataDirectory(listed.data_dir), sign_manifest(LISTED, OWNER))
     store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 7)])
     store.close()
     shown = call("run", "show", "--data-dir", listed.data_dir).stdout
@@ -117,7 +118,7 @@ def test_run_admit__no_key__is_refused_with_where_to_find_it(author: str, listed
 
 def test_run_exclude__by_another_key__is_refused_with_both(listed: Place) -> None:
     other = listed.folder / "other.key"
-    store_seed(other, b"\7" * 32)
+    KeyFile(other).store(b"\7" * 32)
     outcome = call("run", "exclude", ALICE.hex(), "--from-step", 0, "--owner-key", other, "--data-dir", listed.data_dir)
     assert_teaches(outcome, str(other), OWNER.author.hex()[:16], "only its owner's statements count")
 
@@ -143,11 +144,11 @@ def test_run_exclude__later_step_than_the_one_that_holds__is_refused_and_nothing
     """It said "took in 1 statement", with exit code 0, and every node passed it over."""
     given = ("--owner-key", listed.key, "--data-dir", listed.data_dir)
     assert call("run", "exclude", ALICE.hex(), "--from-step", 5, *given).code == 0
-    before = list(waiting(listed.data_dir))
+    before = list(DataDirectory(listed.data_dir).statements.waiting())
     later = call("run", "exclude", ALICE.hex(), "--from-step", 8, *given)
     assert_teaches(later, "excluded from step 5 on already", "from step 8 on changes nothing")
     assert_teaches(call("run", "admit", ALICE.hex(), *given), "excluded from step 5", "a new key")
-    assert list(waiting(listed.data_dir)) == before
+    assert list(DataDirectory(listed.data_dir).statements.waiting()) == before
     assert call("run", "exclude", ALICE.hex(), "--from-step", 3, *given).code == 0, "from an earlier step on: it holds"
 
 
@@ -265,18 +266,18 @@ def test_join__invitation_by_another_owner__is_refused(tmp_path: Path) -> None:
         "--data", place.run, "--invite", text,
     )  # fmt: skip
     assert_teaches(outcome, "--invite", "owner", "another run")
-    assert list(waiting(place.data_dir)) == []
+    assert list(DataDirectory(place.data_dir).statements.waiting()) == []
 
 
 def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: Path) -> None:
     manifest = manifest_of(AdmissionKind.OPEN, pow_bits=32)
     place = Place(tmp_path, manifest)
-    store_seed(place.data_dir / IDENTITY_FILE, b"\1" * 32)
+    KeyFile(place.data_dir / IDENTITY_FILE).store(b"\1" * 32)
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
         "--data", place.run,
     )  # fmt: skip
-    bits = work_of(manifest.run_id, load_identity(place.data_dir / IDENTITY_FILE).author)
+    bits = work_of(manifest.run_id, KeyFile(place.data_dir / IDENTITY_FILE).signer().author)
     assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")
 
 
@@ -322,18 +323,18 @@ def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, ob
 
 def test_store__statements__are_read_before_records(tmp_path: Path) -> None:
     place = Place(tmp_path, LISTED)
-    store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
+    store = Store(DataDirectory(place.data_dir), sign_manifest(LISTED, OWNER))
     store.add([seal(LISTED, 1, 0), seal(LISTED, 1, 5), seal(LISTED, 2, 0)], is_durable=True)
     store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 5)])
     assert store.statements() == [admit(LISTED, 1), exclude(LISTED, 1, 5)]
     store.close()
-    with replayed(place.data_dir, LISTED) as replica:
-        assert [envelope.step for envelope in replica.ledger.envelopes()] == [0]
+    with DataDirectory(place.data_dir).replayed(LISTED) as replica:
+        assert [envelope.step for envelope in replica.ledger.slots.envelopes()] == [0]
 
 
 def test_submit__same_statements_twice__are_one_file(tmp_path: Path) -> None:
-    first = submit(tmp_path, [admit(LISTED, 1)])
-    assert submit(tmp_path, [admit(LISTED, 1)]) == first
+    first = DataDirectory(tmp_path).statements.submit([admit(LISTED, 1)])
+    assert DataDirectory(tmp_path).statements.submit([admit(LISTED, 1)]) == first
     assert list((tmp_path / INBOX_FOLDER).iterdir()) == [first]
 
 
@@ -346,8 +347,8 @@ def stored(folder: Path, *statements: bytes) -> Place:
     """A node of the run by list that holds the statements, and what four authors have sent."""
     folder.mkdir()
     place = Place(folder, LISTED)
-    store_seed(place.data_dir / IDENTITY_FILE, b"\1" * 32)
-    store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
+    KeyFile(place.data_dir / IDENTITY_FILE).store(b"\1" * 32)
+    store = Store(DataDirectory(place.data_dir), sign_manifest(LISTED, OWNER))
     store.add_statements([admit(LISTED, 1), admit(LISTED, 2), *statements])
     store.add([seal(LISTED, author, step) for author in (1, 2) for step in (0, 5, 9)], is_durable=True)
     store.close()
@@ -360,7 +361,7 @@ def test_log_file__run_with_statements__is_the_same_run_where_it_is_imported(is_
     file, target = tmp_path / "run.sflog", tmp_path / "new" if is_new else held.data_dir
     assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
     assert call("log", "import", file, "--data-dir", target).code == 0
-    with replayed(full.data_dir, LISTED) as left, replayed(target, LISTED) as right:
+    with DataDirectory(full.data_dir).replayed(LISTED) as left, DataDirectory(target).replayed(LISTED) as right:
         assert (left.ledger.root(), left.state_digest()) == (right.ledger.root(), right.state_digest())
         assert right.ledger.updates == 4
 

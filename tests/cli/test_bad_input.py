@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sfnode.cli import extras
+from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.identity import IDENTITY_FILE
-from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
 
@@ -278,7 +278,7 @@ def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Pat
         ("export", "--data-dir", "node", "--out", "model"),
         ("testnet", "--dir", "net"),
         ("bench", "step"),
-        ("bench", "apply"),
+        ("bench", "memory"),
     ],
     ids=lambda command: command[0],
 )

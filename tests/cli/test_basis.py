@@ -12,9 +12,10 @@ import pytest
 from protocol.ledger.statements import StatementCodec
 from protocol.run.method import BasisKind, CoreKind, ScalarKind
 from protocol.subspace.basis_file import decode_basis_untrusted, shape_of_basis
-from sfnode.storage.identity import load_identity
-from sfnode.storage.store import Store, decode_run_file
-from sfnode.storage.stored_bases import basis_in, read_bases, renewals_in, store_basis
+from sfnode.storage.data_directory import DataDirectory, decode_run_file
+from sfnode.storage.identity import KeyFile
+from sfnode.storage.store import Store
+from sfnode.storage.stored_bases import read_bases
 from sfnode.training.calibration import sources
 from tests.support.cli_calls import assert_teaches, call
 
@@ -94,8 +95,8 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome = call("init", *DEMO, *keys, "--basis", folder / "first.basis", "--steps", 5_000, "--out", folder / "a.run")
     assert outcome.code == 0, outcome
     signed = decode_run_file(folder / "a.run")
-    Store(folder / "node", signed).close()
-    store_basis(signed.manifest, (folder / "first.basis").read_bytes(), origin="test", data_dir=folder / "node")
+    Store(DataDirectory(folder / "node"), signed).close()
+    DataDirectory(folder / "node").bases.store(signed.manifest, (folder / "first.basis").read_bytes(), origin="test")
     return folder
 
 
@@ -114,8 +115,8 @@ def test_basis_offer__run_with_a_start__holds_a_further_one_and_the_owner_publis
     published = json.loads(outcome.stdout)
     assert (published["sha256"], published["has_start"], published["from_epoch"]) == (told["sha256"], True, 2)
     manifest = decode_run_file(started / "a.run").manifest
-    renewals = renewals_in(started / "node", manifest, {2: told["sha256"]})
-    bases = read_bases(manifest, basis_in(started / "node", manifest), renewals)
+    renewals = DataDirectory(started / "node").bases.renewals(manifest, {2: told["sha256"]})
+    bases = read_bases(manifest, DataDirectory(started / "node").bases.first(manifest), renewals)
     own = manifest.method.basis_sha256
     assert [list(bases.starts(epoch)) for epoch in (1, 2)] == [[own], [own, told["sha256"]]]
 
@@ -135,11 +136,11 @@ def test_basis_offer__source_without_a_start__says_that_it_holds_none(
 def test_basis_renew__earlier_renewal_is_not_here__says_to_start_the_node(started: Path, tmp_path: Path) -> None:
     """What comes after it is added to weights that have its start."""
     signed = decode_run_file(started / "a.run")
-    statement = StatementCodec(signed.manifest).renew(load_identity(started / "owner.key"), 2, "ab" * 32)
-    with closing(Store(tmp_path / "node", signed)) as store:
+    statement = StatementCodec(signed.manifest).renew(KeyFile(started / "owner.key").signer(), 2, "ab" * 32)
+    with closing(Store(DataDirectory(tmp_path / "node"), signed)) as store:
         store.add_statements([statement])
     first = (started / "first.basis").read_bytes()
-    store_basis(signed.manifest, first, origin="test", data_dir=tmp_path / "node")
+    DataDirectory(tmp_path / "node").bases.store(signed.manifest, first, origin="test")
     given = ("--data-dir", tmp_path / "node", "--data", "embedded:reviews", "--out", tmp_path / "x.basis")
     assert_teaches(call("basis", "offer", *given), "the basis from epoch 2 on is not here yet", "start the node")
     assert call("basis", "offer", *given, "--from-epoch", 1, "--examples", 32).code == 0

@@ -21,8 +21,8 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
 from sfnode.status import Status
-from sfnode.storage import expect_end, write_end
-from sfnode.storage.store import STATUS_FILE, Store, decode_run_file
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory, decode_run_file
+from sfnode.storage.store import Store
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_below
@@ -44,7 +44,7 @@ STATUS = changed(
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """The data directory of a node that has stopped: two authors, ten steps each."""
-    store = Store(tmp_path / "node", SIGNED)
+    store = Store(DataDirectory(tmp_path / "node"), SIGNED)
     codec = EnvelopeCodec(SIGNED.manifest)
     store.add(
         [codec.seal(who, step, (step - 5,)).record for step in range(10) for who in (ALICE, BOB)], is_durable=True
@@ -56,7 +56,7 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def running(directory: Path) -> Iterator[Path]:
     """The same directory while a node holds it and has just reported."""
-    store = Store(directory, SIGNED)
+    store = Store(DataDirectory(directory), SIGNED)
     report(directory, changed(STATUS, time=time.time()))
     yield directory
     store.close()
@@ -192,21 +192,21 @@ def test_status__node_that_lacks_what_it_does_not_need__is_well(changes: dict[st
 def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Path) -> None:
     report(directory, changed(STATUS, time=time.time()))
     assert_teaches(call("status", "--data-dir", directory, "--json"), "no node runs", str(directory), "sfnode join")
-    write_node_file(directory, {})
+    write_node_file(DataDirectory(directory), {})
     assert_teaches(call("status", "--data-dir", directory), f"sfnode start --data-dir {directory}")
 
 
 def test_status__node_that_never_began__says_why_not(tmp_path: Path) -> None:
-    write_end(tmp_path, "--max-memory is 100 MB")
+    DataDirectory(tmp_path).end.write("--max-memory is 100 MB")
     assert_teaches(call("status", "--data-dir", tmp_path), "no node runs", ": --max-memory is 100 MB")
 
 
 def test_status__node_that_ended__says_how(directory: Path) -> None:
-    expect_end(directory)
+    DataDirectory(directory).end.expect()
     assert_teaches(call("status", "--data-dir", directory), "no node runs", "it was killed, ran out of memory, crashed")
-    write_end(directory, "cannot listen on port 4001: address already in use")
+    DataDirectory(directory).end.write("cannot listen on port 4001: address already in use")
     assert_teaches(call("status", "--data-dir", directory), "it ended at 20", ": cannot listen on port 4001")
-    write_end(directory, "")
+    DataDirectory(directory).end.write("")
     assert_teaches(call("status", "--data-dir", directory), "it ended in good order at 20")
 
 

@@ -13,7 +13,7 @@ import pytest
 from protocol.subspace import Basis, Start
 from sfnode.cli.new_run import describe_expectation, describe_start
 from sfnode.demo import data_file
-from sfnode.storage import decode_run_file, read_bases
+from sfnode.storage import decode_run_file, stored_bases
 from sfnode.training import calibration
 from sfnode.training.calibration import FoundBasis, Judged, RateTrial, RenewalTrial
 from sfnode.training.model import loading
@@ -54,7 +54,7 @@ def test_init__start_that_does_not_help__a_run_without_one_and_its_columns(tmp_p
     assert told["start_accuracy"] is None and 0 <= told["model_accuracy"] <= 1
     assert told["calibration_rows"] > len(rows)
     manifest = decode_run_file(tmp_path / "a.run").manifest
-    bases = read_bases(manifest, tmp_path / "a.basis")
+    bases = stored_bases.read_bases(manifest, tmp_path / "a.basis")
     assert manifest.method.start_rank == 0 and not bases.starts(0)
     assert any(bases.of(0, index).u.any() for index in range(len(manifest.tensors)))
 

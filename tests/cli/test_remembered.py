@@ -15,7 +15,8 @@ from sfnode.cli.settings import SETTINGS, Origin, read_settings, recall
 from sfnode.run.node_file import FieldValue, read_node_file, write_node_file
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.run_address import RunAddress
-from sfnode.storage.store import MANIFEST_FILE, NODE_FILE, Store
+from sfnode.storage.data_directory import MANIFEST_FILE, NODE_FILE, DataDirectory
+from sfnode.storage.store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.tiny_models import write_reviews
@@ -29,7 +30,7 @@ NOTHING = JoinOptions(source=RunSource())
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """The data directory of a node that remembers nothing."""
-    Store(tmp_path / "node", SIGNED).close()
+    Store(DataDirectory(tmp_path / "node"), SIGNED).close()
     return tmp_path / "node"
 
 
@@ -55,7 +56,7 @@ def shown(directory: Path, *arguments: object) -> dict[str, tuple[object, str]]:
 def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_remembered(directory: Path) -> None:
     written(directory, f'threads = 3\neval-every = 7\nlisten = ["{LISTEN}"]\nrelay = true\nsnapshot = "never"\n')
     typed = JoinOptions(source=RunSource(), training=TrainingOptions(threads=5))
-    told = recall(typed, frozenset({"threads"}), directory)
+    told = recall(typed, frozenset({"threads"}), DataDirectory(directory))
     assert (told.options.training.threads, told.options.training.eval_every) == (5, 7)
     assert told.options.network.listen == (LISTEN,) and told.options.is_relay
     assert told.options.snapshots.snapshot is SnapshotUse.NEVER
@@ -68,16 +69,16 @@ def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_re
 
 
 def test_recall__no_file_and_nothing_typed__is_the_default_of_each_option(directory: Path) -> None:
-    told = recall(NOTHING, frozenset(), directory)
+    told = recall(NOTHING, frozenset(), DataDirectory(directory))
     assert told.options == NOTHING and told.fields == {}
 
 
 def test_recall__bootstraps__are_kept_without_the_run_and_an_address_replaces_them(directory: Path) -> None:
     written(directory, f'bootstrap = ["{PEER}"]\n')
-    assert recall(NOTHING, frozenset(), directory).options.source.bootstrap == RunAddress(nodes=(PEER,))
+    assert recall(NOTHING, frozenset(), DataDirectory(directory)).options.source.bootstrap == RunAddress(nodes=(PEER,))
     other = PEER.replace("203.0.113.7", "203.0.113.8")
     address = RunAddress(run_id=SIGNED.manifest.run_id, nodes=(other,))
-    told = recall(JoinOptions(source=RunSource(bootstrap=address)), frozenset({"bootstrap"}), directory)
+    told = recall(JoinOptions(source=RunSource(bootstrap=address)), frozenset({"bootstrap"}), DataDirectory(directory))
     assert told.options.source.bootstrap == address and told.fields == {"bootstrap": [other]}
 
 
@@ -88,13 +89,13 @@ def test_recall__paths__are_kept_from_the_root_on(
     (tmp_path / "a model").mkdir()
     training = TrainingOptions(model="a model", data="my data.jsonl", eval_data="embedded:reviews")
     options = JoinOptions(source=RunSource(), training=training, network=NetworkOptions(listen=(LISTEN,)))
-    told = recall(options, frozenset({"model", "data", "eval-data"}), directory)
+    told = recall(options, frozenset({"model", "data", "eval-data"}), DataDirectory(directory))
     wanted: dict[str, object] = {
         "model": str(tmp_path / "a model"), "data": str(tmp_path / "my data.jsonl"), "eval-data": "embedded:reviews",
     }  # fmt: skip
     assert told.fields == wanted
-    write_node_file(directory, told.fields)
-    assert read_node_file(directory) == wanted
+    write_node_file(DataDirectory(directory), told.fields)
+    assert read_node_file(DataDirectory(directory)) == wanted
 
 
 def test_settings__secrets_and_what_concerns_one_start__are_not_remembered() -> None:
@@ -114,23 +115,23 @@ def test_node_file__every_kind_of_value__comes_back_and_is_its_users_alone(direc
         "relay": False,
         "listen": ["x", "y z"],
     }
-    write_node_file(directory, fields)
-    assert tomllib.loads((directory / NODE_FILE).read_text()) == fields == read_node_file(directory)
+    write_node_file(DataDirectory(directory), fields)
+    assert tomllib.loads((directory / NODE_FILE).read_text()) == fields == read_node_file(DataDirectory(directory))
     assert (directory / NODE_FILE).stat().st_mode & 0o777 == 0o600
-    write_node_file(directory, {})
-    assert read_node_file(directory) == {}
+    write_node_file(DataDirectory(directory), {})
+    assert read_node_file(DataDirectory(directory)) == {}
 
 
 def test_node_file__nothing_new__is_left_alone_with_the_comments_in_it(directory: Path) -> None:
     path = written(directory, "# mine\nthreads = 2\n")
-    write_node_file(directory, {"threads": 2})
+    write_node_file(DataDirectory(directory), {"threads": 2})
     assert path.read_text() == "# mine\nthreads = 2\n"
 
 
 def test_node_file__name_that_is_no_text__is_refused(directory: Path) -> None:
     with pytest.raises(OperatorError, match="not UTF-8 text"):
-        write_node_file(directory, {"data": "/tmp/\udcff.jsonl"})
-    assert read_node_file(directory) is None
+        write_node_file(DataDirectory(directory), {"data": "/tmp/\udcff.jsonl"})
+    assert read_node_file(DataDirectory(directory)) is None
 
 
 @pytest.mark.parametrize(
@@ -169,9 +170,9 @@ def test_node_file__wrong_by_hand__names_file_field_and_what_is_known(
 
 def test_node_file__every_setting__has_a_default_that_its_own_check_takes(directory: Path) -> None:
     defaults = {key: value for key, (value, _) in shown(directory).items() if value is not None}
-    write_node_file(directory, defaults)  # type: ignore[arg-type]  # what JSON brings
+    write_node_file(DataDirectory(directory), defaults)  # type: ignore[arg-type]  # what JSON brings
     assert {origin for key, (_, origin) in shown(directory).items() if key in defaults} == {"node.toml"}
-    assert recall(NOTHING, frozenset(), directory).options == NOTHING
+    assert recall(NOTHING, frozenset(), DataDirectory(directory)).options == NOTHING
 
 
 # --- the commands
@@ -188,7 +189,7 @@ def test_config_show__each_value__names_who_has_said_it(directory: Path) -> None
     assert [line.split() for line in text if line.startswith(("listen", "threads", "model"))] == [
         ["model", "default", "-"], ["threads", "node.toml", "3"], ["listen", "node.toml", f'["{LISTEN}"]'],
     ]  # fmt: skip
-    assert read_node_file(directory) == {"threads": 3, "listen": [LISTEN]}
+    assert read_node_file(DataDirectory(directory)) == {"threads": 3, "listen": [LISTEN]}
 
 
 def test_config_set_and_unset__value__is_remembered_and_forgotten(directory: Path) -> None:
@@ -197,10 +198,10 @@ def test_config_set_and_unset__value__is_remembered_and_forgotten(directory: Pat
     config("set", "threads", "2", directory=directory)
     config("set", "upnp", "yes", directory=directory)
     held = {"listen": [LISTEN, "/ip4/127.0.0.1/tcp/4002"], "threads": 2, "upnp": True}
-    assert read_node_file(directory) == held
+    assert read_node_file(DataDirectory(directory)) == held
     assert config("unset", "listen", directory=directory).stdout.startswith("listen is forgotten\n")
     assert config("unset", "listen", directory=directory).code == 0
-    assert read_node_file(directory) == {"threads": 2, "upnp": True}
+    assert read_node_file(DataDirectory(directory)) == {"threads": 2, "upnp": True}
 
 
 def test_config_set__relative_path__is_kept_from_the_root_on(
@@ -209,7 +210,7 @@ def test_config_set__relative_path__is_kept_from_the_root_on(
     monkeypatch.chdir(tmp_path)
     write_reviews(tmp_path / "dev.jsonl")
     assert config("set", "eval-data", "dev.jsonl", directory=directory).code == 0
-    assert read_settings(directory) == {"eval-data": str(tmp_path / "dev.jsonl")}
+    assert read_settings(DataDirectory(directory)) == {"eval-data": str(tmp_path / "dev.jsonl")}
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_config_set__what_a_start_would_refuse__is_refused_and_nothing_is_writte
     arguments: tuple[str, ...], parts: tuple[str, ...], directory: Path
 ) -> None:
     assert_teaches(config("set", *arguments, directory=directory), *parts)
-    assert read_node_file(directory) is None
+    assert read_node_file(DataDirectory(directory)) is None
 
 
 def test_config_set_and_unset__wrong_field__is_put_right(directory: Path) -> None:
@@ -245,7 +246,7 @@ def test_config_set_and_unset__wrong_field__is_put_right(directory: Path) -> Non
     assert config("set", "threads", "2", directory=directory).code == 0
     written(directory, "threads = 2\nlisen = 3\n")
     assert config("unset", "lisen", directory=directory).code == 0
-    assert read_node_file(directory) == {"threads": 2}
+    assert read_node_file(DataDirectory(directory)) == {"threads": 2}
 
 
 def test_config__folder_without_a_node__says_so(tmp_path: Path) -> None:

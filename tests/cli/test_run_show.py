@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.run.manifest import Manifest, sign_manifest
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.cli.test_admission import ALICE, BOB
 from tests.protocol.test_leaving_out import measured, one_coordinate
@@ -21,7 +22,7 @@ SLOPES = ((1, 3, 12), (2, 4, 20), (2, 9, 20))  # author, step, slope in quanta o
 
 
 def held_in(directory: Path, manifest: Manifest, records: Sequence[bytes], *statements: bytes) -> Path:
-    store = Store(directory, sign_manifest(manifest, OWNER))
+    store = Store(DataDirectory(directory), sign_manifest(manifest, OWNER))
     store.add(records, is_durable=True)
     store.add_statements(statements)
     store.close()

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sfnode.storage.store import read_manifest, read_records
+from sfnode.storage.data_directory import DataDirectory
 from tests import REPOSITORY
 from tests.vectors.catalogue import COMMAND, stale_files
 
@@ -81,8 +81,10 @@ def check_real_run(folder: Path) -> str:
     _sfnode(*TESTNET, "--dir", str(folder))
     directory = folder / "late0"  # it came late: most of what it holds came by anti-entropy
     verified = json.loads(_sfnode("log", "verify", str(directory), "--json"))
-    records = [record for _, record in read_records(directory)]
-    found = replayed(read_manifest(directory).encode(), records, folder)
+    held = DataDirectory(directory)
+    with held.reading() as stored:
+        records = [record for _, record in stored.records()]
+    found = replayed(held.signed_manifest().encode(), records, folder)
     pairs = {"run_id": "run_id", "updates": "updates", "void_slots": "void_slots"}
     pairs |= {"root": "ledger_root", "state_digest": "state_digest"}
     if wrong := [name for name, theirs in pairs.items() if found[name] != verified[theirs]]:

@@ -20,7 +20,7 @@ from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
 from sfnode.training.export.model_folder import export_adapter, export_model
-from sfnode.training.model import load_tokenizer
+from sfnode.training.model import loading
 from sfnode.training.task.encoding import PromptEncoder, read_examples
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
@@ -76,7 +76,7 @@ def test_export_model__texts_with_spaces_at_their_ends__are_the_same_prompts_for
     spaced = [row | {"sentence": f"  {row['sentence']} \u2028   "} for row in rows]
     data = tmp_path / "spaced.jsonl"
     data.write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in spaced), "utf-8")
-    encoder = PromptEncoder(load_tokenizer(model_folder()), trained.manifest.task)
+    encoder = PromptEncoder(loading.load_tokenizer(model_folder()), trained.manifest.task)
     export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
     seen = "    print(tokens['input_ids'][0].tolist())\n"
     (tmp_path / "evaluate.py").write_text(_script().replace("    with torch", seen + "    with torch"))

@@ -22,8 +22,9 @@ from sfnode.demo import model_folder
 from sfnode.doctor import machine, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
-from sfnode.storage.store import LEDGER_FILE, Store
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.store import Store
 from sfnode.worker_protocol.device_choices import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
@@ -127,7 +128,7 @@ def test_doctor__node_that_met_peers__asks_those_when_no_bootstrap_is_given(runn
     def remember(address: str) -> None:
         transport, _, peer = address.partition("/p2p/")
         row = {"peer": peer, "addresses": [transport], "last_success_unix_ms": 5, "failures": 0}
-        with closing(Store(directory, running.signed)) as store:
+        with closing(Store(DataDirectory(directory), running.signed)) as store:
             store.save_known_peers(json.dumps([row]))
 
     remember(running.address)
@@ -263,8 +264,8 @@ async def test_doctor__check_that_hangs__ends_at_its_limit() -> None:
 
 @pytest.fixture
 def directory(running: Running, tmp_path: Path) -> Path:
-    with closing(Store(tmp_path / "node", running.signed)):
-        load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
+    with closing(Store(DataDirectory(tmp_path / "node"), running.signed)):
+        KeyFile(tmp_path / "node" / IDENTITY_FILE).made_seed()
     return tmp_path / "node"
 
 

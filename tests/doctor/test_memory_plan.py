@@ -12,6 +12,7 @@ from sfnode.demo import model_folder
 from sfnode.doctor import Examination, Question, memory_plan
 from sfnode.doctor.findings import Verdict
 from sfnode.run.builder import MethodOptions
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.demo_run import demo_run
 from tests.support.published_runs import with_start
@@ -51,7 +52,7 @@ def test_memory_plan__start_that_is_not_here__is_said_as_a_bound_and_no_failure(
 def test_doctor__basis_in_the_directory_or_beside_the_run__its_start_is_planned(tmp_path: Path) -> None:
     manifest, file = with_start(demo_run(MethodOptions(), 10).manifest, {0})
     question = Question(
-        directory=(node := tmp_path / "node"),
+        data_dir=DataDirectory(node := tmp_path / "node"),
         is_new=True,
         run_file=tmp_path / "a.run",
         signed=None,

@@ -13,7 +13,7 @@ import pytest
 
 from protocol.crypto.keys import Signer
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.netlab import namespaces
 from tests.netlab.namespaces import Namespace, Wiring
 from tests.support.daemons import JoinProcess, demo_run, write_run
@@ -23,7 +23,7 @@ from tests.support.daemons import JoinProcess, demo_run, write_run
 def relay_in(machine: Namespace, host: str, folder: Path) -> Iterator[str]:
     """A relay that listens there; gives its address."""
     directory = folder / machine.name
-    peer = peer_of_author(Signer(load_or_create_seed(directory / IDENTITY_FILE)).author)
+    peer = peer_of_author(Signer(KeyFile(directory / IDENTITY_FILE).made_seed()).author)
     where = ("--run", str(folder / "a.run"), "--listen", f"/ip4/{host}/tcp/4001")
     node = JoinProcess(directory, ["--relay", *where], prefix=machine.prefix)
     node.start()

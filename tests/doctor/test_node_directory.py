@@ -13,8 +13,9 @@ from sfnode.doctor.directory import check_speed
 from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
-from sfnode.storage.store import STATUS_FILE, Store
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.store import Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call
 from tests.support.daemons import free_ports
@@ -26,8 +27,8 @@ PEER = peer_of_author(bytes(31) + b"\1")
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
     """The data directory of a node that runs."""
-    store = Store(tmp_path / "node", SIGNED)
-    load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
+    store = Store(DataDirectory(tmp_path / "node"), SIGNED)
+    KeyFile(tmp_path / "node" / IDENTITY_FILE).made_seed()
     yield tmp_path / "node"
     store.close()
 
@@ -46,7 +47,7 @@ def report(directory: Path, **changes: object) -> None:
 def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(directory: Path) -> None:
     remembered, typed = (f"/ip4/127.0.0.1/tcp/{port}/p2p/{PEER}" for port in free_ports(2))
     report(directory)
-    write_node_file(directory, {"bootstrap": [remembered], "relay": True})
+    write_node_file(DataDirectory(directory), {"bootstrap": [remembered], "relay": True})
     found = findings("--data-dir", directory)
     assert "connection refused" in found[f"bootstrap {remembered}"]["text"]
     assert "device" not in found  # a relay needs none
@@ -86,7 +87,7 @@ def test_doctor__node_that_has_measured__says_what_this_machine_gives(
     directions: int, round_s: float, said: str, directory: Path
 ) -> None:
     report(directory, detail=changed(DETAIL, directions=directions, round_s=round_s))
-    found = check_speed(directory)
+    found = check_speed(DataDirectory(directory))
     assert found is not None and found.verdict is Verdict.OK and found.text.startswith(said)
 
 
@@ -99,4 +100,4 @@ def test_doctor__node_that_has_measured_nothing__says_nothing_of_speed(
     changes: dict[str, object], directory: Path
 ) -> None:
     report(directory, **changes)
-    assert check_speed(directory) is None
+    assert check_speed(DataDirectory(directory)) is None

@@ -23,7 +23,8 @@ from tests.faults.points import Fault, Points
 POINTS: Final = Points()
 install(POINTS.at_await, POINTS.at_call, POINTS.at_entry)
 
-from tests.faults.put_back import PUT_BACK  # noqa: E402 - these import what is searched
+from sfnode.local_files import write_durably  # noqa: E402 - these import what is searched
+from tests.faults.put_back import PUT_BACK  # noqa: E402
 from tests.faults.search import Tally, drawn, repeated, search  # noqa: E402
 from tests.mutants.patch import switched_on  # noqa: E402
 
@@ -56,7 +57,7 @@ def main(
         nonlocal done
         done += count
         if state is not None:
-            state.write_text(json.dumps({"next": done, "struck": held["struck"] + tally.struck}))
+            write_durably(state, json.dumps({"next": done, "struck": held["struck"] + tally.struck}).encode())
 
     with switched_on(PUT_BACK[put_back] if put_back else ()):
         search(POINTS, faults(), tally, on_plans, at_once=at_once)

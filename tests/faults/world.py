@@ -29,9 +29,7 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter
 from sfnode.slips import ENDINGS, Slips, split
-from sfnode.storage.statement_files import submit
-from sfnode.storage.store import replayed
-from sfnode.storage.stored_bases import store_basis
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
 from tests.netlab.worker import PacedWorker
@@ -128,7 +126,7 @@ class World:
         """All nodes train."""
         for seat in self.seats:
             seat.folder.mkdir()
-            store_basis(self.manifest, self._basis, origin="test", data_dir=seat.folder)
+            DataDirectory(seat.folder).bases.store(self.manifest, self._basis, origin="test")
             self._begin(seat)
         await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")
 
@@ -140,7 +138,7 @@ class World:
         training = TrainingConfig(model="none", data=self._folder, worker_socket=self.worker.path)
         config = DaemonConfig(
             signed=self.signed,
-            data_dir=seat.folder,
+            data_dir=DataDirectory(seat.folder),
             identity_seed=seat.seed,
             network=network,
             training=training,
@@ -217,7 +215,7 @@ class World:
 
     def _cut(self, number: int) -> None:
         life = self.seats[number].life
-        for session in () if life is None else life.network._open_sessions.all():
+        for session in () if life is None else life.network.sessions.all():
             session.channel.link.abort()
 
     def _begin_again(self, faults: Sequence[Fault] = ()) -> None:
@@ -254,8 +252,8 @@ class World:
         for seat in self.seats:
             life = seat.life
             if life is not None:
-                life.network._open_sessions._reputation = Reputation()
-                book = life.network._book
+                life.network.sessions._reputation = Reputation()
+                book = life.network.book
                 for entry in book._entries.values():
                     entry.due_s = min(entry.due_s, trio.current_time() + 1.0)
                 self._crowd(life)
@@ -264,7 +262,7 @@ class World:
         """Somebody tells the node of peers that nobody can reach, until its address book is full."""
         for _ in range(2):
             liar = peer_of_author(Signer(random.randbytes(32)).author)
-            life.network._book.learn(liar, (parse_address("/ip4/127.0.0.1/tcp/9"),), source=liar)
+            life.network.book.learn(liar, (parse_address("/ip4/127.0.0.1/tcp/9"),), source=liar)
 
     # --- between plans
 
@@ -279,8 +277,9 @@ class World:
         epoch = life.node.clock.next_step // EPOCH_STEPS + 1
         self._renewed_from = epoch * EPOCH_STEPS
         for seat in self.seats[:2]:
-            store_basis(self.manifest, data, origin="test", data_dir=seat.folder, sha256=sha256)
-        submit(self.seats[0].folder, [StatementCodec(self.manifest).renew(OWNER, epoch, sha256)])
+            DataDirectory(seat.folder).bases.store(self.manifest, data, origin="test", sha256=sha256)
+        statement = StatementCodec(self.manifest).renew(OWNER, epoch, sha256)
+        DataDirectory(self.seats[0].folder).statements.submit([statement])
 
     async def check_agreement(self) -> None:
         """Let the nodes rest: all hold the same set and state, and each disk gives that state again. FoundError."""
@@ -291,7 +290,7 @@ class World:
         assert life is not None
         root, digest = life.node.replica.ledger.root(), life.node.replica.state_digest()
         for seat in self.seats:
-            with replayed(seat.folder, self.manifest) as replica:
+            with DataDirectory(seat.folder).replayed(self.manifest) as replica:
                 if (replica.ledger.root(), replica.state_digest()) != (root, digest):
                     raise FoundError(f"the disk of node {seat.number} gives another state than its memory")
         self.worker.running.set()
@@ -324,7 +323,7 @@ class World:
             trouble = life.trainer.statistics().trouble if life.trainer else ""
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
-                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "
+                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node.own_steps.estimating}, "
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}"
             )
         return "; ".join(told)

@@ -107,7 +107,7 @@ def check_state(replica: Replica, slots: Slots, records: list[bytes]) -> None:
     """Counts, order and digests follow from the set alone."""
     ledger = replica.ledger
     counting = {next(iter(held)) for held in slots.values() if len(held) == 1}
-    assert {envelope.payload for envelope in ledger.envelopes()} == counting
+    assert {envelope.payload for envelope in ledger.slots.envelopes()} == counting
     assert (ledger.updates, ledger.void_slots) == (len(counting), sum(len(held) == 2 for held in slots.values()))
     authors = {author for author, _ in slots}
     assert ledger.authors() == {author: max(step for a, step in slots if a == author) for author in authors}
@@ -116,9 +116,12 @@ def check_state(replica: Replica, slots: Slots, records: list[bytes]) -> None:
     for record in reversed(records):
         backwards.add(record)
     assert backwards.root() == ledger.root()
-    for span, _ in ledger.span_digests():
+    for span, _ in ledger.slots.span_digests():
         for author in authors:
-            assert ledger.holdings_of(span, Author(author)).digest == backwards.holdings_of(span, Author(author)).digest
+            assert (
+                ledger.slots.holdings_of(span, Author(author)).digest
+                == backwards.slots.holdings_of(span, Author(author)).digest
+            )
 
 
 def ledger_seeds() -> Iterator[bytes]:

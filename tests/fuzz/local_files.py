@@ -21,9 +21,9 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
-from sfnode.status import node_status as status_module
-from sfnode.storage.store import LEDGER_FILE, read_records, replay
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, node_status as status_module, read_status
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.replay import replay
 from sfnode.worker_protocol import messages as worker_messages
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig
@@ -78,7 +78,7 @@ def check_status(data: bytes) -> None:
     """OperatorError, or a status whose line can be written."""
     with _disk_says(data):
         try:
-            status = read_status(FOLDER)
+            status = read_status(DataDirectory(FOLDER))
         except OperatorError:
             return
     words = StatusWords(status)
@@ -89,15 +89,19 @@ def check_status(data: bytes) -> None:
 @contextmanager
 def _disk_says(data: bytes) -> Iterator[None]:
     """A node runs and its status file holds ``data``. Not ``mock.patch``: that takes longer than the check."""
-    names = ("read_manifest", "is_locked", "read_bytes")
-    originals = [getattr(status_module, name) for name in names]
-    for name, value in zip(names, (None, True, data), strict=True):
-        setattr(status_module, name, lambda *_, value=value: value)
+    replaced: tuple[tuple[object, str, object], ...] = (
+        (DataDirectory, "signed_manifest", None),
+        (DataDirectory, "is_locked", True),
+        (status_module, "read_bytes", data),
+    )
+    originals = [getattr(owner, name) for owner, name, _ in replaced]
+    for owner, name, value in replaced:
+        setattr(owner, name, lambda *_, value=value: value)
     try:
         yield
     finally:
-        for name, original in zip(names, originals, strict=True):
-            setattr(status_module, name, original)
+        for (owner, name, _), original in zip(replaced, originals, strict=True):
+            setattr(owner, name, original)
 
 
 def status_seeds() -> Iterator[bytes]:
@@ -188,8 +192,8 @@ def check_store(data: bytes) -> None:
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
     try:
-        records = list(read_records(_FOLDER_PATH))
-        replay(Replica(MANIFEST), records, path)
+        with DataDirectory(_FOLDER_PATH).replayed(MANIFEST):
+            pass
     except (OperatorError, StorageDamagedError) as error:
         check_text(error, str(path))
 
@@ -236,7 +240,7 @@ def check_replay(data: bytes) -> None:
     if is_refused:
         return
     good = {record for record in records if record in _POOL}
-    assert {envelope.record for envelope in replica.ledger.envelopes()} <= set(_POOL)
+    assert {envelope.record for envelope in replica.ledger.slots.envelopes()} <= set(_POOL)
     assert not is_good or replica.ledger.updates == len(good)
 
 

@@ -45,7 +45,7 @@ def _verdict(data: bytes) -> None:
     ledger = loaded.replica.ledger
     assert loaded.end.updates == ledger.updates and loaded.end.records == ledger.updates + 2 * ledger.void_slots
     assert loaded.end.state_digest == loaded.replica.replayed_digest()
-    records = list(ledger.ordered_records())
+    records = list(ledger.slots.ordered_records())
     assert len(records) == loaded.end.records and all(record in data for record in records)
     assert data.startswith(MAGIC) and loaded.signed.encode() in data
     places = [data.index(record) for record in sorted(records, key=lambda record: (record[32:36], record))]

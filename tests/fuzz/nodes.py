@@ -152,7 +152,7 @@ class Scene:
     def _tell_head(self) -> None:
         name, peer = self._peer()
         fresh = Replica(MANIFEST)  # the ledger was filled behind the replica's back
-        for envelope in peer.replica.ledger.envelopes():
+        for envelope in peer.replica.ledger.slots.envelopes():
             fresh.add(envelope.record)
         ledger = peer.replica.ledger
         head = Head(
@@ -265,7 +265,7 @@ class Scene:
         replica = self.node.replica
         assert replica.state_digest() == replica.replayed_digest()
         assert self.signed <= {step for step in range(40) if self._holds_own(step)}
-        assert self.node._estimating == self.estimating
+        assert self.node.own_steps.estimating == self.estimating
         for name, peer in self.peers.items():
             assert self.node.sync.is_open(name) == peer.is_joined
             neighbour = self.node.sync._neighbours.get(name)
@@ -274,7 +274,7 @@ class Scene:
 
     def _holds_own(self, step: int) -> bool:
         steps = (1 << step).to_bytes(128, "little")
-        return any(self.node.replica.ledger.records(0, signer(ME).author, steps))
+        return any(self.node.replica.ledger.slots.records(0, signer(ME).author, steps))
 
 
 def check_node(data: bytes) -> None:

@@ -86,7 +86,7 @@ def _some_records(choices: Choices) -> list[bytes]:
 
 def _holds(ledger: Ledger, record: bytes) -> bool:
     span, step = 0, int.from_bytes(record[32:36], "big")
-    return record in ledger.records(span, _author(record), (1 << step).to_bytes(128, "little"))
+    return record in ledger.slots.records(span, _author(record), (1 << step).to_bytes(128, "little"))
 
 
 def _author(record: bytes) -> Author:

@@ -134,13 +134,13 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("known-peers", _replaced("sfnode.network.discovery.saved_peers.Malformed", ZeroDivisionError)),
     ("worker", _replaced("sfnode.worker_protocol.messages.Malformed", ZeroDivisionError)),
     ("store", _replaced("sfnode.storage.store.sqlite3.Error", ZeroDivisionError)),
-    ("replay", _replaced("sfnode.storage.store.Reject", ZeroDivisionError)),
+    ("replay", _replaced("sfnode.storage.replay.Reject", ZeroDivisionError)),
     ("ledger", _replaced("protocol.state.replica.Coefficients.remove", _nothing)),
     ("ledger", _replaced("protocol.ledger.ledger.Ledger.has_room_for", lambda self, author: True)),
     ("answer", _replaced("protocol.sync.anti_entropy.islice", lambda items, count: items)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 0)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._release", _nothing)),
-    ("node", _replaced("protocol.node.node.Node._keep", _nothing)),
+    ("node", _replaced("protocol.node.intake.Intake.keep", _nothing)),
     ("node", _replaced("protocol.sync.synchroniser.Synchroniser.tick", _nothing)),
 )
 

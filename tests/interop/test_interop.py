@@ -19,7 +19,7 @@ import pytest
 
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.host import PROTOCOL
-from sfnode.storage.store import read_records
+from sfnode.storage.data_directory import DataDirectory
 from tests import REPOSITORY
 from tests.conformance import __main__ as conformance
 from tests.support.daemons import demo_run, free_port, write_run
@@ -117,6 +117,7 @@ def _node(client: Path, address: str) -> subprocess.CompletedProcess[str]:
 
 
 def _held(directory: Path, scalars: int) -> Iterator[tuple[str, int]]:
-    for _, record in read_records(directory):
-        assert len(record) == 44 + 2 * scalars + 64
-        yield record[:32].hex(), int.from_bytes(record[32:36], "big")
+    with DataDirectory(directory).reading() as stored:
+        for _, record in stored.records():
+            assert len(record) == 44 + 2 * scalars + 64
+            yield record[:32].hex(), int.from_bytes(record[32:36], "big")

@@ -15,8 +15,9 @@ from sfnode.keys import key_backup
 from sfnode.keys.key_backup import read_backup, write_backup
 from sfnode.keys.node_key import node_seed
 from sfnode.reporter import Reporter
-from sfnode.storage.identity import IDENTITY_FILE, load_seed, store_seed
-from sfnode.storage.store import Store, read_author
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 
@@ -50,10 +51,10 @@ def passphrase_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """The data directory of a node that has run as SEED."""
-    store = Store(tmp_path / "node", SIGNED)
+    store = Store(DataDirectory(tmp_path / "node"), SIGNED)
     store.save_author(Signer(SEED).author)
     store.close()
-    store_seed(tmp_path / "node" / IDENTITY_FILE, SEED)
+    KeyFile(tmp_path / "node" / IDENTITY_FILE).store(SEED)
     return tmp_path / "node"
 
 
@@ -158,7 +159,7 @@ def test_id_backup__and_restore__give_the_key_back(directory: Path, tmp_path: Pa
     assert_teaches(restore(file, directory, passphrase_file), "never overwritten", IDENTITY_FILE)
     (directory / IDENTITY_FILE).unlink()
     assert restore(file, directory, passphrase_file).code == 0
-    assert load_seed(directory / IDENTITY_FILE) == SEED
+    assert KeyFile(directory / IDENTITY_FILE).seed() == SEED
     assert restore(file, tmp_path / "elsewhere", passphrase_file).code == 0
     assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o700
 
@@ -190,24 +191,24 @@ def test_id_backup__passphrase_that_others_can_read__is_refused(
 
 async def test_node_seed__key_is_lost__no_new_one_is_made_in_its_place(directory: Path) -> None:
     key, manifest, reporter = directory / IDENTITY_FILE, SIGNED.manifest, Reporter(is_json=True)
-    assert await node_seed(manifest, key, is_training=True, reporter=reporter) == SEED
+    assert await node_seed(manifest, DataDirectory(directory), is_training=True, reporter=reporter) == SEED
     key.unlink()
     for is_training in (True, False):
         with pytest.raises(OperatorError, match=f"{AUTHOR} has run .* sfnode id restore .* sfnode id new --out"):
-            await node_seed(manifest, key, is_training=is_training, reporter=reporter)
+            await node_seed(manifest, DataDirectory(directory), is_training=is_training, reporter=reporter)
     assert not key.exists()
 
 
 async def test_node_seed__key_of_an_earlier_release_is_lost__is_missed_after_its_first_step(tmp_path: Path) -> None:
-    store = Store(tmp_path, SIGNED)
-    assert read_author(tmp_path) is None
+    store = Store(DataDirectory(tmp_path), SIGNED)
+    assert DataDirectory(tmp_path).author() is None
     store.reserve_step(0)
     store.close()
     with pytest.raises(OperatorError, match="another identity has run"):
-        await node_seed(SIGNED.manifest, tmp_path / IDENTITY_FILE, is_training=True, reporter=Reporter(is_json=True))
+        await node_seed(SIGNED.manifest, DataDirectory(tmp_path), is_training=True, reporter=Reporter(is_json=True))
 
 
 async def test_node_seed__new_directory__makes_a_key(tmp_path: Path) -> None:
-    Store(tmp_path, SIGNED).close()
-    seed = await node_seed(SIGNED.manifest, tmp_path / IDENTITY_FILE, is_training=True, reporter=Reporter(is_json=True))
-    assert load_seed(tmp_path / IDENTITY_FILE) == seed
+    Store(DataDirectory(tmp_path), SIGNED).close()
+    seed = await node_seed(SIGNED.manifest, DataDirectory(tmp_path), is_training=True, reporter=Reporter(is_json=True))
+    assert KeyFile(tmp_path / IDENTITY_FILE).seed() == seed

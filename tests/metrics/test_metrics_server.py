@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import trio
 from protocol.errors import OperatorError
 from sfnode.metrics import metrics_socket, parse_metrics_address, scrape_server, serve_metrics
 from sfnode.slips import Slips
-from sfnode.status import Status
+from sfnode.status import Status, read_status
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.daemons import free_ports
 from tests.support.statuses import STATUS
 
@@ -20,12 +22,16 @@ WHOLE = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @asynccontextmanager
-async def serving(directory: Path, slips: Slips | None = None) -> AsyncIterator[int]:
+async def serving(last_status: Callable[[], Status], slips: Slips | None = None) -> AsyncIterator[int]:
     (port,) = free_ports(1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_metrics, directory, await metrics_socket(f"127.0.0.1:{port}"), slips or Slips())
+        nursery.start_soon(serve_metrics, last_status, await metrics_socket(f"127.0.0.1:{port}"), slips or Slips())
         yield port
         nursery.cancel_scope.cancel()
+
+
+def none_runs(directory: Path) -> Callable[[], Status]:
+    return partial(read_status, DataDirectory(directory))
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -35,14 +41,9 @@ async def ask(port: int, request: bytes) -> bytes:
 
 
 async def test_server__asked_for_metrics__gives_those_of_the_last_status(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def last(directory: Path) -> Status:
-        assert directory == tmp_path
-        return STATUS
-
-    monkeypatch.setattr(scrape_server, "read_status", last)
-    async with serving(tmp_path) as port:
+    async with serving(lambda: STATUS) as port:
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert b"\nsfnode_peers 3.0\n" in answer
@@ -63,7 +64,7 @@ async def test_server__asked_for_metrics__gives_those_of_the_last_status(
     ids=["elsewhere", "writes", "rubbish", "no_node", "rebound", "nameless", "two_names", "endless"],
 )
 async def test_server__asked_for_something_else__refuses(request_bytes: bytes, status: bytes, tmp_path: Path) -> None:
-    async with serving(tmp_path) as port:
+    async with serving(none_runs(tmp_path)) as port:
         try:
             answer = await ask(port, request_bytes)
         except trio.BrokenResourceError:  # it has closed before it read all of an endless request
@@ -73,7 +74,7 @@ async def test_server__asked_for_something_else__refuses(request_bytes: bytes, s
 
 
 async def test_server__forty_half_requests__take_no_answer_from_a_whole_one(tmp_path: Path) -> None:
-    async with serving(tmp_path) as port:
+    async with serving(none_runs(tmp_path)) as port:
         halves = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(40)]
         for half in halves:
             await half.send_all(b"GET /metrics HTTP/1.1\r\nHost: loc")
@@ -95,7 +96,7 @@ async def test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answe
         return b"HTTP/1.1 200 OK\r\n\r\n"
 
     monkeypatch.setattr(scrape_server, "_figures", figures)
-    async with serving(tmp_path, slips) as port:
+    async with serving(none_runs(tmp_path), slips) as port:
         assert await ask(port, WHOLE) == b""
         assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 200")
     assert (slips.state.count, "a request for the metrics" in slips.state.last) == (1, True)
@@ -112,6 +113,6 @@ def test_address__on_loopback__is_taken() -> None:
 
 
 async def test_socket__port_in_use__names_another(tmp_path: Path) -> None:
-    async with serving(tmp_path) as port:
+    async with serving(none_runs(tmp_path)) as port:
         with pytest.raises(OperatorError, match=rf"at 127\.0\.0\.1:{port}: Address already in use\. Name another port"):
             await metrics_socket(f"127.0.0.1:{port}")

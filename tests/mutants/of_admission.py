@@ -7,7 +7,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _LEDGER, _ROSTER, _STATEMENTS = "protocol.ledger.ledger", "protocol.ledger.roster", "protocol.ledger.statements"
-_NODE, _REPLICA, _SYNC = "protocol.node.node", "protocol.state.replica", "protocol.sync.anti_entropy"
+_INTAKE, _OWN = "protocol.node.intake", "protocol.node.own_steps"
+_REPLICA, _SYNC = "protocol.state.replica", "protocol.sync.anti_entropy"
 _TESTS = "tests/protocol/test_statements.py"
 
 ADMISSION = (
@@ -75,9 +76,9 @@ ADMISSION = (
         breaks="a node forgets the owner's statements at its next start",
         edits=(
             Edit(
-                _NODE,
-                "Node._keep_statements",
-                "    self._do([StoreStatements(statements=tuple(statement.data for statement in fresh))])\n",
+                _INTAKE,
+                "Intake._keep_statements",
+                "    self._turn.do([StoreStatements(statements=tuple(statement.data for statement in fresh))])\n",
                 "",
             ),
         ),
@@ -100,21 +101,21 @@ ADMISSION = (
         name="trains-without-admission",
         breaks="a node that may not contribute measures and signs all the same",
         edits=(
-            Edit(_NODE, "Node._may_contribute", " and self.is_admitted_for(self.clock.next_step)", ""),
-            Edit(_NODE, "Node._publish", "if is_taken or not self.is_admitted_for(step):", "if is_taken:"),
+            Edit(_OWN, "OwnSteps.may_contribute", " and self.is_admitted_for(self._clock.next_step)", ""),
+            Edit(_OWN, "OwnSteps.finish", "if is_taken or not self.is_admitted_for(step):", "if is_taken:"),
         ),
         detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(
         name="follower-finished-too-soon",
         breaks="a node that contributes nothing calls the run over before it has caught up",
-        edits=(Edit(_NODE, "Node.is_finished", " or not (self.sync.is_live or self.sync.peers == 0)", ""),),
+        edits=(Edit(_OWN, "OwnSteps.is_finished", " or not (self._sync.is_live or self._sync.peers == 0)", ""),),
         detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(
         name="excluded-records-still-sent",
         breaks="what was excluded while it waited in a queue is told on",
-        edits=(Edit(_NODE, "Node._keep_statements", "    self._flood.keep(ledger.counts)\n", ""),),
+        edits=(Edit(_INTAKE, "Intake._keep_statements", "    self._flood.keep(ledger.counts)\n", ""),),
         detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(

@@ -37,7 +37,7 @@ SLOTS = (
                 "        raise Ignore(IgnoreReason.SLOT_VOID, 'a smaller one is held')\n"
                 "    self.roster.check_counts(envelope.author, envelope.step)\n",
             ),
-            Edit(_LEDGER, "Ledger._put", "if held is None else (held, envelope.record)", ""),
+            Edit("protocol.ledger.slot_table", "SlotTable.put", "if held is None else (held, envelope.record)", ""),
         ),
         detector=Simulation("third payload"),
     ),

@@ -8,7 +8,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood", "protocol.node.step_clock"
-_END = "protocol.node.end_of_run"
+_INTAKE, _OWN, _END = "protocol.node.intake", "protocol.node.own_steps", "protocol.node.end_of_run"
 _RECOUNT, _RECOUNTS = "protocol.state.recount", "tests/protocol/test_recount.py::"
 _SOUND = _RECOUNTS + "test_recount__ledger_changes_between_any_two_slices__sound_state_is_found_sound"
 _IGNORED = "        self.ignored[ignore.reason.name] += 1\n"
@@ -19,8 +19,8 @@ RECORDS = (
         breaks="a record counts as seen before it was accepted: one that came too early is never taken again",
         edits=(
             Edit(
-                _NODE,
-                "Node._admit",
+                _INTAKE,
+                "Intake._admit",
                 "    try:\n",
                 "    seen = self.__dict__.setdefault('seen', set())\n"
                 "    if record in seen:\n"
@@ -36,8 +36,8 @@ RECORDS = (
         breaks="a record that cannot be used now cuts its sender off, copies included",
         edits=(
             Edit(
-                _NODE,
-                "Node._admit",
+                _INTAKE,
+                "Intake._admit",
                 _IGNORED,
                 "        from protocol.errors import RejectReason\n"
                 "        raise Reject(RejectReason.SIZE, str(ignore)) from None\n",
@@ -50,8 +50,8 @@ RECORDS = (
         breaks="a peer that relays a further version for a void slot is cut off, though it did nothing wrong",
         edits=(
             Edit(
-                _NODE,
-                "Node._admit",
+                _INTAKE,
+                "Intake._admit",
                 _IGNORED,
                 "        if ignore.reason.name == 'SLOT_VOID':\n"
                 "            from protocol.errors import RejectReason\n"
@@ -63,7 +63,7 @@ RECORDS = (
     Mutant(
         name="proof-not-stored",
         breaks="the second payload voids the slot in memory and is not stored: after a restart the first one counts",
-        edits=(Edit(_NODE, "Node._admit", "return [outcome.second.record]", "return []"),),
+        edits=(Edit(_INTAKE, "Intake._admit", "return [outcome.second.record]", "return []"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(
@@ -73,8 +73,8 @@ RECORDS = (
             Edit(
                 _NODE,
                 "Node.handle",
-                "self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])",
-                "self._effects[:0] = [SendMessage(peer=p, message=m) for p, m in self._flood.flush(now_ms)]",
+                "turn.do(SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms))",
+                "turn.effects[:0] = [SendMessage(peer=p, message=m) for p, m in self._flood.flush(now_ms)]",
             ),
         ),
         detector=Simulation("sent that was not stored"),
@@ -84,14 +84,14 @@ RECORDS = (
         breaks="signatures of pulled records are not looked at, since a neighbour has verified them",
         edits=(
             Edit(
-                _NODE,
-                "Node._admit",
-                "        outcome = self.replica.add(record, horizon_step=horizon_step)\n",
-                "        codec = self.replica.ledger.codec\n"
-                "        if self.sync._neighbours[peer].session:\n"
+                _INTAKE,
+                "Intake._admit",
+                "        outcome = self._replica.add(record, horizon_step=horizon_step)\n",
+                "        codec = self._replica.ledger.codec\n"
+                "        if self._sync._neighbours[peer].session:\n"
                 "            codec.check_signed = lambda envelope: None\n"
                 "        try:\n"
-                "            outcome = self.replica.add(record, horizon_step=horizon_step)\n"
+                "            outcome = self._replica.add(record, horizon_step=horizon_step)\n"
                 "        finally:\n"
                 "            codec.__dict__.pop('check_signed', None)\n",
             ),
@@ -149,7 +149,7 @@ RECORDS = (
             Edit(
                 _NODE,
                 "Node._tick",
-                "for peer in self.sync.peers_due_for_head(self._now_ms):",
+                "for peer in self.sync.peers_due_for_head(now_ms):",
                 "for peer in ():",
             ),
         ),
@@ -161,7 +161,7 @@ SIGNING = (
     Mutant(
         name="reservation-forgotten",
         breaks="after a restart the node does not look at the step that its disk has reserved",
-        edits=(Edit(_NODE, "Node.__init__", "    self.clock.resume_after(config.reserved_step)\n", ""),),
+        edits=(Edit(_OWN, "OwnSteps.__init__", "    self._clock.resume_after(config.reserved_step)\n", ""),),
         detector=Simulation("reserved twice"),
     ),
     Mutant(
@@ -169,8 +169,8 @@ SIGNING = (
         breaks="the worker starts before the step is durable",
         edits=(
             Edit(
-                _NODE,
-                "Node._start_step_if_due",
+                _OWN,
+                "OwnSteps.start_if_due",
                 "[ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)]",
                 "[StartEstimate(step=step, seed=seed, directions=directions), ReserveStep(step=step)]",
             ),
@@ -180,7 +180,7 @@ SIGNING = (
     Mutant(
         name="own-update-not-durable",
         breaks="the node's own update is stored like those of others, without waiting for the disk, and sent",
-        edits=(Edit(_NODE, "Node._keep", "is_own=source is None", "is_own=False"),),
+        edits=(Edit(_INTAKE, "Intake.keep", "is_own=source is None", "is_own=False"),),
         detector=Simulation("never made durable"),
     ),
     Mutant(
@@ -194,7 +194,7 @@ SIGNING = (
     Mutant(
         name="signed-without-another-look",
         breaks="an own record that came while the worker measured is not looked at before the next one is signed",
-        edits=(Edit(_NODE, "Node._publish", "ledger.highest_step(self.author) >= step or", ""),),
+        edits=(Edit(_OWN, "OwnSteps.finish", "ledger.highest_step(author) >= step or", ""),),
         detector=Tests(
             (
                 "tests/protocol/test_node.py"
@@ -233,7 +233,7 @@ FLOOD = (
     Mutant(
         name="half-of-the-proof-flooded",
         breaks="of an equivocator's two records only the second is flooded",
-        edits=(Edit(_NODE, "Node._admit", "        self._flood.push(outcome.first.record, source=None)\n", ""),),
+        edits=(Edit(_INTAKE, "Intake._admit", "        self._flood.push(outcome.first.record, source=None)\n", ""),),
         detector=Simulation("never told of it"),
     ),
     Mutant(
@@ -317,7 +317,7 @@ CLOCK = (
     Mutant(
         name="old-steps-keep-an-author-at-work",
         breaks="an author that signs old steps only counts as at work and holds the others back",
-        edits=(Edit(_NODE, "Node._admit", "if is_further and", "if"),),
+        edits=(Edit(_INTAKE, "Intake._admit", "if is_further and", "if"),),
         detector=Directed(made_up_keys_that_sign_old_steps),
     ),
     Mutant(

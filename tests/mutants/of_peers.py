@@ -6,8 +6,9 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_NETWORK, _SESSION, _OPEN_SESSIONS = (
-    "sfnode.network.network",
+_CONVERSATION, _ARRIVALS, _SESSION, _OPEN_SESSIONS = (
+    "sfnode.network.conversation",
+    "sfnode.network.arrivals",
     "sfnode.network.sessions.session",
     "sfnode.network.sessions.open_sessions",
 )
@@ -104,8 +105,8 @@ RATE_LIMITS = (
         "records-without-rate-limit",
         "a neighbour may have as many signatures checked as its bytes can carry",
         Edit(
-            _NETWORK,
-            "Network._on_message",
+            _CONVERSATION,
+            "Conversation._receive",
             "pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)",
             "0",
         ),
@@ -114,7 +115,7 @@ RATE_LIMITS = (
     _mutant(
         "answers-without-rate-limit",
         "the peer that asks most gets most",
-        Edit(_NETWORK, "Network._on_message", "if cost := cost_us(message):", "if (cost := 0):"),
+        Edit(_CONVERSATION, "Conversation._receive", "if cost := cost_us(message):", "if (cost := 0):"),
         _OF_RATE_LIMITS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
     ),
     _mutant(
@@ -144,7 +145,7 @@ RATE_LIMITS = (
     _mutant(
         "questions-handed-over-at-once",
         "a peer may have many questions at the node before it is known what the first one takes",
-        Edit(_NETWORK, "Network._on_message", "await handled.wait()", "pass"),
+        Edit(_CONVERSATION, "Conversation._receive", "await handled.wait()", "pass"),
         _OF_RATE_LIMITS + "test_requests__first_is_not_handled_yet__the_second_is_not_handed_over",
     ),
     _mutant(
@@ -324,9 +325,9 @@ REPUTATION = (
         "silence-forgiven",
         "a stranger may hold connections open in silence as often as it likes",
         Edit(
-            _NETWORK,
-            "Network._on_inbound",
-            "self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))",
+            _ARRIVALS,
+            "Arrivals.inbound",
+            "self._sessions.penalise(link.peer, Fault.SILENT, str(error))",
             "pass",
         ),
         _OF_REPUTATION + "test_handshake__stranger_says_nothing_four_times__is_discouraged",
@@ -334,7 +335,7 @@ REPUTATION = (
     _mutant(
         "bad-scores-pushed-to",
         "a peer with a bad score is pushed everything all the same",
-        Edit(_NETWORK, "Network.send", "(is_pushed(message) and not self._open_sessions.is_pushed_to(peer))", "False"),
+        Edit(_OPEN_SESSIONS, "OpenSessions.send", "(is_pushed(message) and not self.is_pushed_to(peer))", "False"),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
     ),
     _mutant(
@@ -359,8 +360,8 @@ REPUTATION = (
         "copies-cost-no-time",
         "a neighbour that sends copies of what lies on the disk has half a core",
         Edit(
-            _NETWORK,
-            "Network.handled",
+            _CONVERSATION,
+            "Conversation.handled",
             "0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)",
             "0.0",
         ),

@@ -6,7 +6,8 @@ from tests.mutants.detectors import Simulation, Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_HOST, _STORE = "tests.simulation.host", "sfnode.storage.store"
+_HOST, _STORE, _REPLAY = "tests.simulation.host", "sfnode.storage.store", "sfnode.storage.replay"
+_FOLDER = "sfnode.storage.private_folder"
 _FOLDER_TESTS = "tests/storage/test_private_folder.py::"
 
 STORAGE = (
@@ -64,22 +65,22 @@ STORAGE = (
     Mutant(
         name="horizon-at-replay",
         breaks="the own disk is read under the horizon: records far ahead are lost by a restart",
-        edits=(Edit(_STORE, "_replay_one", "replica.add(record)", "replica.add(record, horizon_step=8)"),),
+        edits=(Edit(_REPLAY, "_replay_one", "replica.add(record)", "replica.add(record, horizon_step=8)"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(
         name="damaged-record-passed-over",
         breaks="a stored record that does not verify is left out in silence",
-        edits=(Edit(_STORE, "replay", 'raise damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
+        edits=(Edit(_REPLAY, "replay", 'raise damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(
         name="name-that-can-be-foreseen",
         breaks="a key is written through a file that others have put there, in a folder that they can write",
-        edits=(Edit("sfnode.storage.files", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
+        edits=(Edit("sfnode.local_files", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
         detector=Tests(
             (
-                "tests/storage/test_files.py::"
+                "tests/test_local_files.py::"
                 "test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__is_not_written_to",
             )
         ),
@@ -99,13 +100,13 @@ STORAGE = (
     Mutant(
         name="files-of-others-in-the-folder",
         breaks="a data directory is used in which another user has left a file",
-        edits=(Edit("sfnode.storage.private_folder", "check_folder", "if _is_foreign(path):", "if False:"),),
+        edits=(Edit(_FOLDER, "PrivateFolder.check", "if _is_foreign(path):", "if False:"),),
         detector=Tests((_FOLDER_TESTS + "test_claim__another_users_file_in_it__is_named",)),
     ),
     Mutant(
         name="lock-that-others-open",
         breaks="any user of the machine can lock the data directory, and the node does not start",
-        edits=(Edit(_STORE, "_take_lock", "    claim_folder(directory)\n", "    directory.mkdir()\n"),),
+        edits=(Edit(_FOLDER, "PrivateFolder.lock", "    self.claim()\n", "    self.path.mkdir()\n"),),
         detector=Tests((_FOLDER_TESTS + "test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock",)),
     ),
     Mutant(

@@ -65,8 +65,8 @@ DIALOGUE = (
         breaks="a pull of a void slot is answered with one of its two records",
         edits=(
             Edit(
-                "protocol.ledger.ledger",
-                "Ledger.records",
+                "protocol.ledger.slot_table",
+                "SlotTable.records",
                 "yield from records_of(slot)",
                 "yield records_of(slot)[0]",
             ),
@@ -149,12 +149,12 @@ SESSIONS = (
         breaks="records are taken in only when they are pushed or answer the request in flight",
         edits=(
             Edit(
-                "protocol.node.node",
-                "Node._receive_records",
-                "    self.sync.count_records(",
-                "    if message.request and self.sync.horizon_of(peer, message.request, otherwise=-1) == -1:\n"
+                "protocol.node.intake",
+                "Intake.take_records",
+                "    self._sync.count_records(",
+                "    if message.request and self._sync.horizon_of(peer, message.request, otherwise=-1) == -1:\n"
                 "        return\n"
-                "    self.sync.count_records(",
+                "    self._sync.count_records(",
             ),
         ),
         detector=Tests(
@@ -203,8 +203,8 @@ SESSIONS = (
             Edit(
                 "protocol.node.node",
                 "Node._receive_head",
-                "self._horizon_step(head.step)",
-                "self._horizon_step()",
+                "self.turn.horizon(head.step)",
+                "self.turn.horizon()",
             ),
         ),
         detector=Tests((_SYNCHRONISER_TESTS + _BEHIND_TOGETHER,)),

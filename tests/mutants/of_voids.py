@@ -55,7 +55,7 @@ VOIDS = (
     Mutant(
         name="state-digest-whatever-waits",
         breaks="a head computes the state digest however much waits to be summed",
-        edits=(Edit("protocol.node.node", "Node._send_head", "if self.is_summed else _NOT_SUMMED", ""),),
+        edits=(Edit("protocol.node.node", "Node._send_head", "if self.replica.is_summed else _NOT_SUMMED", ""),),
         detector=Tests(
             (_NODE_TESTS + "test_node__many_updates_wait_to_be_summed__tells_its_head_without_the_state_digest",)
         ),

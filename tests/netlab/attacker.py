@@ -29,6 +29,7 @@ from protocol.framing import LENGTH_BYTES, frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
+from sfnode.local_files import write_json
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
@@ -38,8 +39,7 @@ from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.node.inbox import open_inbox
-from sfnode.storage.files import write_json
-from sfnode.storage.store import decode_run_file
+from sfnode.storage.data_directory import decode_run_file
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
 _PAUSE_S = 0.05  # between two sessions of one talker; without it, only the making of keys would be measured
@@ -166,7 +166,7 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
         async for event in unread:
             attack.done["events"] += 1
             if isinstance(event, MessageArrived):
-                network.handled(event.peer, event.message, seconds=0.0, news=0)
+                network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 def _nobody(attack: Attack) -> PeerAddress:

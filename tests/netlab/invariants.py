@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.ledger.envelope import EnvelopeCodec
-from sfnode.storage.store import LEDGER_FILE, read_manifest, read_records
+from sfnode.storage.data_directory import DataDirectory
 from tests.netlab.laboratory import Laboratory, NetNode
 
 AGREE_S = 90.0
@@ -43,15 +43,17 @@ class Acknowledged:
 
     def note(self, node: NetNode) -> int:
         """Read what the node has stored since the last look; how many updates it has in all."""
-        if not (node.directory / LEDGER_FILE).exists():
+        held = DataDirectory(node.directory)
+        if not held.ledger_file.exists():
             return 0
         if node.name not in self._disks:
-            self._disks[node.name] = _Disk(EnvelopeCodec(read_manifest(node.directory).manifest))
+            self._disks[node.name] = _Disk(EnvelopeCodec(held.signed_manifest().manifest))
         disk = self._disks[node.name]
-        for arrival, record in read_records(node.directory, after=disk.last):
-            disk.last = arrival
-            envelope = disk.codec.decode_untrusted(record)
-            disk.held.add((envelope.author, envelope.step))
+        with held.reading() as stored:
+            for arrival, record in stored.records(after=disk.last):
+                disk.last = arrival
+                envelope = disk.codec.decode_untrusted(record)
+                disk.held.add((envelope.author, envelope.step))
         self.updates |= disk.held
         return len(disk.held)
 

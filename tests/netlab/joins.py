@@ -12,7 +12,8 @@ import click
 from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, kept_records, seed_of_author
 from protocol.run.manifest import sign_manifest
-from sfnode.storage.files import write_durably
+from sfnode.local_files import write_durably
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.identity import IDENTITY_FILE
 from sfnode.storage.store import Store
 from tests.netlab.invariants import until, wait_for_start
@@ -77,7 +78,7 @@ def _network(lab: Laboratory, updates: int) -> tuple[list[NetNode], Namespace, l
         hosts.append(lab.wiring.plug(machine, switch).one.address)
         node.directory.mkdir()
         write_durably(node.directory / IDENTITY_FILE, seed_of_author(index).hex().encode("ascii") + b"\n", mode=0o600)
-    store = Store(lab.nodes[0].directory, sign_manifest(lab.manifest, OWNER))
+    store = Store(DataDirectory(lab.nodes[0].directory), sign_manifest(lab.manifest, OWNER))
     shape = Shape(authors=_NODES, steps=updates // _NODES)
     for records in kept_records(lab.manifest, shape, lab.folder / "records"):
         store.add(records, is_durable=False)

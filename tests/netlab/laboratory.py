@@ -16,7 +16,7 @@ from benchmarks.graphs import Edges
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests import REPOSITORY
 from tests.netlab.namespaces import Cable, Namespace, Wiring
 from tests.support.daemons import JoinProcess, demo_run
@@ -45,8 +45,8 @@ class NetNode(JoinProcess):
     @property
     def author(self) -> bytes:
         """Its public key."""
-        load_or_create_seed(self.directory / IDENTITY_FILE)
-        return load_identity(self.directory / IDENTITY_FILE).author
+        KeyFile(self.directory / IDENTITY_FILE).made_seed()
+        return KeyFile(self.directory / IDENTITY_FILE).signer().author
 
     @property
     def peer(self) -> str:

@@ -31,7 +31,7 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.storage.store import decode_run_file
+from sfnode.storage.data_directory import decode_run_file
 
 _REDIAL_S = 1.0
 _LINGER_S = 5.0  # after the last update, for the slowest of its ways

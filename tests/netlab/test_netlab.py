@@ -20,6 +20,7 @@ from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.wire import Head, PeerId, Records
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from sfnode.worker_protocol.messages import Estimated, EstimateRequest
 from tests.netlab import invariants, namespaces
@@ -281,7 +282,7 @@ def _manifest() -> Manifest:
 
 
 def _stored(directory: Path, manifest: Manifest, records: list[bytes]) -> NetNode:
-    store = Store(directory, sign_manifest(manifest, OWNER))
+    store = Store(DataDirectory(directory), sign_manifest(manifest, OWNER))
     store.add(records, is_durable=True)
     store.close()
     return NetNode(directory=directory, arguments=[], machine=Namespace("none", "none"), is_training=False)

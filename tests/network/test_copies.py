@@ -81,13 +81,13 @@ async def test_session__its_copies_took_long__next_is_read_when_that_is_earned()
         assert isinstance(await received(), PeerJoined)
         assert isinstance(await received(), MessageArrived)
         # Its burst is two seconds' worth, and half a second of a core is 4.5 seconds' worth.
-        node.network.handled(greedy.peer, pushed(1), seconds=0.5, news=0)
+        node.network.conversation.handled(greedy.peer, pushed(1), seconds=0.5, news=0)
         began_s = trio.current_time()
         await link.send_all(frame(encode(pushed(1))))
         assert isinstance(await received(), MessageArrived)
         assert trio.current_time() - began_s > 2.0
         # What brought news is paid for by that.
-        node.network.handled(greedy.peer, pushed(1), seconds=0.5, news=1)
+        node.network.conversation.handled(greedy.peer, pushed(1), seconds=0.5, news=1)
         began_s = trio.current_time()
         await link.send_all(frame(encode(pushed(1))))
         assert isinstance(await received(), MessageArrived)

@@ -12,7 +12,7 @@ import trio
 
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
-from sfnode.network.discovery import dialler as overlay
+from sfnode.network.discovery import dial_choice, dialler as overlay
 from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
@@ -61,8 +61,8 @@ async def test_dial__from_both_ends_at_once__one_session_stays(attempt: int) -> 
         first, second = (node.network.neighbours() for node in nodes)
         assert len(first) == len(second) == 1
         assert first[0].is_outbound != second[0].is_outbound
-        assert nodes[0].network.send(nodes[1].peer, record(1))
-        assert nodes[1].network.send(nodes[0].peer, record(2))
+        assert nodes[0].network.sessions.send(nodes[1].peer, record(1))
+        assert nodes[1].network.sessions.send(nodes[0].peer, record(2))
         await until(lambda: all(node.messages() for node in nodes))
         nursery.cancel_scope.cancel()
 
@@ -152,8 +152,8 @@ async def test_outbound_only__two_such_nodes_and_one_listener__both_are_full_mem
         assert first.addresses == second.addresses == ()
         await until(lambda: len(listener.peers()) == 2)
         for node in (first, second):
-            assert node.network.send(listener.peer, record(1))
-            assert listener.network.send(node.peer, record(2))
+            assert node.network.sessions.send(listener.peer, record(1))
+            assert listener.network.sessions.send(node.peer, record(2))
             await until(node.messages)
         await until(lambda: len(listener.messages()) == 2)
         nursery.cancel_scope.cancel()
@@ -163,13 +163,13 @@ async def test_bootstrap__not_there_yet__operator_is_told_and_it_is_dialled_unti
     (address,) = fixed_addresses(range(1, 2))
     async with trio.open_nursery() as nursery:
         early = await start(nursery, network(2, NetworkConfig(bootstrap=(address,))))
-        await until(lambda: early.network.dial_reports)
-        (report,) = early.network.dial_reports
+        await until(lambda: early.network.dialler.reports)
+        (report,) = early.network.dialler.reports
         assert (report.address, report.reason) == (address, "connection refused")
         assert 0 <= report.retry_in_s <= 1.0
         await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
         await until(early.connected, within_s=10.0)
-        assert early.network.dial_reports == ()
+        assert early.network.dialler.reports == ()
         nursery.cancel_scope.cancel()
 
 
@@ -229,11 +229,11 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
         others = [await start(nursery, network(number)) for number in range(1, 6)]
         node = await start(nursery, network(9, NetworkConfig(bootstrap=others[0].addresses, outbound_target=2)))
         await until(lambda: others[0].peer in node.peers())
-        node.network._on_found_nearby(parse_address(others[1].addresses[0]))
+        node.network._exchange.found_nearby(parse_address(others[1].addresses[0]))
         await until(lambda: others[1].peer in node.peers())
         newest = max(row.last_success_unix_ms for row in node.network.known_peers())
         for late in others[2:]:  # met after those two, and however often
-            node.network._book.succeeded(late.peer, parse_address("/ip4/192.0.2.1/tcp/1"), unix_ms=newest + 1)
+            node.network.book.succeeded(late.peer, parse_address("/ip4/192.0.2.1/tcp/1"), unix_ms=newest + 1)
         await until(lambda: 1_000 * time.time() > newest + 2)
         await node.stop()
         again = AddressBook(own_peer=node.peer, bootstrap=(), chance=random.Random(1))
@@ -277,7 +277,7 @@ async def test_bootstrap_check__all_places_taken__the_youngest_that_is_not_a_boo
         config = NetworkConfig(bootstrap=(address,), outbound_target=3, outbound_max=3)
         node = await start(nursery, network(9, config))
         for other in others:
-            node.network._on_found_nearby(parse_address(other.addresses[0]))
+            node.network._exchange.found_nearby(parse_address(other.addresses[0]))
             await until(lambda other=other: other.peer in node.peers())  # type: ignore[misc]  # called at once
         bootstrap = await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
         await until(lambda: bootstrap.peer in node.peers(), within_s=10.0)
@@ -291,7 +291,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
-    monkeypatch.setattr(overlay, "public_group_of", ip_group_of)
+    monkeypatch.setattr(dial_choice, "public_group_of", ip_group_of)
     crowd, elsewhere = (
         [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
         ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],
@@ -306,7 +306,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
 
         def learn(*found: Node) -> None:
             for other in found:
-                node.network._on_found_nearby(parse_address(other.addresses[0]))
+                node.network._exchange.found_nearby(parse_address(other.addresses[0]))
 
         learn(*listeners[:5])
         await until(lambda: len(node.peers()) == 4)  # nobody is refused while nobody else is known
@@ -322,8 +322,8 @@ async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
         dead = fixed_addresses(range(7, 8))
         node = await start(nursery, network(2, NetworkConfig(bootstrap=(*bootstrap.addresses, *dead))))
         await until(node.connected)
-        assert node.network.reached_bootstraps == bootstrap.addresses
-        saved = encode_bootstraps(node.network.reached_bootstraps)
+        assert node.network.book.reached_bootstraps() == bootstrap.addresses
+        saved = encode_bootstraps(node.network.book.reached_bootstraps())
         nursery.cancel_scope.cancel()
     assert with_bootstraps(NetworkConfig(), saved).bootstrap == bootstrap.addresses
     assert with_bootstraps(NetworkConfig(bootstrap=bootstrap.addresses), saved).bootstrap == bootstrap.addresses

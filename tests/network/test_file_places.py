@@ -167,7 +167,7 @@ async def test_neighbour__strangers_hold_all_places__gets_its_files_and_no_more_
         node = await start(nursery, network(1, basis=Basis()))
         neighbour = await start(nursery, network(2, NetworkConfig(bootstrap=node.addresses)))
         await until(node.connected)
-        session = neighbour.network._open_sessions.get(node.peer)
+        session = neighbour.network.sessions.get(node.peer)
         assert session is not None
         async with observer(11, CROWDED, node):
             answers = []

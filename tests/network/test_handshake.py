@@ -94,8 +94,8 @@ async def test_handshake__bootstrap_is_in_another_run__operator_is_told_and_it_i
         listener = await start(nursery, network(1))
         config = NetworkConfig(bootstrap=listener.addresses)
         dialler = await start(nursery, network(2, config, run_id=b"x" * 32))
-        await until(lambda: dialler.network.dial_reports)
-        (report,) = dialler.network.dial_reports
+        await until(lambda: dialler.network.dialler.reports)
+        (report,) = dialler.network.dialler.reports
         assert report.address == listener.addresses[0]
         assert report.reason.startswith("other run")
         assert report.retry_in_s >= bounds.BACKOFF_BOOTSTRAP_MAX_S
@@ -119,7 +119,7 @@ async def test_full_node__one_more_dials__is_refused_and_told_of_others() -> Non
         await until(full.connected)
         newcomer = await start(nursery, network(3, NetworkConfig(bootstrap=full.addresses)))
         await until(lambda: member.peer in newcomer.peers())
-        assert newcomer.network.dial_reports[0].reason == "full"
+        assert newcomer.network.dialler.reports[0].reason == "full"
         assert full.peers() == {member.peer}
         nursery.cancel_scope.cancel()
 

@@ -15,18 +15,15 @@ from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
-from libp2p.stream_muxer.mplex.mplex import MPLEX_PROTOCOL_ID as MPLEX
-from libp2p.stream_muxer.mplex.mplex import Mplex
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE, Transport as NoiseTransport
+from libp2p.stream_muxer.mplex.mplex import MPLEX_PROTOCOL_ID as MPLEX, Mplex
 from libp2p.stream_muxer.yamux import yamux
 from multiaddr import Multiaddr
 
 from protocol.errors import OperatorError
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_address, parse_listen
-from sfnode.network.transport import host as host_module
-from sfnode.network.transport import libp2p_patches
+from sfnode.network.transport import host as host_module, libp2p_patches
 from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
 from sfnode.network.transport.host import DialError, Host
 from tests import REPOSITORY

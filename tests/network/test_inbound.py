@@ -105,7 +105,7 @@ async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: py
         ):
             await until(lambda: len(node.connected()) == 2)
             youngest = PeerId(str(useful._muxed.secured_conn.local_peer))
-            node.network.handled(youngest, Ping(nonce=1), seconds=0.0, news=5)
+            node.network.conversation.handled(youngest, Ping(nonce=1), seconds=0.0, news=5)
             await useful.send_all(frame(encode(Records(request=0, data=b""))))
             async with guest(13, "127.2.0.1", node, monkeypatch):
                 assert await last_words(idle) == GIVE_WAY

@@ -181,7 +181,7 @@ def test_address_book__flood_of_made_up_peers__fills_one_neighbours_share() -> N
     node = network(1)
     for number in range(500):
         address = f"/ip4/192.168.1.5/tcp/{number + 1}/p2p/{peer_of_author(number.to_bytes(32, 'big'))}"
-        node._on_found_nearby(parse_address(address))
+        node._exchange.found_nearby(parse_address(address))
     assert len(node.known_peers()) == bounds.UNVERIFIED_PER_SOURCE_MAX
 
 

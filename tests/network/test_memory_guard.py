@@ -12,8 +12,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 
-from sfnode.network import bounds
-from sfnode.network import memory_guard as memory
+from sfnode.network import bounds, memory_guard as memory
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.inbound import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed
@@ -191,7 +190,7 @@ async def test_node__memory_full__inbound_neighbours_go_newcomers_wait_and_the_d
         assert {guest.disconnected()[0].reason for guest in guests} == {f"the peer said bye: {SHORT_OF_MEMORY}"}
         newcomer = await _guest(nursery, 5, node)
         await until(_has_failed(newcomer))
-        assert newcomer.network.dial_reports[0].reason == FULL
+        assert newcomer.network.dialler.reports[0].reason == FULL
         assert node.peers() == {chosen.peer}
         assert node.network.statistics().memory.let_go == 2
         machine.resident = 900
@@ -206,4 +205,4 @@ async def _guest(nursery: trio.Nursery, number: int, node: Node) -> Node:
 
 
 def _has_failed(node: Node) -> Callable[[], bool]:
-    return lambda: bool(node.network.dial_reports)
+    return lambda: bool(node.network.dialler.reports)

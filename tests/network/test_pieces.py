@@ -114,7 +114,7 @@ async def test_piece__neighbour_lacks_it__says_so_and_nothing_is_held_against_it
         with pytest.raises(RefusedError, match="no basis here"):
             async with stream(asking, giving) as ask:
                 await ask(wanted("0" * 64))
-        assert not asking.network._open_sessions.is_discouraged(giving.peer)
+        assert not asking.network.sessions.is_discouraged(giving.peer)
         async with stream(asking, giving) as ask:
             assert await ask(wanted()) == PIECE
 
@@ -278,7 +278,7 @@ async def test_liar__piece_is_not_what_its_hash_says__is_refused_by_name_and_the
         with pytest.raises(RefusedError, match="message_field: a piece with another hash than was asked for"):
             await ask(wanted())
         await until(asking.disconnected)
-        assert asking.network._open_sessions.discouraged()
+        assert asking.network.sessions.discouraged()
 
 
 @pytest.mark.parametrize("total", [len(PIECE) + 32, len(PIECE) - 32, 2**32 - 1])

@@ -124,10 +124,10 @@ async def test_network__with_a_port_of_the_router__tells_neighbours_and_takes_it
         async with trio.open_nursery() as nursery:
             mapped = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), port_mapping=True)))
             port = parse_address(mapped.addresses[0]).port
-            await until(lambda: mapped.network.mapping_report, within_s=20.0)
+            await until(lambda: mapped.network.mapper.report, within_s=20.0)
             assert router.mappings == {port: (HOST, port, bounds.MAPPING_LEASE_S)}
             outside = f"/ip4/203.0.113.77/tcp/{port}"
-            assert mapped.network.addresses[0] == f"{outside}/p2p/{mapped.peer}"
+            assert mapped.network.introduction.addresses[0] == f"{outside}/p2p/{mapped.peer}"
             neighbour = await start(nursery, network(2, NetworkConfig(bootstrap=mapped.addresses)))
             await until(neighbour.connected)
             (known,) = (row for row in neighbour.network.known_peers() if row.peer == mapped.peer)
@@ -168,7 +168,7 @@ def test_doctor__no_router_that_speaks_upnp__is_not_a_fault() -> None:
 async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Finding] = []
     question = Question(
-        directory=None,
+        data_dir=None,
         is_new=True,
         run_file=None,
         signed=None,

@@ -57,8 +57,8 @@ async def test_neighbour__process_is_frozen__is_dropped_and_others_and_stop_do_n
             number = 0
             ends_s = trio.current_time() + 10.0
             while not node.disconnected() and trio.current_time() < ends_s:
-                number += node.network.send(frozen, record(number, 60_000))
-                node.network.send(friend.peer, record(number))
+                number += node.network.sessions.send(frozen, record(number, 60_000))
+                node.network.sessions.send(friend.peer, record(number))
                 await trio.sleep(0.005)
             assert node.disconnected()[0].reason == "the peer has not read for 0.5 s"
             assert len(friend.messages()) > 10

@@ -14,6 +14,7 @@ from protocol.wire import Bye, Records, encode
 from sfnode.network.discovery.saved_peers import decode_discouraged, encode_rows
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
@@ -35,11 +36,11 @@ PUSHED, ASKED = Records(request=0, data=b"pushed"), Records(request=7, data=b"as
 async def test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed() -> None:
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
-        assert listener.network.send(dialler.peer, PUSHED)
+        assert listener.network.sessions.send(dialler.peer, PUSHED)
         for _ in range(2):
-            listener.network._open_sessions.penalise(dialler.peer, Fault.STALLED, "it does not read")
-        assert not listener.network.send(dialler.peer, PUSHED)
-        assert listener.network.send(dialler.peer, ASKED)
+            listener.network.sessions.penalise(dialler.peer, Fault.STALLED, "it does not read")
+        assert not listener.network.sessions.send(dialler.peer, PUSHED)
+        assert listener.network.sessions.send(dialler.peer, ASKED)
         await until(lambda: dialler.messages() == [PUSHED, ASKED])
         nursery.cancel_scope.cancel()
 
@@ -52,11 +53,11 @@ async def test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_t
             link = await dial(stalled, listener)
             await link.send_all(frame(encode(HELLO)))
             await until(_has(listener.connected, times))
-            while listener.network.send(stalled.peer, Records(request=7, data=bytes(FRAME_BYTES_MAX - 64))):
+            while listener.network.sessions.send(stalled.peer, Records(request=7, data=bytes(FRAME_BYTES_MAX - 64))):
                 await trio.lowlevel.checkpoint()
             await until(_has(listener.disconnected, times))
             await link.aclose()
-        assert {row.peer for row in listener.network.discouraged_peers()} == {stalled.peer}
+        assert {row.peer for row in listener.network.sessions.discouraged_rows()} == {stalled.peer}
         nursery.cancel_scope.cancel()
 
 
@@ -65,9 +66,9 @@ async def test_handshake__stranger_says_nothing_four_times__is_discouraged() -> 
         timings = Timings(hello_s=0.05)
         listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), timings=timings)))
         for _ in range(4):
-            assert not listener.network.discouraged_peers()
+            assert not listener.network.sessions.discouraged_rows()
             assert await read_to_end(await dial(silent, listener)) == b""
-        await until(listener.network.discouraged_peers)
+        await until(listener.network.sessions.discouraged_rows)
         nursery.cancel_scope.cancel()
 
 
@@ -76,21 +77,21 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
     row = None
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
-        listener.network.drop(dialler.peer, reason="bad signature")
-        (row,) = listener.network.discouraged_peers()
+        listener.network.sessions.drop(dialler.peer, reason="bad signature")
+        (row,) = listener.network.sessions.discouraged_rows()
         nursery.cancel_scope.cancel()
     assert row.peer == dialler.peer
-    store = Store(tmp_path, signed)
+    store = Store(DataDirectory(tmp_path), signed)
     store.save_discouraged(encode_rows([row]))
     store.close()
-    store = Store(tmp_path, signed)
+    store = Store(DataDirectory(tmp_path), signed)
     kept = decode_discouraged(store.discouraged)
     store.close()
     assert kept == (row,)
     async with trio.open_nursery() as nursery, running_host(2, is_listening=False) as again:
         assert seed(2) and again.peer == row.peer
         reborn = network(1, NetworkConfig(listen=(LOOPBACK,)))
-        reborn.restore_discouraged(kept)
+        reborn.sessions.restore_discouraged(kept)
         node = await start(nursery, reborn)
         link = await dial(again, node)
         await link.send_all(frame(encode(HELLO)))
@@ -116,8 +117,8 @@ async def test_slow_reader__stops_reading__a_fast_one_gets_everything_meanwhile(
         is_slow_full = False
         for number in range(1, frames + 1):
             message = Records(request=number, data=bytes(size))
-            is_slow_full = not listener.network.send(slow.peer, message) or is_slow_full
-            assert listener.network.send(fast.peer, message)
+            is_slow_full = not listener.network.sessions.send(slow.peer, message) or is_slow_full
+            assert listener.network.sessions.send(fast.peer, message)
             await until(_has(fast.messages, number))
         assert is_slow_full
         assert listener.peers() == {fast.peer, slow.peer}  # nobody had to be cut for it

@@ -59,7 +59,7 @@ async def test_session__1000_messages_each_way__all_arrive_in_order() -> None:
     async def flood(sender: Node, receiver: Node) -> None:
         number = 0
         while number < 1_000:
-            number += sender.network.send(receiver.peer, record(number))
+            number += sender.network.sessions.send(receiver.peer, record(number))
             await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
@@ -87,7 +87,7 @@ async def test_session__many_small_messages__share_stream_writes(monkeypatch: py
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
         monkeypatch.setattr(Link, "send_all", counting)
-        assert all(dialler.network.send(listener.peer, record(number)) for number in range(1_000))
+        assert all(dialler.network.sessions.send(listener.peer, record(number)) for number in range(1_000))
         await until(lambda: len(listener.messages()) == 1_000)
         with_records = [size for size in sizes if size > 100]  # not the pings of a machine that is slow
         assert len(with_records) <= 4
@@ -98,7 +98,7 @@ async def test_session__many_small_messages__share_stream_writes(monkeypatch: py
 async def test_send__no_such_neighbour__is_false() -> None:
     async with trio.open_nursery() as nursery:
         node = await start(nursery, network(1))
-        assert not node.network.send(network(2).peer, record(1))
+        assert not node.network.sessions.send(network(2).peer, record(1))
         nursery.cancel_scope.cancel()
 
 
@@ -131,7 +131,7 @@ async def test_stop__neighbour__is_told_bye_and_gets_the_last_messages() -> None
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
         for number in range(100):
-            dialler.network.send(listener.peer, record(number))
+            dialler.network.sessions.send(listener.peer, record(number))
         with trio.fail_after(1.8):
             await dialler.stop()
         await until(listener.disconnected)
@@ -178,8 +178,8 @@ async def test_neighbour__restarts_on_the_same_port__is_dialled_again() -> None:
 async def test_drop__discouraged_peer__is_disconnected_and_refused() -> None:
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
-        listener.network.drop(dialler.peer, reason="bad signature")
-        await until(lambda: any("not now" in report.reason for report in dialler.network.dial_reports))
+        listener.network.sessions.drop(dialler.peer, reason="bad signature")
+        await until(lambda: any("not now" in report.reason for report in dialler.network.dialler.reports))
         assert dialler.disconnected()[0].reason == "the peer said bye: bad signature"
         assert not listener.peers()
         nursery.cancel_scope.cancel()
@@ -213,7 +213,7 @@ async def test_session__peer_sends_garbage__is_dropped_and_others_stay(
         with caplog.at_level(logging.ERROR, "sfnode"):
             await link.send_all(garbage)
             await until(lambda: [event.peer for event in listener.disconnected()] == [attacker.peer])
-        assert friend.network.send(listener.peer, record(1))
+        assert friend.network.sessions.send(listener.peer, record(1))
         await until(listener.messages)
         again = await dial(attacker, listener)
         await again.send_all(frame(encode(HELLO)))
@@ -240,11 +240,11 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
         await link.send_all(frame(encode(HELLO)))
         await until(lambda: len(listener.connected()) == 2)
         queued = 0
-        while listener.network.send(stalled.peer, record(queued, 10_000)):
+        while listener.network.sessions.send(stalled.peer, record(queued, 10_000)):
             queued += 1
             await trio.lowlevel.checkpoint()
         assert queued * 10_000 < bounds.SEND_QUEUE_BYTES_MAX + bounds.STREAM_WINDOW_BYTES + bounds.WRITE_BYTES_MAX
-        assert listener.network.send(friend.peer, record(1))
+        assert listener.network.sessions.send(friend.peer, record(1))
         await until(friend.messages)
         await until(listener.disconnected, within_s=2.0)
         assert listener.disconnected()[0].reason == "the peer has not read for 0.3 s"
@@ -262,7 +262,7 @@ async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost
         sent = 0
         deadline_s = trio.current_time() + 0.5
         while trio.current_time() < deadline_s:
-            sent += dialler.network.send(listener.peer, record(sent, 10_000))
+            sent += dialler.network.sessions.send(listener.peer, record(sent, 10_000))
             await trio.sleep(0.001)
         bound = bounds.SEND_QUEUE_BYTES_MAX + bounds.CONNECTION_BUFFER_BYTES_MAX + bounds.READ_BYTES_MAX
         assert 0 < sent * 10_000 < bound
@@ -278,7 +278,7 @@ async def test_neighbour__sends_faster_than_allowed__is_read_more_slowly(monkeyp
         listener, dialler = await connect_pair(nursery)
         started_s = trio.current_time()
         for number in range(7):
-            assert dialler.network.send(listener.peer, record(number, 10_000))
+            assert dialler.network.sessions.send(listener.peer, record(number, 10_000))
         await until(lambda: len(listener.messages()) == 7)
         assert trio.current_time() - started_s > 0.4  # 70 kB less the burst, at 100 kB/s
         nursery.cancel_scope.cancel()
@@ -296,7 +296,7 @@ async def test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly(
         await until(dialler.connected)
         started_s = trio.current_time()
         for _ in range(10):
-            assert dialler.network.send(listener.peer, record(0, 10_000))
+            assert dialler.network.sessions.send(listener.peer, record(0, 10_000))
         await until(lambda: sum(len(each.data) for each in listener.messages() if isinstance(each, Records)) == 100_000)
         assert trio.current_time() - started_s > 0.4  # 1 MB less the burst, at 1 MB/s
         nursery.cancel_scope.cancel()

@@ -75,8 +75,8 @@ def test_bye__beginnings_with_a_meaning__stand_in_the_specification() -> None:
         (bounds.SIMULTANEOUS_S, "began within {:.0f} s"),
         (bounds.HELLO_S, "comes within {:.0f} s"),
         (bounds.PING_INTERVAL_S, "After {:.0f} s a Ping"),
-        (bounds.DEAD_S, "nothing came for {:.0f} s"),
-        (bounds.WRITE_S, "takes nothing for {:.0f} s"),
+        (bounds.DEAD_S, "has sent nothing for {:.0f} s"),
+        (bounds.WRITE_S, "accepts nothing for {:.0f} s"),
         (bounds.BYE_S, "or after {} s"),
     ],
 )

@@ -14,7 +14,7 @@ from protocol.run.manifest import Manifest
 from sfnode.keys.node_key import claim_invitation
 from sfnode.node.watching.network_news import AdmissionNews
 from sfnode.reporter import Reporter
-from sfnode.storage.statement_files import own_claim, remove, waiting
+from sfnode.storage.data_directory import DataDirectory
 from tests.cli.test_commands import STATUS
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER, small_manifest
@@ -35,14 +35,15 @@ def claimed_by(*authors: int) -> Roster:
 
 
 def is_named_used(folder: Path, roster: Roster, author: int) -> bool:
-    return roster.statistics(signer(author).author, own_claim(RUN, folder)).is_invitation_used
+    claim = DataDirectory(folder).statements.own_claim(RUN)
+    return roster.statistics(signer(author).author, claim).is_invitation_used
 
 
 @pytest.mark.parametrize(("others", "is_used"), [((), False), ((1,), True), ((1, 2), True)])
 def test_invitation__used_by_others_before__is_named_as_used(
     others: tuple[int, ...], is_used: bool, tmp_path: Path
 ) -> None:
-    claim_invitation(RUN, INVITATION, SEED_3, tmp_path)
+    claim_invitation(RUN, INVITATION, SEED_3, DataDirectory(tmp_path))
     roster = claimed_by(*others)
     if len(others) < 2:  # the third claim is not kept: nothing follows from it
         roster.add(roster.codec.claim(read_invitation(INVITATION), signer(3).author))
@@ -50,14 +51,14 @@ def test_invitation__used_by_others_before__is_named_as_used(
 
 
 def test_invitation__none_was_given__nothing_is_named(tmp_path: Path) -> None:
-    assert own_claim(RUN, tmp_path) is None
+    assert DataDirectory(tmp_path).statements.own_claim(RUN) is None
     assert not is_named_used(tmp_path, claimed_by(1, 2), 3)
 
 
 def said(folder: Path, *looks: tuple[dict[str, Any], bool]) -> list[str]:
     """What is told at these looks: changes of the status, and whether all that neighbours had is here."""
     screen = io.StringIO()
-    news = AdmissionNews(folder, Reporter(stream=screen))
+    news = AdmissionNews(DataDirectory(folder), Reporter(stream=screen))
     for changes, is_live in looks:
         news.look(changed(STATUS, **{**REFUSED, **changes}), is_live=is_live)
     return screen.getvalue().splitlines()
@@ -77,10 +78,10 @@ def test_admission__nobody_to_hear_from__is_said(tmp_path: Path) -> None:
 
 
 def test_admission__statement_lies_in_the_folder__nothing_is_said(tmp_path: Path) -> None:
-    claim_invitation(RUN, INVITATION, SEED_3, tmp_path)
+    claim_invitation(RUN, INVITATION, SEED_3, DataDirectory(tmp_path))
     assert said(tmp_path, ({}, True)) == []
-    for path in waiting(tmp_path):
-        remove(path)
+    for path in DataDirectory(tmp_path).statements.waiting():
+        DataDirectory(tmp_path).statements.put_away(path)
     assert len(said(tmp_path, ({}, True))) == 1
 
 

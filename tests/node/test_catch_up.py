@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfnode.node.watching.catch_up import WINDOW_S, CatchUpMonitor, Outrun
 

@@ -20,6 +20,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.attacks.visitor import visiting
 from tests.support.network_nodes import LOOPBACK
@@ -33,13 +34,13 @@ async def test_daemon__slow_disk__peer_waits_for_what_its_answers_took(
 ) -> None:
     shape = Shape(authors=1, steps=64)
     signed = sign_manifest(manifest_of(shape, tiny_tensors()), OWNER)
-    store = Store(tmp_path / "relay", signed)
+    store = Store(DataDirectory(tmp_path / "relay"), signed)
     store.add(sealed_records(signed.manifest, shape), is_durable=True)
     store.close()
     monkeypatch.setitem(Replica.__init__.__kwdefaults__, "in_memory_max", 0)  # type: ignore[arg-type]
     config = DaemonConfig(
         signed=signed,
-        data_dir=tmp_path / "relay",
+        data_dir=DataDirectory(tmp_path / "relay"),
         identity_seed=bytes(32),
         network=NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True, local_discovery=False),
         training=None,

@@ -14,8 +14,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
@@ -30,7 +29,7 @@ from sfnode.run.amounts import parse_rate, parse_size
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
 from sfnode.slips import Slips
-from sfnode.storage.control_files import pause, unpause
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker.trainer import Job, Trainer
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER, small_manifest
@@ -178,7 +177,7 @@ class Bench:
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
-        self.overseer = Overseer(directory, limits, reporter, Slips(), self.machine)
+        self.overseer = Overseer(DataDirectory(directory).control.is_paused, limits, reporter, Slips(), self.machine)
         config = TrainingConfig(model=None, data=Path("train.jsonl"))
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
@@ -218,13 +217,13 @@ async def test_overseer__paused_and_resumed__switches_training_and_says_so_once(
         nursery.start_soon(bench.run)
         await trio.sleep(5)
         assert bench.overseer.paused == "" and bench.told == []
-        pause(tmp_path)
+        DataDirectory(tmp_path).control.pause()
         assert await bench.next() == TrainingSwitched(is_on=False)
         await trio.sleep(5)
         assert "sfnode resume" in bench.overseer.paused and bench.is_training
         bench.machine.battery = True  # a second reason below the first: nothing new is said
         await trio.sleep(5)
-        unpause(tmp_path)
+        DataDirectory(tmp_path).control.resume()
         await trio.sleep(2)
         bench.machine.battery = False
         assert await bench.next() == TrainingSwitched(is_on=True)
@@ -235,7 +234,7 @@ async def test_overseer__paused_and_resumed__switches_training_and_says_so_once(
 async def test_overseer__paused_before_the_start__trains_nothing_at_first(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    pause(tmp_path)
+    DataDirectory(tmp_path).control.pause()
     bench = Bench(tmp_path, WorkLimits())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.run)
@@ -313,7 +312,8 @@ def test_overseer__machine_without_a_place_for_batteries__works(
         raise FileNotFoundError(2, "No such file or directory", "/sys/class/power_supply")
 
     monkeypatch.setattr("psutil.sensors_battery", refuse)
-    assert Overseer(tmp_path, WorkLimits(), Reporter(is_json=True, stream=io.StringIO()), Slips()).paused == ""
+    reporter = Reporter(is_json=True, stream=io.StringIO())
+    assert Overseer(DataDirectory(tmp_path).control.is_paused, WorkLimits(), reporter, Slips()).paused == ""
 
 
 def test_machine_watch__this_machine__says_what_is_possible() -> None:

@@ -24,9 +24,10 @@ from protocol.events import (
 from protocol.state.snapshot import encode_snapshot
 from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.snapshot_files import SnapshotFiles, find_file
+from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.snapshot_runs import RUN, STEP, attest, true_snapshot
 
 FILE = encode_snapshot(RUN, true_snapshot())
@@ -53,7 +54,7 @@ class Kept:
     def __init__(self, folder: Path, neighbours: OneFile) -> None:
         self.lines = io.StringIO()
         self.told, self.heard = trio.open_memory_channel[Event](4)
-        self.files = SnapshotFiles(folder, Reporter(is_json=True, stream=self.lines))
+        self.files = SnapshotFiles(DataDirectory(folder), Reporter(is_json=True, stream=self.lines))
         self._neighbours = neighbours
 
     async def run(self, *effects: StoreSnapshot | FetchSnapshot) -> None:
@@ -73,9 +74,9 @@ async def test_files__own_snapshots__are_served_and_the_last_two_kept(tmp_path: 
     names = [hashlib.sha256(bytes([number])).hexdigest() for number in range(1, 4)]
     for number, sha256 in enumerate(names, start=1):
         await kept.run(StoreSnapshot(step=number * 1_024, sha256=sha256, data=bytes([number])))
-    assert find_file(tmp_path, RUN, names[0]) is None
+    assert SnapshotFiles(DataDirectory(tmp_path), Reporter()).find(RUN, names[0]) is None
     for number, sha256 in enumerate(names[1:], start=2):
-        found = find_file(tmp_path, RUN, sha256)
+        found = SnapshotFiles(DataDirectory(tmp_path), Reporter()).find(RUN, sha256)
         assert found is not None and found.read(0, 100) == bytes([number])
 
 

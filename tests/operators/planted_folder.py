@@ -14,9 +14,10 @@ from typing import Final
 
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
+from sfnode.storage.data_directory import LEDGER_FILE, STATUS_FILE, DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import write_statements
-from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
+from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.daemons import demo_run, write_run
 from tests.support.ledgers import seal, signer
@@ -35,7 +36,7 @@ def plant(folder: Path) -> None:
     signed, other = sign_manifest(manifest, OWNER), demo_run(steps=16, admission="invite", name="other")
     (folder / "owner.key").touch(0o600)
     (folder / "owner.key").write_bytes(OWNER_SEED.hex().encode())
-    load_or_create_seed(folder / "other.key")
+    KeyFile(folder / "other.key").made_seed()
     write_run(signed, folder / "good.run")
     write_run(other, folder / "other.run")
     for name in NODES:
@@ -56,10 +57,10 @@ def plant(folder: Path) -> None:
 
 def _make_node(folder: Path, signed: SignedManifest) -> None:
     codec = StatementCodec(signed.manifest)
-    with closing(Store(folder, signed)) as store:
+    with closing(Store(DataDirectory(folder), signed)) as store:
         store.add_statements([codec.admit(OWNER, signer(1).author)])
         store.add([seal(signed.manifest, 1, step, 32, -32, 32, 32) for step in range(_RECORDS)], is_durable=True)
-    load_or_create_seed(folder / IDENTITY_FILE)
+    KeyFile(folder / IDENTITY_FILE).made_seed()
     (folder / "node.toml").write_text("threads = 2\n")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.page import TOKEN_FILE, PageAddress, load_or_create_token
+from sfnode.storage.data_directory import DataDirectory
 
 
 @pytest.mark.parametrize(
@@ -52,9 +53,9 @@ def test_page_socket__named_port_taken__is_an_error_that_names_it() -> None:
 
 
 def test_token__first_start_and_second__is_the_same_and_nobody_else_reads_it(tmp_path: Path) -> None:
-    token, is_new = load_or_create_token(tmp_path)
+    token, is_new = load_or_create_token(DataDirectory(tmp_path))
     assert (len(token), is_new, os.stat(tmp_path / TOKEN_FILE).st_mode & 0o777) == (32, True, 0o600)
-    assert load_or_create_token(tmp_path) == (token, False)
+    assert load_or_create_token(DataDirectory(tmp_path)) == (token, False)
 
 
 @pytest.mark.parametrize(
@@ -65,4 +66,4 @@ def test_token__file_that_is_not_to_be_trusted__is_refused(tmp_path: Path, text:
     path.write_text(text)
     path.chmod(mode)
     with pytest.raises(OperatorError, match=reason):
-        load_or_create_token(tmp_path)
+        load_or_create_token(DataDirectory(tmp_path))

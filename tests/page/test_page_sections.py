@@ -11,6 +11,7 @@ import pytest
 
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import AUTHORS_MAX, Page
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
 
@@ -84,6 +85,6 @@ def test_log_tail__very_many_long_lines__keeps_the_last_ones_short() -> None:
 
 def test_page__without_a_node__takes_whatever_status_there_is(made: MadeNode) -> None:
     made.advance(60, pid=1)
-    page = Page(made.directory, made.manifest, lambda: made.ledger)
+    page = Page(DataDirectory(made.directory), made.manifest, lambda: made.ledger)
     shown = sections(page)
     assert (shown["status"]["step"], shown["run"]["is_live"]) == (60, False)

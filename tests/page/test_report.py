@@ -17,6 +17,7 @@ from protocol.errors import OperatorError, StorageDamagedError
 from sfnode.cli import cli
 from sfnode.page.assets import single_file
 from sfnode.page.report import write_report
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.made_pages import MadeNode
 
 
@@ -37,7 +38,7 @@ def data_in(page: str) -> dict[str, Any]:
 
 
 def test_report__finished_run__holds_what_was_verified(made: MadeNode, tmp_path: Path) -> None:
-    replica = write_report(made.directory, tmp_path / "run.html", lambda done, total: None)
+    replica = write_report(DataDirectory(made.directory), tmp_path / "run.html", lambda done, total: None)
     shown = data_in((tmp_path / "run.html").read_text("utf-8"))
     assert shown["verified"]["updates"] == 120 == sum(each["updates"] for each in shown["authors"])
     assert shown["verified"]["state_digest"] == replica.state_digest().hex()
@@ -46,7 +47,7 @@ def test_report__finished_run__holds_what_was_verified(made: MadeNode, tmp_path:
 
 
 def test_report__its_policy__lets_in_its_own_script_and_style_alone(made: MadeNode, tmp_path: Path) -> None:
-    write_report(made.directory, tmp_path / "run.html", lambda done, total: None)
+    write_report(DataDirectory(made.directory), tmp_path / "run.html", lambda done, total: None)
     page = (tmp_path / "run.html").read_text("utf-8")
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     for name in ("script", "style"):
@@ -67,7 +68,7 @@ def test_report__text_of_a_stranger__cannot_end_the_data_and_begin_a_script() ->
 def test_report__file_that_exists__is_left_alone(made: MadeNode, tmp_path: Path) -> None:
     (tmp_path / "run.html").write_text("mine")
     with pytest.raises(OperatorError, match="exists, and is never overwritten"):
-        write_report(made.directory, tmp_path / "run.html", lambda done, total: None)
+        write_report(DataDirectory(made.directory), tmp_path / "run.html", lambda done, total: None)
     assert (tmp_path / "run.html").read_text() == "mine"
 
 
@@ -77,7 +78,7 @@ def test_report__record_that_was_changed__is_damage_and_writes_nothing(made: Mad
         database.execute("UPDATE records SET record = ? WHERE arrival = 7", (record[:-1] + bytes([record[-1] ^ 1]),))
     database.close()
     with pytest.raises(StorageDamagedError, match="record 7"):
-        write_report(made.directory, tmp_path / "run.html", lambda done, total: None)
+        write_report(DataDirectory(made.directory), tmp_path / "run.html", lambda done, total: None)
     assert not (tmp_path / "run.html").exists()
 
 

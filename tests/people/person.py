@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sfnode.children.program import Program, end
-from sfnode.storage import STATUS_FILE
+from sfnode.storage.data_directory import STATUS_FILE
 from tests.support.small_disk import mounted_disk
 
 _LIMIT_S: Final = 240.0  # then it is given up

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from tests.people import stopwatch
-from tests.people.faults import FAULTS, Named
-from tests.people.faults import table as table_of_faults
+from tests.people.faults import FAULTS, Named, table as table_of_faults
 from tests.people.person import GivenUpError
 from tests.people.stopwatch import Taken, main, table
 

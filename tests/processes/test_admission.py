@@ -11,14 +11,13 @@ import pytest
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import INBOX_FOLDER
-from sfnode.storage.store import read_records, replayed
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from tests.support.manifests import OWNER_SEED
-from tests.support.running_nodes import Joins, address_in
-from tests.support.running_nodes import wait_until as wait_until_within
+from tests.support.running_nodes import Joins, address_in, wait_until as wait_until_within
 
 pytest_plugins = ("tests.support.node_fixtures",)
 pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(240)]
@@ -38,7 +37,7 @@ class Run:
     def __init__(self, folder: Path, joins: Joins, worker: Path, admission: str) -> None:
         self.key = folder / "owner.key"
         self.file = folder / "test.run"
-        store_seed(self.key, OWNER_SEED)
+        KeyFile(self.key).store(OWNER_SEED)
         self.manifest: Manifest = write_run(demo_run(steps=STEPS, admission=admission), self.file)
         self._joins = joins
         self._worker = worker
@@ -60,7 +59,7 @@ class Run:
 
 
 def author_of(node: JoinProcess) -> Author:
-    return load_identity(node.directory / IDENTITY_FILE).author
+    return KeyFile(node.directory / IDENTITY_FILE).signer().author
 
 
 def has_steps(node: JoinProcess, step: int) -> bool:
@@ -100,15 +99,16 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
         verified = log_verify(node.directory)
         assert (verified["ok"], verified["state_digest"]) == (True, state_digest)
         without = Replica(manifest)
-        records = [record for _, record in read_records(node.directory)]
+        with DataDirectory(node.directory).reading() as stored:
+            records = [record for _, record in stored.records()]
         later = [r for r in records if r[:32] == bad and int.from_bytes(r[32:36], "big") >= FROM_STEP]
         assert later, "the bad author's later updates were never here: nothing was taken out"
         for record in records:
             if record not in later:
                 without.add(record)
         assert without.state_digest().hex() == state_digest
-        with replayed(node.directory, manifest) as replica:
-            assert 0 < max(e.step for e in replica.ledger.envelopes() if e.author == bad) < FROM_STEP
+        with DataDirectory(node.directory).replayed(manifest) as replica:
+            assert 0 < max(e.step for e in replica.ledger.slots.envelopes() if e.author == bad) < FROM_STEP
 
 
 def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from protocol.ledger.envelope import EnvelopeCodec
 from sfnode import demo
-from sfnode.storage.store import LEDGER_FILE, Store, decode_run_file
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory, decode_run_file
+from sfnode.storage.store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.daemons import DATA, demo_run, free_port, write_run
 from tests.support.manifests import OWNER
@@ -203,13 +204,13 @@ def test_join__port_in_use__names_it(run_file: Path, join: Join) -> None:
 def test_join__directory_of_another_run__is_refused(
     run_file: Path, local_run: Path, join: Join, tmp_path: Path
 ) -> None:
-    Store(tmp_path / "node", decode_run_file(local_run)).close()
+    Store(DataDirectory(tmp_path / "node"), decode_run_file(local_run)).close()
     outcome = join("--run", run_file)
     assert_teaches(outcome, str(tmp_path / "node"), "belongs to run 'local'", "not to 'test'", "--data-dir")
 
 
 def test_join__directory_in_use__is_refused(run_file: Path, join: Join, tmp_path: Path) -> None:
-    held = Store(tmp_path / "node", decode_run_file(run_file))
+    held = Store(DataDirectory(tmp_path / "node"), decode_run_file(run_file))
     assert_teaches(join("--run", run_file), str(tmp_path / "node"), "in use by another sfnode", "--data-dir")
     held.close()
 
@@ -222,7 +223,7 @@ def test_join__identity_that_is_not_a_key__is_not_replaced(run_file: Path, join:
 
 
 def test_join__file_that_is_not_a_database__says_what_to_do(run_file: Path, join: Join, tmp_path: Path) -> None:
-    Store(tmp_path / "node", decode_run_file(run_file)).close()
+    Store(DataDirectory(tmp_path / "node"), decode_run_file(run_file)).close()
     (tmp_path / "node" / LEDGER_FILE).write_bytes(b"garbage " * 999)
     assert_teaches(join("--run", run_file), LEDGER_FILE, "damaged", "Move it away", "keep identity.key")
 
@@ -245,13 +246,13 @@ def test_join__read_only_disk__says_so(run_file: Path, join: Join, tmp_path: Pat
 
 
 def test_eval__without_data__says_what_is_needed(local_run: Path, tmp_path: Path) -> None:
-    Store(tmp_path, decode_run_file(local_run)).close()
+    Store(DataDirectory(tmp_path), decode_run_file(local_run)).close()
     model = local_run.parent / "model"
     assert_teaches(call("eval", "--data-dir", tmp_path, "--model", model), "--eval-data is missing", "JSONL")
 
 
 def test_export__folder_that_is_not_empty__stays_as_it_was(run_file: Path, tmp_path: Path) -> None:
-    Store(tmp_path / "node", decode_run_file(run_file)).close()
+    Store(DataDirectory(tmp_path / "node"), decode_run_file(run_file)).close()
     out = tmp_path / "out"
     out.mkdir()
     (out / "precious").write_text("mine")
@@ -263,7 +264,7 @@ def test_log_verify__flipped_byte__says_not_ok_and_fails(run_file: Path, tmp_pat
     signed = decode_run_file(run_file)
     codec = EnvelopeCodec(signed.manifest)
     records = [codec.seal(OWNER, step, (32, -32, 32, -32)).record for step in range(8)]
-    store = Store(tmp_path, signed)
+    store = Store(DataDirectory(tmp_path), signed)
     store.add(records, is_durable=True)
     store.close()
     healthy = call("log", "verify", tmp_path, "--json")

@@ -19,7 +19,7 @@ from protocol.wire import Records
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
 from sfnode.network.transport.link import LinkBrokenError
-from sfnode.storage.store import decode_run_file
+from sfnode.storage.data_directory import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, free_port, log_verify, write_run
 from tests.support.network_nodes import ignore, network, running_host, seed, start, until
@@ -201,6 +201,6 @@ async def send_unsigned(address: str, manifest: Manifest) -> None:
         attacker = await start(nursery, network(99, config, run_id=manifest.run_id))
         await until(attacker.connected)
         (victim,) = attacker.peers()
-        attacker.network.send(victim, Records(request=0, data=record[:-1] + bytes([record[-1] ^ 1])))
+        attacker.network.sessions.send(victim, Records(request=0, data=record[:-1] + bytes([record[-1] ^ 1])))
         await until(attacker.disconnected)
         nursery.cancel_scope.cancel()

@@ -16,7 +16,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from sfnode import demo
-from sfnode.storage.store import Store, decode_run_file
+from sfnode.storage.data_directory import DataDirectory, decode_run_file
+from sfnode.storage.store import Store
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, free_port, log_verify
 from tests.support.patience import wait_for_end
@@ -85,7 +86,7 @@ def test_join__reader_of_its_output_leaves__ends_it_with_one_line(run_file: Path
 
 
 def test_eval__interrupt__ends_it_and_its_worker(run_file: Path, tmp_path: Path) -> None:
-    Store(tmp_path, decode_run_file(run_file)).close()
+    Store(DataDirectory(tmp_path), decode_run_file(run_file)).close()
     process = start_command("eval", "--data-dir", str(tmp_path))
     wait_until(lambda: children(process), "a worker process")
     assert_interrupted(process)

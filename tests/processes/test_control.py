@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.run.node_file import read_node_file
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.patience import wait_for_end
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
@@ -104,7 +105,7 @@ def test_limits__outside_the_hours__are_remembered_and_shown_with_the_reason(
     told = steered.wait_for_event("paused")
     assert told["reason"] == "hours"
     wait_until(lambda: steered.status().get("paused", "").startswith(f"outside {text}, again in "), "the reason")
-    fields = read_node_file(steered.directory) or {}
+    fields = read_node_file(DataDirectory(steered.directory)) or {}
     assert (fields["hours"], fields["max-upload"], fields["on-battery"]) == (text, "200kB/s", "work")
     shown = run_sfnode("config", "set", "hours", "22-", "--data-dir", str(steered.directory))
     assert shown.returncode == 1 and "22-7" in shown.stderr

@@ -17,7 +17,7 @@ from protocol.run.manifest import SignedManifest
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.worker.supervisor import worker_process
 from tests.support.daemons import (
     JoinProcess,
@@ -82,8 +82,8 @@ class Network32:
     def start_process(self, index: int) -> None:
         folder = self.folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-        load_or_create_seed(folder / IDENTITY_FILE)
-        self.addresses[index] = f"{listen}/p2p/{peer_of_author(load_identity(folder / IDENTITY_FILE).author)}"
+        KeyFile(folder / IDENTITY_FILE).made_seed()
+        self.addresses[index] = f"{listen}/p2p/{peer_of_author(KeyFile(folder / IDENTITY_FILE).signer().author)}"
         arguments = ["--run", str(self.folder / "test.run"), "--listen", listen, "--neighbours-fixed"]
         arguments += ["--worker-socket", str(self.worker), "--neighbours-min", "1"]
         for target in self.targets(index):
@@ -103,7 +103,7 @@ class Network32:
         assert self.killed is not None
         status = self.killed.status()
         nodes = [node_of(daemon) for daemon in self.daemons.values()]
-        if not all(node.is_finished for node in nodes) or not status.get("is_finished"):
+        if not all(node.own_steps.is_finished for node in nodes) or not status.get("is_finished"):
             return False
         roots = {node.replica.ledger.root().hex() for node in nodes} | {status["ledger_root"]}
         return len(roots) == 1
@@ -116,10 +116,11 @@ class Network32:
             await trio.sleep(0.2)
 
     def describe(self) -> list[str]:
+        nodes = {index: node_of(daemon) for index, daemon in self.daemons.items()}
         lines = [
-            f"{index}: step {node_of(d).clock.next_step}, {node_of(d).replica.ledger.updates} updates, "
-            f"{node_of(d).sync.peers} peers, live {node_of(d).sync.is_live}, estimating {node_of(d)._estimating}"
-            for index, d in self.daemons.items()
+            f"{index}: step {node.clock.next_step}, {node.replica.ledger.updates} updates, "
+            f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node.own_steps.estimating}"
+            for index, node in nodes.items()
         ]
         return [*lines, f"killed: {self.killed.status() if self.killed else None}"]
 
@@ -175,4 +176,4 @@ def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(
     assert set(digests) == {replayed["state_digest"]}
     assert replayed["ok"] and replayed["authors"] == NODES and replayed["void_slots"] == 0
     for late in range(NODES - LATE, NODES):
-        assert node_of(network.daemons[late]).own_updates > 0
+        assert node_of(network.daemons[late]).own_steps.updates > 0

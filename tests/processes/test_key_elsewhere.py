@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.support.cli_calls import call
 from tests.support.running_nodes import Joins
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.process
 def test_join__key_elsewhere__is_used_and_stays_there(run_file: Path, joins: Joins, tmp_path: Path) -> None:
     key = tmp_path / "keys" / "me.key"
     key.parent.mkdir(mode=0o700)
-    load_or_create_seed(key)
-    author = load_identity(key).author.hex()
+    KeyFile(key).made_seed()
+    author = KeyFile(key).signer().author.hex()
     node = joins("node", "--relay", "--run", run_file, "--key", key)
     node.wait_for_event("started")
     assert (node.directory / IDENTITY_FILE).readlink() == key
@@ -47,8 +47,8 @@ def test_join__key_that_is_missing_or_another__is_refused_and_nothing_is_made(ru
     assert said.code == 1 and f"sfnode id new --out {missing}" in said.stderr
     assert not missing.exists() and not (tmp_path / "node" / IDENTITY_FILE).exists()
 
-    load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
-    load_or_create_seed(tmp_path / "other.key")
+    KeyFile(tmp_path / "node" / IDENTITY_FILE).made_seed()
+    KeyFile(tmp_path / "other.key").made_seed()
     other = tmp_path / "other.key"
     said = call("join", "--data-dir", tmp_path / "node", "--relay", "--run", run_file, "--key", other)
     assert said.code == 1 and "but this node is" in said.stderr

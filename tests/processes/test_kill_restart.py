@@ -13,8 +13,8 @@ import pytest
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
-from sfnode.storage.store import LEDGER_FILE
+from sfnode.storage.data_directory import LEDGER_FILE
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from tests.support.running_nodes import Joins, address_in, wait_until
 
@@ -34,8 +34,8 @@ def make_nodes(folder: Path, worker: Path) -> list[JoinProcess]:
     for index in range(NODES):
         directory = folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-        load_or_create_seed(directory / IDENTITY_FILE)
-        peer = peer_of_author(load_identity(directory / IDENTITY_FILE).author)
+        KeyFile(directory / IDENTITY_FILE).made_seed()
+        peer = peer_of_author(KeyFile(directory / IDENTITY_FILE).signer().author)
         arguments = ["--run", str(folder / "test.run"), "--listen", listen, "--worker-socket", str(worker)]
         for target in addresses[-2:]:
             arguments += ["--bootstrap", target]

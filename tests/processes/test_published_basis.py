@@ -9,9 +9,11 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import SignedManifest
-from sfnode.node.snapshot_files import find_file
-from sfnode.storage.files import HeldFile
-from sfnode.storage.stored_bases import BASIS_FILE, read_bases, store_basis
+from sfnode.local_files import HeldFile
+from sfnode.node.snapshot_files import SnapshotFiles
+from sfnode.reporter import Reporter
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.stored_bases import BASIS_FILE, read_bases
 from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.published_runs import published_demo_run
 from tests.support.running_nodes import Joins, address_in, wait_until
@@ -129,7 +131,7 @@ def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
 
 def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
     signed, data = published
-    path = store_basis(signed.manifest, data, origin="test", data_dir=tmp_path)
+    path = DataDirectory(tmp_path).bases.store(signed.manifest, data, origin="test")
     file = HeldFile(path)
     parts = [file.read(start, 1_000) for start in range(0, file.total, 1_000)]
     assert (path, b"".join(parts), file.total) == (tmp_path / BASIS_FILE, data, len(data))
@@ -142,9 +144,10 @@ def test_basis_file__missing_or_not_the_runs__operator_error(
     published: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
     signed, data = published
-    assert find_file(tmp_path, signed.manifest, signed.manifest.method.basis_sha256) is None
+    files = SnapshotFiles(DataDirectory(tmp_path), Reporter())
+    assert files.find(signed.manifest, signed.manifest.method.basis_sha256) is None
     with pytest.raises(OperatorError, match="the sender is not the run's basis"):
-        store_basis(signed.manifest, data[::-1], origin="the sender", data_dir=tmp_path)
+        DataDirectory(tmp_path).bases.store(signed.manifest, data[::-1], origin="the sender")
     with pytest.raises(OperatorError, match="a published basis, and it is not here"):
         read_bases(signed.manifest, None)
     assert list(tmp_path.iterdir()) == []

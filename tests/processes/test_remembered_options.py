@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.run.node_file import read_node_file
-from sfnode.storage.store import NODE_FILE
+from sfnode.storage.data_directory import NODE_FILE, DataDirectory
 from tests.support.daemons import JoinProcess, free_ports, run_sfnode
 from tests.support.running_nodes import Joins
 
@@ -69,4 +69,4 @@ def test_config_unset__option_of_a_stopped_node__does_not_hold_any_more(run_file
     node.start()
     assert node.wait_for_event("started")["addresses"] == []
     assert node.stop() == 0
-    assert read_node_file(node.directory) == {"no-mdns": True, "relay": True}
+    assert read_node_file(DataDirectory(node.directory)) == {"no-mdns": True, "relay": True}

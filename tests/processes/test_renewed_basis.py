@@ -22,10 +22,10 @@ from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage.identity import store_seed
-from sfnode.storage.statement_files import submit
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import KeyFile
 from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import BASIS_FILE, basis_path, store_basis
+from sfnode.storage.stored_bases import BASIS_FILE
 from sfnode.training.calibration.renewal_trial import RenewalTrial
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.daemons import DATA, MODEL, JoinProcess, free_port, log_verify, run_sfnode, write_run
@@ -53,7 +53,7 @@ class Run:
         self.manifest = published[0].manifest
         self.key, self._file, self._basis = folder / "owner.key", folder / "test.run", folder / "first.basis"
         self._joins = joins
-        store_seed(self.key, OWNER_SEED)
+        KeyFile(self.key).store(OWNER_SEED)
         write_run(published[0], self._file)
         self._basis.write_bytes(published[1])
 
@@ -134,9 +134,9 @@ def test_join__renewed_basis_is_nowhere_or_useless__says_so_and_goes_on(
         owner = run.join("owner", "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}")
         owner.wait_for_event("started")
         second = run.join("second", "--relay", "--bootstrap", address_in(tmp_path / "owner", port))
-        submit(tmp_path / "second", [StatementCodec(signed.manifest).renew(OWNER, 1, sha256)])
+        DataDirectory(tmp_path / "second").statements.submit([StatementCodec(signed.manifest).renew(OWNER, 1, sha256)])
         assert [node.wait_for_event("basis_missing")["sha256"] for node in (owner, second)] == [sha256] * 2
-        basis_path(tmp_path / "owner", signed.manifest, sha256).write_bytes(useless)
+        DataDirectory(tmp_path / "owner").bases.path_of(signed.manifest, sha256).write_bytes(useless)
         assert second.wait_for_event("basis_useless")["from_epoch"] == 1
         wait_until(lambda: second.status().get("peers") == 1, "the two are still neighbours")
         assert [node.stop() for node in (owner, second)] == [0, 0]
@@ -146,9 +146,9 @@ def test_join__renewed_basis_is_nowhere_or_useless__says_so_and_goes_on(
 def renew_on_disk(folder: Path, run: tuple[SignedManifest, bytes], data: object, *arguments: str) -> Outcome:
     """``sfnode basis renew`` for a run that nobody has trained in yet."""
     if not (folder / "owner.key").exists():
-        store_seed(folder / "owner.key", OWNER_SEED)
-    Store(folder / "node", run[0]).close()
-    store_basis(run[0].manifest, run[1], origin="test", data_dir=folder / "node")
+        KeyFile(folder / "owner.key").store(OWNER_SEED)
+    Store(DataDirectory(folder / "node"), run[0]).close()
+    DataDirectory(folder / "node").bases.store(run[0].manifest, run[1], origin="test")
     key = ("--owner-key", folder / "owner.key")
     return call("basis", "renew", "--data-dir", folder / "node", *key, "--data", data, "--examples", 16, *arguments)
 
@@ -211,12 +211,12 @@ def test_basis_renew__not_the_owner_or_too_late__says_what_to_do(
     published: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
     signed, basis = published
-    store_seed(tmp_path / "owner.key", OWNER_SEED)
-    store_seed(tmp_path / "other.key", bytes(32))
-    store = Store(tmp_path / "node", signed)
+    KeyFile(tmp_path / "owner.key").store(OWNER_SEED)
+    KeyFile(tmp_path / "other.key").store(bytes(32))
+    store = Store(DataDirectory(tmp_path / "node"), signed)
     store.add([seal(signed.manifest, 1, EPOCH_STEPS, *range(4))], is_durable=True)
     store.close()
-    store_basis(signed.manifest, basis, origin="test", data_dir=tmp_path / "node")
+    DataDirectory(tmp_path / "node").bases.store(signed.manifest, basis, origin="test")
     given = ("basis", "renew", "--data-dir", tmp_path / "node", "--data", DATA)
     assert_teaches(call(*given, "--owner-key", tmp_path / "other.key"), "only its owner's statements count")
     assert_teaches(call(*given, "--owner-key", tmp_path / "owner.key", "--from-epoch", 1), "in epoch 1 already")
@@ -249,7 +249,7 @@ async def test_neighbours__one_lacks_a_basis__fetches_it_beside_the_session_whoe
     async with trio.open_nursery() as nursery:
         sources = [None, InMemory(data)] if dialler_has_it else [InMemory(data), None]
         listener = await start(nursery, network(1, basis=sources[0]))
-        bootstrap = NetworkConfig(bootstrap=listener.network.addresses[:1])
+        bootstrap = NetworkConfig(bootstrap=listener.network.introduction.addresses[:1])
         dialler = await start(nursery, network(2, bootstrap, basis=sources[1]))
         await until(lambda: listener.peers() and dialler.peers())
         asking = listener if dialler_has_it else dialler
@@ -280,10 +280,10 @@ async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_
     manifest = published[0].manifest
     data = basis_for(manifest, 8)
     sha256 = hashlib.sha256(data).hexdigest()
-    path = basis_path(tmp_path, manifest, sha256)
+    path = DataDirectory(tmp_path).bases.path_of(manifest, sha256)
     path.write_bytes(data[:-1])
     neighbours, lines = OneFile(), io.StringIO()
-    fetcher = BasisFetcher(manifest, tmp_path, Reporter(is_json=True, stream=lines))
+    fetcher = BasisFetcher(manifest, DataDirectory(tmp_path), Reporter(is_json=True, stream=lines))
     asking, wanted = trio.open_memory_channel[FetchBasis](1)
     told, heard = trio.open_memory_channel[Event](1)
     async with trio.open_nursery() as nursery:
@@ -304,8 +304,8 @@ async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_
 def test_basis_offer__another_nodes_file__its_owner_tries_it_and_publishes_the_same_bytes(tmp_path: Path) -> None:
     """Any node can make a renewal, from examples of its own; only the owner's signature makes it the run's."""
     run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY, name=_LIVELY)
-    Store(tmp_path / "other", run[0]).close()
-    store_basis(run[0].manifest, run[1], origin="test", data_dir=tmp_path / "other")
+    Store(DataDirectory(tmp_path / "other"), run[0]).close()
+    DataDirectory(tmp_path / "other").bases.store(run[0].manifest, run[1], origin="test")
     given = ("--data-dir", tmp_path / "other", "--data", DATA, "--examples", 32, "--out", tmp_path / "better.basis")
     offered = call("basis", "offer", *given, "--json")
     assert offered.code == 0 and json.loads(offered.stdout)["trial"]["examples"] == 256, offered

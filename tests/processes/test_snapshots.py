@@ -22,7 +22,8 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.storage.identity import IDENTITY_FILE, store_seed
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
@@ -48,7 +49,7 @@ def seed_of(number: int) -> bytes:
 
 def veteran(folder: Path, number: int, worker: Path, bootstrap: tuple[str, ...], port: int) -> Daemon:
     """A node in this process whose disk holds everything."""
-    store = Store(folder, SIGNED)
+    store = Store(DataDirectory(folder), SIGNED)
     store.add_statements([admit(RUN, each) for each in (*AUTHORS, JOINER)])
     store.add(records(RUN), is_durable=True)
     store.close()
@@ -57,7 +58,7 @@ def veteran(folder: Path, number: int, worker: Path, bootstrap: tuple[str, ...],
     )
     training = TrainingConfig(model="none", data=None, worker_socket=worker)
     config = DaemonConfig(
-        signed=SIGNED, data_dir=folder, identity_seed=seed_of(number), network=network, training=training
+        signed=SIGNED, data_dir=DataDirectory(folder), identity_seed=seed_of(number), network=network, training=training
     )
     return Daemon(config, Reporter(is_json=True, stream=io.StringIO()))
 
@@ -98,7 +99,7 @@ async def old_network(folder: Path) -> AsyncIterator[Old]:
 
 def joining(joins: Joins, folder: Path, old: Old, *arguments: object) -> JoinProcess:
     """A node with a key that the owner has admitted, and nothing else."""
-    store_seed(folder / "joiner" / IDENTITY_FILE, seed_of(JOINER))
+    KeyFile(folder / "joiner" / IDENTITY_FILE).store(seed_of(JOINER))
     run_file = folder / "test.run"
     run_file.write_bytes(SIGNED.encode())
     given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from protocol.wire import PeerId
 from sfnode.network import bounds

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from statistics import median_low
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from protocol.crypto import SIGNATURE_BYTES, u32
+from protocol.crypto import SIGNATURE_BYTES, hashing
 from protocol.ledger.digest_buckets import Bucket
 from protocol.ledger.record_store import ReadBack, Slot
 from tests.properties.plain_model import bucket_digest
@@ -71,7 +70,7 @@ class BucketMachine(RuleBasedStateMachine):
     def expected(self, offsets: set[int]) -> bytes:
         """From the slots at these offsets alone."""
         fields = {
-            offset: u32(SPAN * 1_024 + offset) if isinstance(slot, tuple) else slot[:-SIGNATURE_BYTES]
+            offset: hashing.u32(SPAN * 1_024 + offset) if isinstance(slot, tuple) else slot[:-SIGNATURE_BYTES]
             for offset, slot in self.slots.items()
             if offset in offsets
         }

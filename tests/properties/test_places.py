@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sfnode.network.policy.places import Places
 from sfnode.network.policy.token_bucket import TokenBuckets

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.hashing import Author
 from protocol.events import MessageArrived, PeerJoined
@@ -195,7 +194,7 @@ async def test_requests__first_is_not_handled_yet__the_second_is_not_handed_over
             with trio.move_on_after(0.1) as waiting:
                 await unread.receive()
             assert waiting.cancelled_caught, f"two questions at once, after {number}"
-            node.network.handled(greedy.peer, ALL_AUTHORS, seconds=0.0, news=0)
+            node.network.conversation.handled(greedy.peer, ALL_AUTHORS, seconds=0.0, news=0)
         await link.aclose()
         nursery.cancel_scope.cancel()
 
@@ -220,7 +219,7 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
         await link.send_all(frame(encode(HELLO)) + frame(encode(ALL_AUTHORS)) * 200)
         await until(lambda: delivered(greedy.peer, AuthorsRequest) == burst)
         for number in range(questions):  # one after the other, each worth a tenth of the honest one's own budget
-            assert honest.network.send(node.peer, SpansRequest(request=number))
+            assert honest.network.sessions.send(node.peer, SpansRequest(request=number))
             await until(_is_more_than(lambda: delivered(honest.peer, SpansRequest), number))
         assert delivered(greedy.peer, AuthorsRequest) == burst
         await link.aclose()

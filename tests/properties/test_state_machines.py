@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
@@ -117,7 +116,7 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = self.replica.ledger
         assert ledger.authors() == self.model.authors
         assert (ledger.updates, ledger.void_slots) == (len(self.model.counting), self.model.void)
-        assert [envelope.payload for envelope in ledger.envelopes()] == self.model.counting
+        assert [envelope.payload for envelope in ledger.slots.envelopes()] == self.model.counting
         assert all(len(self.model.slots[slot]) == 2 for slot in self.void_slots)
 
     @invariant()
@@ -234,7 +233,7 @@ class SyncMachine(RuleBasedStateMachine):
     @invariant()
     def no_ledger_holds_what_nobody_signed(self) -> None:
         for ledger in self.ledgers:
-            assert {envelope.record for envelope in ledger.envelopes()} <= set(POOL)
+            assert {envelope.record for envelope in ledger.slots.envelopes()} <= set(POOL)
 
     def teardown(self) -> None:
         """Two rounds of honest sessions: the first may end a slot as void at one node and not yet at another."""

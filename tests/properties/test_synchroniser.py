@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from protocol import timings
@@ -199,7 +198,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
         union = PlainModel(MANIFEST)
         for ledger in (self.own, *self.theirs.values()):
             for author in ledger.authors():
-                for record in ledger.records(0, author, b"\xff" * 128):
+                for record in ledger.slots.records(0, author, b"\xff" * 128):
                     union.add(record[:-64])
         assert self.own.root() == union.root()
         assert self.sync.is_live

@@ -331,5 +331,5 @@ def test_replica__live_sums_with_late_voids__equal_a_replay() -> None:
     assert replica.unsummed > 0
     assert replica.state_digest() == replica.replayed_digest()
     assert (replica.ledger.updates, replica.ledger.void_slots, replica.unsummed) == (84, 6, 0)
-    copy = ledger_of(manifest, [record for e in replica.ledger.envelopes() for record in (e.record,)])
+    copy = ledger_of(manifest, [record for e in replica.ledger.slots.envelopes() for record in (e.record,)])
     assert copy.updates == 84 and copy.root() != replica.ledger.root()

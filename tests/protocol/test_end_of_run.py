@@ -62,7 +62,7 @@ def test_end__peers_expected_and_none_met__is_not_over_but_given_up_after_half_a
     waiting.handle(WorkerReady(), timings.FIRST_SYNC_TIMEOUT_MS)  # it signs without peers only after that time
     waiting.handle(EstimateFinished(step=0, scalars=(5,)), 40_000)
     waiting.handle(Ticked(), 40_010)
-    assert waiting.is_finished and not ending(waiting).is_over and not ending(waiting).is_given_up
+    assert waiting.own_steps.is_finished and not ending(waiting).is_over and not ending(waiting).is_given_up
     waiting.handle(Ticked(), 40_010 + timings.FIRST_SYNC_TIMEOUT_MS)
     assert not ending(waiting).is_over and ending(waiting).is_given_up
 
@@ -203,4 +203,4 @@ def test_network__paces_of_one_to_ten_and_a_slow_newcomer__whoever_may_leave_hol
             left |= {name: network.node(name).replica.ledger.root() for name in over if name not in left}
         assert set(left) == set(names)
         assert len(set(left.values())) == 1 and len(network.digests()) == 1
-        assert {network.node(name).own_updates > 0 for name in names} == {True}
+        assert {network.node(name).own_steps.updates > 0 for name in names} == {True}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.hashing import RunId, hash_fields, key_of, round_half_away, seed_of, u32
 from protocol.crypto.keys import Signer

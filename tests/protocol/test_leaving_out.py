@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.crypto import Author, seed_of
+from protocol.crypto import Author, hashing
 from protocol.limits import NORMALISED_CLIP
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScalarKind
@@ -29,7 +29,7 @@ def one_coordinate(**method: Any) -> Manifest:
 
 
 def direction(manifest: Manifest, author: int, step: int, local_step: int = 0) -> int:
-    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step), local_step)
+    factors = direction_factors(manifest, hashing.seed_of(manifest.run_id, signer(author).author, step), local_step)
     return int(factors.a[0, 0, 0] * factors.b[0, 0, 0])
 
 
@@ -78,7 +78,7 @@ def test_leaving_out__normalised_scalars__are_in_units_of_the_root_mean_square()
     manifest = one_coordinate(scalar=ScalarKind.NORMALISED.value, directions=2, clip=NORMALISED_CLIP)
     told = {}
     for author in (1, 2):
-        factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, 2))
+        factors = direction_factors(manifest, hashing.seed_of(manifest.run_id, signer(author).author, 2))
         signs = [int(sign) for sign in factors.a[:, 0, 0] * factors.b[:, 0, 0]]
         told[author] = seal(manifest, author, 2, *(32 * sign for sign in signs))
     effect = held(manifest, *told.values())[ALICE]
@@ -101,7 +101,7 @@ def test_leaving_out__several_steps_in_a_message__each_has_its_weight() -> None:
 def test_leaving_out__rounds_measured_in_part__weigh_by_the_directions_that_were_measured() -> None:
     """A slow machine measures its first directions only. The zeros of the others are no slopes of zero."""
     manifest = one_coordinate(directions=2, shares=1)
-    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(2).author, 4))
+    factors = direction_factors(manifest, hashing.seed_of(manifest.run_id, signer(2).author, 4))
     first = int(factors.a[0, 0, 0] * factors.b[0, 0, 0])
     in_part = seal(manifest, 2, 4, 20 * first, 0)
     told = held(manifest, seal(manifest, 1, 3, 12 * direction(manifest, 1, 3), 0), in_part)[ALICE]
@@ -134,7 +134,7 @@ def test_leaving_out__linear_loss_in_many_coordinates__lies_within_its_error(cor
     for author in (1, 2, 3):
         effect = told[signer(author).author]
         own = Coefficients(manifest)
-        own.add(envelope for envelope in replica.ledger.envelopes() if envelope.author == signer(author).author)
+        own.add(envelope for envelope in replica.ledger.slots.envelopes() if envelope.author == signer(author).author)
         true = 2.0**-20 * sum(float(own.flat(epoch) @ gradient) for epoch in own.epochs())
         assert effect is not None and effect.updates == 40
         assert abs(effect.change - true) < 3 * effect.error < true
@@ -143,7 +143,7 @@ def test_leaving_out__linear_loss_in_many_coordinates__lies_within_its_error(cor
 def _along(manifest: Manifest, gradient: np.ndarray, author: int, step: int) -> bytes:
     """A record of the slopes of a linear loss along the author's directions."""
     layout = CoefficientLayout(manifest)
-    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step))
+    factors = direction_factors(manifest, hashing.seed_of(manifest.run_id, signer(author).author, step))
     slopes = np.zeros(manifest.method.directions)
     for index in range(len(manifest.tensors)):
         part = layout.tensor(gradient, index)

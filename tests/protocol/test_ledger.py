@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
@@ -44,7 +43,7 @@ def test_ledger__any_order_with_equivocations__same_root_state_and_counts(order:
         if index in looks:
             replica.coefficients()
     expected = Replica(MANIFEST)
-    for envelope in ledger_of(MANIFEST, POOL).envelopes():
+    for envelope in ledger_of(MANIFEST, POOL).slots.envelopes():
         expected.add(envelope.record)
     assert replica.ledger.root() == ledger_of(MANIFEST, POOL).root()
     assert replica.state_digest() == expected.state_digest() == replica.replayed_digest()
@@ -100,11 +99,11 @@ def test_ledger__equivocation__gives_the_pair_and_takes_the_first_out() -> None:
     ledger.add(first)
     outcome = ledger.add(second)
     assert isinstance(outcome, Voided) and (outcome.first.record, outcome.second.record) == (first, second)
-    assert (ledger.updates, ledger.void_slots, list(ledger.envelopes())) == (0, 1, [])
+    assert (ledger.updates, ledger.void_slots, list(ledger.slots.envelopes())) == (0, 1, [])
     author = signer(0).author
     assert ledger.authors() == {author: 3} and ledger.highest_step(author) == 3
-    assert set(ledger.records(0, author, bitmap_of([3]))) == {first, second}
-    assert ledger.payload_hashes(0, author) == {}
+    assert set(ledger.slots.records(0, author, bitmap_of([3]))) == {first, second}
+    assert ledger.slots.payload_hashes(0, author) == {}
 
 
 def test_ledger__second_payload_with_a_bad_signature__voids_nothing() -> None:
@@ -143,12 +142,12 @@ def test_ledger__author_table_full__ignores_new_authors_and_still_serves_known_o
 
 def test_ledger__rejected_records__leave_no_trace() -> None:
     ledger = ledger_of(MANIFEST, POOL)
-    before = (ledger.root(), ledger.updates, ledger.authors(), ledger.span_digests())
+    before = (ledger.root(), ledger.updates, ledger.authors(), ledger.slots.span_digests())
     for record in POOL:
         for bad in (record[:-1], record[:-64] + bytes(64), bytes(len(record)), record[:32] + b"\xff" + record[33:]):
             with pytest.raises((Reject, Ignore)):
                 ledger.add(bad)
-    assert (ledger.root(), ledger.updates, ledger.authors(), ledger.span_digests()) == before
+    assert (ledger.root(), ledger.updates, ledger.authors(), ledger.slots.span_digests()) == before
 
 
 # --- digests
@@ -158,14 +157,14 @@ def test_digests__examples_of_the_specification__are_equal() -> None:
     ledger, key = Ledger(MANIFEST), Signer(bytes(32))
     assert ledger.root().hex() == "37818cf782aa32ba20cc176c6ae77642fb3cf87c7cc65e0b3ccd6d5905ef9870"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
-    assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("afffae6073f51a63")}
-    assert ledger.holdings_of(0, key.author).digest.hex() == "7656bc48bd2201cbb7684bdfea609a9e"
-    assert ledger.shard_digests(0) == [(180, bytes.fromhex("8d063471365bdd77352bb355ecbd53df"))]
+    assert ledger.slots.payload_hashes(0, key.author) == {7: bytes.fromhex("afffae6073f51a63")}
+    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "7656bc48bd2201cbb7684bdfea609a9e"
+    assert ledger.slots.shard_digests(0) == [(180, bytes.fromhex("8d063471365bdd77352bb355ecbd53df"))]
     assert shard_of(key.author) == 180
-    assert ledger.span_digests() == [(0, bytes.fromhex("c9495f51ffc96eb35f8de6577a90ff09"))]
+    assert ledger.slots.span_digests() == [(0, bytes.fromhex("c9495f51ffc96eb35f8de6577a90ff09"))]
     assert ledger.root().hex() == "aec8a4b6cd1abaf3b0573ee01a5d069f2dbd4037812c1c7a3cde937c4b131262"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
-    assert ledger.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
+    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
     assert ledger.root().hex() == "596aadc19de19fd9a90378bfa28acadc91cc6a095bf79757b1e5a450bd95999b"
 
 
@@ -192,41 +191,41 @@ def test_root__asked_between_additions__is_never_stale() -> None:
         held.append(seal(manifest, 0, step))
         ledger.add(held[-1])
         assert ledger.root() == ledger_of(manifest, list(reversed(held))).root()
-    assert [span for span, _ in ledger.span_digests()] == [0, 1]
+    assert [span for span, _ in ledger.slots.span_digests()] == [0, 1]
 
 
 def test_digest_within__slots_left_out__equals_a_ledger_without_them() -> None:
     records = [seal(MANIFEST, 0, step) for step in range(6)] + [seal(MANIFEST, 0, 5, 9)]
     whole, part = ledger_of(MANIFEST, records), ledger_of(MANIFEST, [*records[1:3], *records[5:]])
-    held = part.holdings_of(0, signer(0).author)
-    assert whole.digest_within(0, signer(0).author, bitmap_of([1, 2, 5])) == held.digest
-    assert whole.digest_within(0, signer(0).author, bitmap_of([1, 2, 4])) != held.digest
+    held = part.slots.holdings_of(0, signer(0).author)
+    assert whole.slots.digest_within(0, signer(0).author, bitmap_of([1, 2, 5])) == held.digest
+    assert whole.slots.digest_within(0, signer(0).author, bitmap_of([1, 2, 4])) != held.digest
 
 
 def test_holdings__bitmaps__say_what_counts_and_what_is_void() -> None:
     manifest = long_manifest()
     ledger = ledger_of(manifest, [seal(manifest, 0, step) for step in (1_024, 1_027, 2_047)])
     add(ledger, seal(manifest, 0, 1_027, 5))
-    held = ledger.holdings_of(1, signer(0).author)
+    held = ledger.slots.holdings_of(1, signer(0).author)
     assert (held.valid, held.void) == (bitmap_of([0, 1_023]), bitmap_of([3]))
     valid = bits_of(int.from_bytes(held.valid, "little"))
     assert [index in valid for index in (0, 1, 3, 1_023)] == [True, False, False, True]
     assert held.valid[0] == 1 and held.valid[127] == 128
-    assert ledger.holdings_of(0, signer(0).author).valid == bytes(128)
+    assert ledger.slots.holdings_of(0, signer(0).author).valid == bytes(128)
 
 
 def test_holdings__in_pages__give_every_author_once() -> None:
     ledger = ledger_of(MANIFEST, [seal(MANIFEST, author, 0) for author in range(20)])
     every = frozenset(range(256))
     authors, after = [], bytes(32)
-    while page := ledger.holdings(0, every, after, 3):
+    while page := ledger.slots.holdings(0, every, after, 3):
         assert len(page) <= 3
         authors += [entry.author for entry in page]
         after = authors[-1]
     assert authors == sorted(signer(author).author for author in range(20))
     shards = [shard_of(author) for author in authors]
     some = frozenset(shards[:4])
-    assert [e.author for e in ledger.holdings(0, some, bytes(32), 99)] == [
+    assert [e.author for e in ledger.slots.holdings(0, some, bytes(32), 99)] == [
         a for a, s in zip(authors, shards, strict=True) if s in some
     ]
 
@@ -234,5 +233,5 @@ def test_holdings__in_pages__give_every_author_once() -> None:
 def test_envelopes__of_several_spans_and_authors__come_by_step_and_author() -> None:
     manifest = long_manifest()
     records = [seal(manifest, author, step) for step in (1_500, 3, 1_024, 0) for author in (2, 0, 1)]
-    found = [(e.step, e.author) for e in ledger_of(manifest, records).envelopes()]
+    found = [(e.step, e.author) for e in ledger_of(manifest, records).slots.envelopes()]
     assert found == sorted(found) and len(found) == 12

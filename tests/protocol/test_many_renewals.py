@@ -14,7 +14,8 @@ from protocol.node.fetches import BasisFiles
 from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import BasisContent
 from sfnode.storage import stored_bases
-from sfnode.storage.stored_bases import BASIS_FILE, basis_path, read_bases, renewals_in
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.stored_bases import BASIS_FILE, read_bases
 from tests.support.ledgers import claim, exclude, renew, signer
 from tests.support.manifests import PUBLISHED_BASIS, small_manifest
 
@@ -86,9 +87,9 @@ def test_read_bases__many_renewals_name_one_file__it_is_looked_for_and_read_once
 
     monkeypatch.setattr(stored_bases, "read_bytes", lambda path, what: b"")
     monkeypatch.setattr(stored_bases, "_decode", decode)
-    path = basis_path(tmp_path, manifest, RENEWED)
+    path = DataDirectory(tmp_path).bases.path_of(manifest, RENEWED)
     path.touch()
-    renewals = renewals_in(tmp_path, manifest, dict.fromkeys(range(1, 51), RENEWED))
+    renewals = DataDirectory(tmp_path).bases.renewals(manifest, dict.fromkeys(range(1, 51), RENEWED))
     bases = read_bases(manifest, tmp_path / BASIS_FILE, renewals)
     assert (len(renewals), bases.name(7)) == (50, RENEWED)
     assert reads == [str(tmp_path / BASIS_FILE), str(path)]

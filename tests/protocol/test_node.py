@@ -66,14 +66,14 @@ def test_node__estimate_finished__stores_before_it_sends() -> None:
         SendMessage(peer=X, message=pushed(record)),
         SendMessage(peer=Y, message=pushed(record)),
     ]
-    assert (training.own_updates, training.replica.ledger.updates) == (1, 1)
+    assert (training.own_steps.updates, training.replica.ledger.updates) == (1, 1)
 
 
 def test_node__estimate_of_a_step_it_did_not_ask_for__is_passed_over() -> None:
     training = node()
     training.handle(WorkerReady(), 10)
     assert training.handle(EstimateFinished(step=7, scalars=(1,)), 20) == []
-    assert training._estimating == 0
+    assert training.own_steps.estimating == 0
 
 
 def test_node__estimate_skipped_or_lost__passes_the_step_and_signs_nothing() -> None:
@@ -82,7 +82,7 @@ def test_node__estimate_skipped_or_lost__passes_the_step_and_signs_nothing() -> 
     assert training.handle(EstimateSkipped(step=0), 20) == start_effects(1)
     assert training.handle(EstimateLost(step=1), 30) == []  # no worker until one is back
     assert training.handle(WorkerReady(), 40) == start_effects(2)
-    assert (training.skipped_steps, training.own_updates) == (2, 0)
+    assert (training.own_steps.skipped, training.own_steps.updates) == (2, 0)
 
 
 def test_node__restarted__goes_on_after_the_reserved_and_after_its_highest_held_step() -> None:
@@ -94,9 +94,9 @@ def test_node__last_step_done__is_finished_and_asks_for_no_more() -> None:
     short = small_manifest(steps=1)
     training = node(manifest=short)
     training.handle(WorkerReady(), 10)
-    assert not training.is_finished
+    assert not training.own_steps.is_finished
     effects = training.handle(EstimateFinished(step=0, scalars=(5,)), 20)
-    assert effects == [StoreRecords(records=(own(0, manifest=short),), is_own=True)] and training.is_finished
+    assert effects == [StoreRecords(records=(own(0, manifest=short),), is_own=True)] and training.own_steps.is_finished
 
 
 def test_node__relay__never_estimates() -> None:
@@ -111,7 +111,7 @@ def test_node__switched_off_while_it_measures__publishes_that_step_and_starts_no
     assert training.handle(TrainingSwitched(is_on=False), 20) == []
     effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
     assert not any(isinstance(effect, ReserveStep | StartEstimate) for effect in effects)
-    assert training.own_updates == 1
+    assert training.own_steps.updates == 1
     assert tell(training, X, pushed(seal(MANIFEST, 7, 3)), 2_000)[0] == StoreRecords(
         records=(seal(MANIFEST, 7, 3),), is_own=False
     )
@@ -126,11 +126,11 @@ def test_node__switched_off__has_no_work_and_is_finished_with_the_others() -> No
     paused.handle(TrainingSwitched(is_on=False), 5)
     paused.handle(WorkerReady(), 10)
     tell(paused, X, head_of(paused.replica.ledger, paused.replica.state_digest()), 20)
-    finished = [paused.is_finished]
+    finished = [paused.own_steps.is_finished]
     for step in range(short.steps):
         tell(paused, X, pushed(seal(short, 7, step)), 100 + step)
-        finished.append(paused.is_finished)
-    assert finished == [False, False, False, True] and paused.own_updates == 0
+        finished.append(paused.own_steps.is_finished)
+    assert finished == [False, False, False, True] and paused.own_steps.updates == 0
 
 
 def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_payload() -> None:
@@ -143,7 +143,7 @@ def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_p
         tell(training, X, pushed(former), 20)
         effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
         assert not any(isinstance(effect, StoreRecords) for effect in effects)
-        assert (training.replica.ledger.void_slots, training.own_updates, training.skipped_steps) == (0, 0, 1)
+        assert (training.replica.ledger.void_slots, training.own_steps.updates, training.own_steps.skipped) == (0, 0, 1)
 
 
 def test_node__author_table_full__does_not_train_and_does_not_fail() -> None:
@@ -156,7 +156,7 @@ def test_node__author_table_full__does_not_train_and_does_not_fail() -> None:
     assert racing.handle(WorkerReady(), 10) == start_effects(0, manifest)
     tell(racing, X, pushed(seal(manifest, 0, 0)), 20)
     assert racing.handle(EstimateFinished(step=0, scalars=(1,)), 1_000) == []
-    assert (racing.own_updates, racing.skipped_steps) == (0, 1)
+    assert (racing.own_steps.updates, racing.own_steps.skipped) == (0, 1)
 
 
 # --- flood
@@ -171,7 +171,7 @@ def test_node__new_record__is_stored_then_sent_to_all_but_its_source() -> None:
         SendMessage(peer=Y, message=pushed(record)),
     ]
     assert tell(relay, Y, pushed(record), 1_010) == []
-    assert relay.ignored == {"ALREADY_HELD": 1}
+    assert relay.intake.ignored == {"ALREADY_HELD": 1}
 
 
 def test_node__records_within_one_flush_interval__travel_in_one_frame() -> None:
@@ -246,7 +246,7 @@ def test_node__flood_of_too_early_records__is_ignored_without_growing() -> None:
     manifest = live.manifest
     records = [seal(manifest, author, 1_999)[:-64] + bytes(64) for author in range(200)]
     assert tell(live, X, pushed(*records), 1_000) == []
-    assert (live.ignored, live.replica.ledger.updates) == ({"TOO_EARLY": 200}, 0)
+    assert (live.intake.ignored, live.replica.ledger.updates) == ({"TOO_EARLY": 200}, 0)
 
 
 # --- heads

@@ -76,7 +76,7 @@ def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> 
     waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
     assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
     waiting.handle(BasisArrived(sha256="ee" * 32), 20)
-    assert waiting._estimating is None
+    assert waiting.own_steps.estimating is None
     assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
 
 
@@ -117,7 +117,7 @@ def test_node__record_of_an_author_not_admitted__is_ignored_and_its_sender_stays
     told = node(manifest=LISTED)
     join(told, X)
     assert without_heads(tell(told, X, pushed(seal(LISTED, 1, 0)), 10)) == []
-    assert (told.ignored, told.rejected) == ({"NOT_ADMITTED": 1}, {})
+    assert (told.intake.ignored, told.rejected) == ({"NOT_ADMITTED": 1}, {})
     tell(told, X, pushed_statements(admit(LISTED, 1)), 20)
     effects = tell(told, X, pushed(seal(LISTED, 1, 0)), 30)
     assert StoreRecords(records=(seal(LISTED, 1, 0),), is_own=False) in effects
@@ -149,7 +149,7 @@ def test_node__excluded_author__leaves_the_step_clock() -> None:
     join(told, X)
     tell(told, X, pushed(seal(MANIFEST, 1, 0), seal(MANIFEST, 2, 9)), 10)
     told.handle(StatementSubmitted(statement=exclude(MANIFEST, 2, 0)), 20)
-    assert told.frontier() == 0
+    assert told.turn.frontier() == 0
     assert set(told.clock._heard_ms) == {signer(1).author}
 
 
@@ -168,7 +168,7 @@ def test_node__excluded_from_a_later_step__trains_until_then() -> None:
     effects = training.handle(EstimateFinished(step=0, scalars=(5,)), 20)
     assert effects == [StoreRecords(records=(own(0, 5),), is_own=True)]
     assert training.handle(Ticked(), 60_000) == []
-    assert training.own_updates == 1
+    assert training.own_steps.updates == 1
 
 
 def test_node__excluded_while_its_worker_measures__signs_nothing() -> None:
@@ -176,7 +176,7 @@ def test_node__excluded_while_its_worker_measures__signs_nothing() -> None:
     training.handle(WorkerReady(), 10)
     training.handle(StatementSubmitted(statement=CODEC.exclude(OWNER, ME.author, 0)), 20)
     assert training.handle(EstimateFinished(step=0, scalars=(5,)), 30) == []
-    assert (training.own_updates, training.skipped_steps) == (0, 1)
+    assert (training.own_steps.updates, training.own_steps.skipped) == (0, 1)
 
 
 @pytest.mark.parametrize("is_training", [True, False], ids=["excluded", "relay"])
@@ -184,15 +184,15 @@ def test_node__contributes_nothing__has_finished_when_the_others_have(is_trainin
     short = small_manifest(steps=2)
     following = node(manifest=short, is_training=is_training)
     if is_training:
-        assert not following.is_finished
+        assert not following.own_steps.is_finished
         following.handle(StatementSubmitted(statement=StatementCodec(short).exclude(OWNER, ME.author, 0)), 5)
     join(following, X)
     tell(following, X, pushed(seal(short, 1, 0)), 10)
-    assert not following.is_finished
+    assert not following.own_steps.is_finished
     tell(following, X, pushed(seal(short, 1, 1)), 20)
-    assert not following.is_finished  # not live: more may be missing
+    assert not following.own_steps.is_finished  # not live: more may be missing
     tell(following, X, head_of(following.replica.ledger, following.replica.state_digest()), 30)
-    assert following.is_finished
+    assert following.own_steps.is_finished
 
 
 # --- whole networks
@@ -218,10 +218,12 @@ def test_network__admissions_and_an_exclusion_in_the_middle__agrees_with_a_repla
         network.run(60_000)
 
         assert len({network.node(name).replica.ledger.root() for name in network.hosts}) == 1
-        assert all(network.node(name).is_finished for name in network.hosts)
+        assert all(network.node(name).own_steps.is_finished for name in network.hosts)
         replayed = network.replayed("late", chance)
         assert network.digests() == {replayed.state_digest()}
-        steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[excluded]]
+        steps = [
+            envelope.step for envelope in replayed.ledger.slots.envelopes() if envelope.author == authors[excluded]
+        ]
         assert max(steps, default=-1) < from_step
         assert network.starts() == dict.fromkeys(network.hosts, 1)  # none halted
 
@@ -255,6 +257,6 @@ def test_node__100000_unknown_identities__cost_it_no_signature_and_no_memory(
         assert without_heads(effects) == []
         held_bytes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert flooded.ignored[reason] == len(strangers)
+    assert flooded.intake.ignored[reason] == len(strangers)
     assert (flooded.replica.ledger.root(), flooded.replica.ledger.updates) == (root, updates)
     assert held_bytes[-1] - held_bytes[-20] < 20 * RECORDS_PER_FRAME_MAX  # less than a byte for each

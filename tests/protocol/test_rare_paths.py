@@ -93,7 +93,7 @@ def test_node__next_event_waits_already__pushes_after_the_last_and_not_to_who_se
     last = relay.handle(MessageArrived(peer=Y, message=pushed(record)), 10)
     assert sent(first, Records) == []
     assert sent(last, Records) == [(PeerId("z"), pushed(record))]
-    assert relay.ignored["ALREADY_HELD"] == 1
+    assert relay.intake.ignored["ALREADY_HELD"] == 1
 
 
 def test_node__nothing_to_do__rests_for_longer_than_while_a_record_waits() -> None:
@@ -128,7 +128,7 @@ def test_epsilon__of_the_manifest__is_a_power_of_two() -> None:
 
 def test_revisions__an_epoch_that_changed__has_another_number() -> None:
     coefficients = Coefficients(MANIFEST)
-    envelopes = list(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 16)]).envelopes())
+    envelopes = list(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 16)]).slots.envelopes())
     coefficients.add(envelopes[:1])
     before = coefficients.revisions()
     coefficients.add(envelopes)
@@ -189,7 +189,7 @@ def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: E
     working = node()
     assert working.handle(WorkerReady(), 10) == start_effects(0)
     assert working.handle(event, 20) == []
-    assert (working._estimating, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
+    assert (working.own_steps.estimating, working.own_steps.skipped, working.clock.next_step) == (0, 0, 0)
 
 
 def test_node__many_updates_wait_to_be_summed__tells_its_head_without_the_state_digest() -> None:

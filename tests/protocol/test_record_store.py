@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from protocol import limits
@@ -19,7 +18,7 @@ from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.ledger.record_store import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
-from sfnode.storage.store import replay, replay_statements
+from sfnode.storage.replay import replay, replay_statements
 from tests.support.ledgers import MemoryArchive, add, admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 
@@ -50,20 +49,20 @@ def answers(ledger: Ledger, steps: bytes) -> dict[str, object]:
     """Everything that can be asked of a ledger."""
     buckets = [(span, signer(number).author) for span in range(2) for number in range(4)]
     asked: dict[str, Callable[[int, Author], object]] = {
-        "records": lambda span, author: list(ledger.records(span, author, steps)),
-        "holdings": ledger.holdings_of,
-        "within": lambda span, author: ledger.digest_within(span, author, steps),
-        "hashes": ledger.payload_hashes,
+        "records": lambda span, author: list(ledger.slots.records(span, author, steps)),
+        "holdings": ledger.slots.holdings_of,
+        "within": lambda span, author: ledger.slots.digest_within(span, author, steps),
+        "hashes": ledger.slots.payload_hashes,
     }
     answered: dict[str, object] = {
         "root": ledger.root(),
         "counts": (ledger.updates, ledger.void_slots),
         "authors": ledger.authors(),
-        "spans": ledger.span_digests(),
-        "shards": [ledger.shard_digests(span) for span in range(2)],
-        "pages": [ledger.holdings(span, ALL_SHARDS, bytes(32), 3) for span in range(2)],
-        "envelopes": list(ledger.envelopes()),
-        "ordered": list(ledger.ordered_records()),
+        "spans": ledger.slots.span_digests(),
+        "shards": [ledger.slots.shard_digests(span) for span in range(2)],
+        "pages": [ledger.slots.holdings(span, ALL_SHARDS, bytes(32), 3) for span in range(2)],
+        "envelopes": list(ledger.slots.envelopes()),
+        "ordered": list(ledger.slots.ordered_records()),
     }
     return answered | {name: [ask(*bucket) for bucket in buckets] for name, ask in asked.items()}
 
@@ -136,7 +135,7 @@ def test_ledger__with_an_archive__answers_everything_as_without() -> None:
 
 def in_memory(ledger: Ledger) -> int:
     """Records that a ledger keeps. Reads private parts: this is an inspection."""
-    return sum(len(bucket._slots) for span in ledger._spans.values() for _, bucket in span.buckets())
+    return sum(len(bucket._slots) for span in ledger.slots._spans.values() for _, bucket in span.buckets())
 
 
 def archived(count: int, *, in_memory_max: int = 8) -> tuple[Ledger, MemoryArchive]:
@@ -152,7 +151,7 @@ def archived(count: int, *, in_memory_max: int = 8) -> tuple[Ledger, MemoryArchi
 def test_ledger__that_grows__keeps_the_latest_records_only() -> None:
     ledger, _ = archived(1_100)
     assert in_memory(ledger) <= 8
-    assert ledger.highest_step(ALICE) == 1_099 and 1_099 % limits.SPAN_STEPS in ledger._spans[1].get(ALICE)._slots  # type: ignore[union-attr]
+    assert ledger.highest_step(ALICE) == 1_099 and 1_099 % limits.SPAN_STEPS in ledger.slots._spans[1].get(ALICE)._slots  # type: ignore[union-attr]
 
 
 def test_ledger__growing_in_order__reads_each_record_back_once_and_hashes_none_again() -> None:
@@ -170,7 +169,7 @@ def test_ledger__slot_a_little_late_and_neighbour_a_little_behind__reads_nothing
     behind = Ledger(OPEN)
     for step in range(98):
         behind.add(seal(OPEN, 1, step))
-    assert ledger.digest_within(0, ALICE, bitmap_of(list(range(98)))) == behind.holdings_of(0, ALICE).digest
+    assert ledger.slots.digest_within(0, ALICE, bitmap_of(list(range(98)))) == behind.slots.holdings_of(0, ALICE).digest
     assert archive.read_back == read_back
 
 
@@ -190,7 +189,7 @@ def test_ledger__nothing_stored__forgets_nothing_and_does_not_ask_for_each_recor
         ledger.add(seal(OPEN, 1, step))
     assert in_memory(ledger) == 100
     assert sum(asked) < 20 * 100
-    assert len(list(ledger.envelopes())) == 100
+    assert len(list(ledger.slots.envelopes())) == 100
 
 
 def test_ledger__stored_late__is_forgotten_later() -> None:
@@ -213,7 +212,7 @@ def test_ledger__archive_with_another_payload_for_the_slot__keeps_its_own() -> N
     for step in range(40):
         ledger.add(seal(OPEN, 1, step))
         archive.store([seal(OPEN, 1, step)])
-    assert list(ledger.records(0, ALICE, bitmap_of([0]))) == [seal(OPEN, 1, 0)]
+    assert list(ledger.slots.records(0, ALICE, bitmap_of([0]))) == [seal(OPEN, 1, 0)]
     assert in_memory(ledger) <= 4
 
 
@@ -226,13 +225,13 @@ def test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back(scalar
         ledger.add(record)
         plain.add(record)
         archive.store([record])
-    before, read_back = ledger.holdings_of(0, ALICE).digest, archive.read_back
+    before, read_back = ledger.slots.holdings_of(0, ALICE).digest, archive.read_back
     changed = seal(OPEN, 1, 5, *scalars)
     assert not ledger.holds(changed)  # as a node asks of every record
     ledger.add(changed)
     plain.add(changed)
-    assert (ledger.root(), ledger.holdings_of(0, ALICE)) == (plain.root(), plain.holdings_of(0, ALICE))
-    assert ledger.holdings_of(0, ALICE).digest != before
+    assert (ledger.root(), ledger.slots.holdings_of(0, ALICE)) == (plain.root(), plain.slots.holdings_of(0, ALICE))
+    assert ledger.slots.holdings_of(0, ALICE).digest != before
     assert archive.read_back - read_back <= limits.GROUP_STEPS
 
 
@@ -245,7 +244,7 @@ def test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_becam
         assert not ledger.holds(second)
         assert ledger.add(second) == plain.add(second)
         archive.store([second])
-        assert ledger.holdings_of(0, ALICE) == plain.holdings_of(0, ALICE)
+        assert ledger.slots.holdings_of(0, ALICE) == plain.slots.holdings_of(0, ALICE)
 
 
 def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only() -> None:
@@ -255,8 +254,8 @@ def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only(
     for step in range(1_024):
         if step not in (5, 6, 500):
             behind.add(seal(OPEN, 1, step))
-    held = behind.holdings_of(0, ALICE)
-    assert ledger.digest_within(0, ALICE, held.valid) == held.digest
+    held = behind.slots.holdings_of(0, ALICE)
+    assert ledger.slots.digest_within(0, ALICE, held.valid) == held.digest
     assert archive.read_back - read_back <= 2 * limits.GROUP_STEPS
 
 
@@ -294,10 +293,10 @@ WRONG: dict[str, Callable[[bytes], list[bytes]]] = {
     "another step": lambda record: [record[:32] + (17).to_bytes(4, "big") + record[36:]],
 }
 LOOKS: dict[str, Callable[[Ledger], object]] = {
-    "records": lambda ledger: list(ledger.records(0, ALICE, bitmap_of([30]))),
-    "all records": lambda ledger: list(ledger.envelopes()),
-    "payload hashes": lambda ledger: ledger.payload_hashes(0, ALICE),
-    "digest within": lambda ledger: ledger.digest_within(0, ALICE, bitmap_of([30, 31])),
+    "records": lambda ledger: list(ledger.slots.records(0, ALICE, bitmap_of([30]))),
+    "all records": lambda ledger: list(ledger.slots.envelopes()),
+    "payload hashes": lambda ledger: ledger.slots.payload_hashes(0, ALICE),
+    "digest within": lambda ledger: ledger.slots.digest_within(0, ALICE, bitmap_of([30, 31])),
     "a copy": lambda ledger: ledger.add(seal(OPEN, 1, 30)),
     "a second payload": lambda ledger: ledger.add(seal(OPEN, 1, 30, 55)),
     "an exclusion": lambda ledger: ledger.add_statement(exclude(OPEN, 1, 20)),
@@ -320,7 +319,7 @@ def test_ledger__archive_changed_where_nobody_looks__serves_all_the_rest() -> No
     ledger, archive = archived(100)
     archive.slots[ALICE, 30] = []
     rest = bitmap_of([step for step in range(100) if step // 16 != 1])
-    assert len(list(ledger.records(0, ALICE, rest))) == 84
+    assert len(list(ledger.slots.records(0, ALICE, rest))) == 84
 
 
 def test_replica__stored_record_of_an_author_who_is_back_changed__is_damage() -> None:
@@ -347,4 +346,4 @@ def test_slots__copies_and_versions_in_any_number__are_what_a_ledger_holds() -> 
         for record in stored:
             add(ledger, record)
         given = slots_in(stored)
-        assert [given[offset] for offset in sorted(given)] == list(ledger._slots_by_step())
+        assert [given[offset] for offset in sorted(given)] == list(ledger.slots._slots_by_step())

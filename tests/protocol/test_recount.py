@@ -153,7 +153,7 @@ def test_node__useful_neighbour_with_another_state__is_dropped_when_the_recount_
 def test_node__neighbour_without_news__is_ignored_and_no_record_is_read() -> None:
     """87 bytes under a fresh identity: they once cost a replay of the whole ledger."""
     archive = MemoryArchive()
-    honest = Node(MANIFEST, signer(9), node()._config, filled(MANIFEST, archive, updates=8))
+    honest = Node(MANIFEST, signer(9), node().own_steps._config, filled(MANIFEST, archive, updates=8))
     join(honest, X)
     read_back = archive.read_back
     assert lie(honest, X, 200) == [] and honest.sync.is_open(X) and archive.read_back == read_back

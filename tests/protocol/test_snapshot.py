@@ -57,8 +57,8 @@ def test_snapshot__of_a_ledger__is_what_a_replay_of_the_steps_before_gives(epoch
     assert {epoch: flat.tolist() for epoch, flat in snapshot.epochs.items()} == {
         epoch: before.coefficients().flat(epoch).tolist() for epoch in before.coefficients().epochs()
     }
-    assert snapshot.slots == before.ledger.updates and snapshot.digest == before.ledger.digest_before(STEP)
-    assert snapshot.digest != before.ledger.digest_before(2 * STEP)
+    assert snapshot.slots == before.ledger.updates and snapshot.digest == before.ledger.slots.digest_before(STEP)
+    assert snapshot.digest != before.ledger.slots.digest_before(2 * STEP)
 
 
 def test_snapshot__written_and_read__is_the_same_and_takes_few_bytes() -> None:

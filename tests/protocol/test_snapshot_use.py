@@ -74,18 +74,18 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert outcome_of(pair) is SnapshotOutcome.USED
     pair.run(lambda: any(pair.of_joiner(ReserveStep)))
     ledger, full = pair.joiner.replica.ledger, replica_of()
-    assert not pair.joiner.sync.is_live and ledger.slots_before(STEP) < true_snapshot().slots
+    assert not pair.joiner.sync.is_live and ledger.slots.slots_before(STEP) < true_snapshot().slots
     assert pair.joiner.replica.state_digest() != full.state_digest()
     shown, whole = pair.joiner.replica.shown(), full.coefficients()
     assert [shown.flat(epoch).tolist() for epoch in range(2)] == [whole.flat(epoch).tolist() for epoch in range(2)]
-    step = pair.joiner._estimating
+    step = pair.joiner.own_steps.estimating
     assert step is not None and step >= FRONTIER
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
-    assert pair.joiner.own_updates == 1
+    assert pair.joiner.own_steps.updates == 1
     pair.run(lambda: outcome_of(pair) is SnapshotOutcome.PROVED)
     assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.snapshot is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
-    assert ledger.slots_before(STEP) == true_snapshot().slots
+    assert ledger.slots.slots_before(STEP) == true_snapshot().slots
 
 
 def test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs() -> None:

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol import limits
 from protocol.crypto.hashing import Author
@@ -21,7 +20,7 @@ from protocol.ledger.statements import Invitation, StatementCodec, StatementKind
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.storage.store import replay, replay_statements
+from sfnode.storage.replay import replay, replay_statements
 from tests.properties.plain_model import PlainModel
 from tests.support.ledgers import admit, claim, compare, exclude, ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
@@ -224,12 +223,12 @@ def test_ledger__author_excluded__later_slots_leave_digests_table_and_sum() -> N
     replica.add_statement(exclude(OPEN, 1, 3))
     assert (replica.ledger.updates, replica.ledger.void_slots) == (1, 0)
     assert replica.ledger.authors() == {signer(1).author: 0}
-    assert [span for span, _ in replica.ledger.span_digests()] == [0]
+    assert [span for span, _ in replica.ledger.slots.span_digests()] == [0]
     only_first = Replica(OPEN)
     only_first.add(seal(OPEN, 1, 0))
     assert replica.state_digest() == replica.replayed_digest() == only_first.state_digest()
     replica.add_statement(exclude(OPEN, 1, 0))
-    assert replica.ledger.authors() == {} and replica.ledger.span_digests() == []
+    assert replica.ledger.authors() == {} and replica.ledger.slots.span_digests() == []
     assert replica.state_digest() == Replica(OPEN).state_digest()
 
 

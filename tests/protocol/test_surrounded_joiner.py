@@ -62,15 +62,17 @@ def test_joiner__three_admitted_liars_show_a_false_state__none_of_it_enters_its_
     pair.run(lambda: any(pair.of_joiner(ReserveStep)))
     shown, own = pair.joiner.replica.shown(), pair.joiner.replica.coefficients()
     assert shown is not own and int(shown.flat(0)[5]) != int(own.flat(0)[5])
-    step = pair.joiner._estimating
+    step = pair.joiner.own_steps.estimating
     assert step is not None
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
-    assert pair.joiner.own_updates == 1, "what it measured on their state counts: an honest number of a false state"
+    assert pair.joiner.own_steps.updates == 1, (
+        "what it measured on their state counts: an honest number of a false state"
+    )
     pair.run(lambda: any(pair.of_joiner(Halt)))
     (halt,) = pair.of_joiner(Halt)
     assert isinstance(halt, Halt)
     held = replica_of()
-    held.add(pair.joiner.replica.ledger.first_of(pair.joiner.author, range(step, step + 1))[0].record)
+    held.add(pair.joiner.replica.ledger.slots.first_of(pair.joiner.author, range(step, step + 1))[0].record)
     assert pair.joiner.replica.state_digest() == held.state_digest()
 
 

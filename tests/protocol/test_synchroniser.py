@@ -103,7 +103,7 @@ def test_node__catching_up_takes_longer_than_thirty_seconds__still_signs_nothing
             effects = tell(joining, X, message, now_ms)
             assert not any(isinstance(effect, StartEstimate) for effect in effects) or joining.sync.is_live
     assert now_ms > timings.FIRST_SYNC_TIMEOUT_MS
-    assert joining.is_finished and joining.own_updates == 0
+    assert joining.own_steps.is_finished and joining.own_steps.updates == 0
 
 
 def test_node__answer_of_the_wrong_kind_and_one_more__does_not_complete_the_sync() -> None:
@@ -252,7 +252,7 @@ def test_horizon__one_neighbour_of_three_says_the_run_is_far_ahead__does_not_mov
     for peer, step in ((X, 0), (Y, 0), (liar, 1_900)):
         tell(live, peer, replace(same, step=step), 100)
     tell(live, liar, pushed(seal(manifest, 0, 1_900)), 200)
-    assert live.ignored == {"TOO_EARLY": 1}
+    assert live.intake.ignored == {"TOO_EARLY": 1}
 
 
 def test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has() -> None:

@@ -7,8 +7,7 @@ from dataclasses import fields
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol import limits
 from protocol.errors import Reject, RejectReason

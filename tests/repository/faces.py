@@ -1,5 +1,6 @@
-"""The rules of the faces: each package's `__init__.py` names its door and lists what others may import, and others
-import no deeper. Functions from all modules to their offenders, like those of `architecture.py`."""
+"""The rules of the faces: each package's `__init__.py` names its door and imports what others may use, `as` itself, and
+others import no deeper. A face may hand out a whole module, so that its functions are called by their full names
+(`control_files.pause()`). Functions from all modules to their offenders, like those of `architecture.py`."""
 
 from __future__ import annotations
 
@@ -24,27 +25,28 @@ def deep_imports(modules: tuple[Module, ...]) -> Iterator[str]:
     where they share none). One step down from there is a door; what lies deeper is private to the room behind it.
     """
     known = {module.name for module in modules}
+    handed_out = {f"{module.name}.{name}" for module in modules for name in listed_names(module)}
     for module in modules:
         for node, name in _imports_of_ours(module):
             asked = target(name, known)
             door = _door(module, asked)
-            if asked != door:
+            if asked != door and not (name == asked and name in handed_out):
                 yield module.at(node, f"imports {asked}, which lies behind the face {door}")
 
 
 def unlisted_names(modules: tuple[Module, ...]) -> Iterator[str]:
-    """What is imported from a face is a module of the package, or a name in the face's `__all__`."""
+    """What is imported from a face is a module of the package, or a name that the face hands out."""
     known = {module.name for module in modules}
     listed = {module.name: frozenset(listed_names(module)) for module in modules if module.is_package}
     for module in modules:
         for node, name in _imports_of_ours(module):
             face, _, asked = name.rpartition(".")
             if face in listed and name not in known and asked not in listed[face]:
-                yield module.at(node, f"imports {asked} from {face}, which does not list it in __all__")
+                yield module.at(node, f"imports {asked} from {face}, which does not hand it out")
 
 
 def nameless_doors(modules: tuple[Module, ...]) -> Iterator[str]:
-    """The first sentence in each `__init__.py` names its door: something in its `__all__` or a package in it; where
+    """The first sentence in each `__init__.py` names its door: something that it hands out or a package in it; where
     it has neither, as a package of commands, one of its modules."""
     for module in modules:
         if module.is_package and module.is_in(*OURS):
@@ -76,18 +78,12 @@ def _door(module: Module, asked: str) -> str:
 
 
 def listed_names(module: Module) -> Iterator[str]:
-    """The names in the `__all__` of a module."""
+    """The names that a face hands out: what it imports `as` itself, and what else its `__all__` names."""
     for node in module.tree.body:
-        assigned = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
-        value = getattr(node, "value", None)
-        if value is not None and any(dotted(name) == "__all__" for name in assigned):
-            yield from _texts(value)
-
-
-def _texts(node: ast.AST) -> Iterator[str]:
-    for item in ast.walk(node):
-        if isinstance(item, ast.Constant) and isinstance(item.value, str):
-            yield item.value
+        if isinstance(node, ast.ImportFrom):
+            yield from (each.name for each in node.names if each.asname == each.name)
+        elif isinstance(node, ast.Assign) and [dotted(name) for name in node.targets] == ["__all__"]:
+            yield from (ast.literal_eval(node.value))
 
 
 def _inside(package: Module, modules: tuple[Module, ...], *, is_package: bool) -> Iterator[str]:

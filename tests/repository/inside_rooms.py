@@ -26,7 +26,9 @@ DIALECT: Final = re.compile(
     r"\b(told|tells?|telling|whoever|whatever|lately|beside|so many|meanwhile|alike|as read|what is said)\b",
     re.IGNORECASE,
 )
-_DATA_DIRECTORY: Final = frozenset({"data_dir", "data_directory"})
+# Names of a path to a data directory; in the room that owns it, "folder" is another.
+_DATA_DIRECTORY: Final = frozenset({"data_dir", "data_dirs", "data_directory", "directory", "directories"})
+_STORAGE: Final = "sfnode.storage"
 _COMMAND_DECORATORS: Final = ("command", "group")
 
 
@@ -41,7 +43,7 @@ class Inside:
     small_helpers_per_kloc: float  # private, called from one place, three lines or fewer in their bodies
     dataclasses_per_kloc: float
     dialect_lines_per_kloc: float
-    data_directory_functions: tuple[str, ...]  # that have a data directory among their parameters
+    data_directory_functions: tuple[str, ...]  # that take a data directory as a path, not as a `DataDirectory`
     names_with_two_meanings: dict[str, tuple[str, ...]]  # public functions of modules, by where they are
     commands_elsewhere: tuple[str, ...]  # not in the file of their name
     longest_class: str
@@ -109,9 +111,11 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _given_a_directory(module: Module) -> Iterator[str]:
+    names = _DATA_DIRECTORY | {"folder"} if module.name.startswith(_STORAGE) else _DATA_DIRECTORY
     for function in functions(module):
         given = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        if _DATA_DIRECTORY & {each.arg for each in given}:
+        paths = {each.arg for each in given if each.annotation and "DataDirectory" not in ast.unparse(each.annotation)}
+        if names & paths:
             yield module.at(function, function.name)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 import protocol
 from tests import REPOSITORY
-from tests.repository import architecture, boundaries, faces
-from tests.repository import architecture_rules as rules
+from tests.repository import architecture, architecture_rules as rules, boundaries, faces
 from tests.repository.architecture import Module, TreeRule, parse
 from tests.repository.architecture_rules import Rule
 

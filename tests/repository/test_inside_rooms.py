@@ -10,17 +10,17 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_220,
-    "exported_names": 710,
-    "init_lines": 1_583,
-    "import_share": 11.2,
-    "small_helpers_per_kloc": 2.25,
-    "dataclasses_per_kloc": 6.35,
-    "dialect_lines_per_kloc": 4.95,
-    "data_directory_functions": 49,
+    "lines": 40_400,
+    "exported_names": 625,
+    "init_lines": 1_434,
+    "import_share": 10.7,
+    "small_helpers_per_kloc": 0.75,
+    "dataclasses_per_kloc": 6.3,
+    "dialect_lines_per_kloc": 1.5,
+    "data_directory_functions": 4,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
-    "longest_class_lines": 346,
+    "longest_class_lines": 200,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from protocol.run import BasisKind, CoreKind, ScalarKind, ScheduleKind
 from protocol.run.manifest import checked
 from protocol.schema import to_plain
-from sfnode.run import MethodOptions, method_of
+from sfnode.run import MethodOptions, builder
 from sfnode.storage import BasisSpec
 from tests.support.manifests import small_manifest
 
@@ -25,7 +25,7 @@ def test_learning_rate__just_below_a_power_of_two__is_met_and_leaves_room_for_lo
 ) -> None:
     """0.001953 became a weight of eleven bits, and runs of 1,024 steps or more were not valid."""
     given = MethodOptions(learning_rate=rate, epoch_steps=1_024)
-    method, schedule = method_of(given, basis)
+    method, schedule = builder.method_of(given, basis)
     manifest = replace(small_manifest(), method=method, schedule=schedule, steps=2_048, authors_max=1_024)
     assert checked(to_plain(manifest, as_rows=False)) == manifest
     per_unit = 2.0**method.quantum_exp if method.scalar is ScalarKind.RAW else 1 / 32
@@ -37,6 +37,6 @@ def test_learning_rate__just_below_a_power_of_two__is_met_and_leaves_room_for_lo
 def test_learning_rate__rounded_up_to_a_power_of_two__is_the_same_for_every_kind_of_method() -> None:
     for core, scalar, directions, schedule in product(CoreKind, ScalarKind, (1, 2, 4, 8, 16), ScheduleKind):
         options = MethodOptions(core=core, scalar=scalar, directions=directions, learning_rate=0.001953)
-        method, found = method_of(replace(options, schedule=schedule))
+        method, found = builder.method_of(replace(options, schedule=schedule))
         assert method.basis is BasisKind.RANDOM
         assert found.weight_start < 1 << 10 and method.alpha_exp < 0

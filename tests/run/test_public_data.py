@@ -18,6 +18,7 @@ from sfnode.node.model_sharing import DataSharing
 from sfnode.reporter import Reporter
 from sfnode.run.public_data import find_public_data, is_of_peers, public_data_path, shared_data
 from sfnode.run.run_address import RunAddress
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import small_manifest
 from tests.support.network_nodes import MANIFEST, RUN_ID, network_of, start
 
@@ -46,22 +47,22 @@ async def fetched(folder: Path, given: DataSharing, *, data_bytes: int = len(DAT
         told = RunAddress(nodes=node.addresses, run_data_bytes=data_bytes)
         found = None
         with trio.move_on_after(limit_s):
-            found = await find_public_data(TASK, told, folder, Reporter(stream=io.StringIO()))
+            found = await find_public_data(TASK, told, DataDirectory(folder), Reporter(stream=io.StringIO()))
         nursery.cancel_scope.cancel()
     return found
 
 
 async def test_public_data__node_gives_them__are_here_and_need_nobody_afterwards(tmp_path: Path) -> None:
     found = await fetched(tmp_path, DataSharing(TASK, file_with(tmp_path), 0))
-    path = public_data_path(tmp_path, TASK)
+    path = public_data_path(DataDirectory(tmp_path), TASK)
     assert found == str(path) and path.read_bytes() == DATA
-    assert await find_public_data(TASK, NOBODY, tmp_path, Reporter(stream=io.StringIO())) == found
+    assert await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO())) == found
 
 
 async def test_public_data__node_lies__nothing_is_stored(tmp_path: Path) -> None:
     lie = file_with(tmp_path, DATA[:-2] + b" \n")
     assert await fetched(tmp_path, DataSharing(TASK, lie, 0), limit_s=0.6) is None
-    assert not public_data_path(tmp_path, TASK).exists()
+    assert not public_data_path(DataDirectory(tmp_path), TASK).exists()
 
 
 async def test_public_data__operator_does_not_give_them__nothing_comes(tmp_path: Path) -> None:
@@ -69,10 +70,10 @@ async def test_public_data__operator_does_not_give_them__nothing_comes(tmp_path:
 
 
 async def test_public_data__file_was_damaged__is_not_taken(tmp_path: Path) -> None:
-    public_data_path(tmp_path, TASK).write_bytes(DATA[1:])
-    assert await find_public_data(TASK, NOBODY, tmp_path, Reporter(stream=io.StringIO())) is None
+    public_data_path(DataDirectory(tmp_path), TASK).write_bytes(DATA[1:])
+    assert await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO())) is None
     assert await fetched(tmp_path, DataSharing(TASK, file_with(tmp_path), 0)) is not None
-    assert public_data_path(tmp_path, TASK).read_bytes() == DATA
+    assert public_data_path(DataDirectory(tmp_path), TASK).read_bytes() == DATA
 
 
 def test_data_sharing__another_hash_or_a_file_that_has_gone__is_not_there(tmp_path: Path) -> None:

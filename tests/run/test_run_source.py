@@ -13,7 +13,7 @@ import trio
 from protocol.errors import OperatorError
 from sfnode.reporter import Reporter
 from sfnode.run import RunSource, find_basis
-from sfnode.storage import decode_run_file
+from sfnode.storage import DataDirectory, decode_run_file
 from tests.support.cli_calls import call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
@@ -22,7 +22,7 @@ DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
 def find(run: Path, directory: Path) -> Path | None:
     directory.mkdir(exist_ok=True)
     manifest, source = decode_run_file(run).manifest, RunSource(run_file=run)
-    return trio.run(find_basis, manifest, source, directory, Reporter(stream=io.StringIO()))
+    return trio.run(find_basis, manifest, source, DataDirectory(directory), Reporter(stream=io.StringIO()))
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from sfnode import demo
-from sfnode.model_files import folder as model_folder
-from sfnode.model_files import verify
+from sfnode.model_files import folder as model_folder, verify
 from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.conversion import from_pickles

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.data_directory import default_data_dir
+from sfnode.run.default_directory import default_data_dir
 from tests.support.manifests import small_manifest
 
 HOSTILE = [

@@ -137,7 +137,7 @@ class Promises:
     def _check_has_asked(self, process: _Process, node: Node, now_ms: int) -> None:
         """SPEC 9.2.3: a node that knows of peers signs nothing before one of them has told it where the run is."""
         has_waited = now_ms - process.since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
-        is_free = process.has_heard or has_waited or not node._config.expects_peers
+        is_free = process.has_heard or has_waited or not node.own_steps._config.expects_peers
         require(is_free, "a node that knows of peers began a step before any of them had answered")
 
     # --- the flood ----------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class ScriptedNetwork:
 
     def _agree(self) -> bool:
         nodes = [host.node for host in self.hosts.values()]
-        up = [node for node in nodes if node is not None and node.is_finished]
+        up = [node for node in nodes if node is not None and node.own_steps.is_finished]
         return len(up) == len(nodes) and len({node.replica.ledger.root() for node in up}) == 1
 
     def starts(self) -> dict[str, int]:

@@ -158,4 +158,4 @@ def check_end(nodes: dict[PeerId, Node], watch: Watch) -> None:
 
 def _records(node: Node, author: bytes, step: int) -> list[bytes]:
     bit = (1 << step % limits.SPAN_STEPS).to_bytes(limits.SPAN_STEPS // 8, "little")
-    return list(node.replica.ledger.records(step // limits.SPAN_STEPS, Author(author), bit))
+    return list(node.replica.ledger.slots.records(step // limits.SPAN_STEPS, Author(author), bit))

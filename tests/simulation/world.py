@@ -279,8 +279,8 @@ class World:
 def is_done(node: Node) -> bool:
     """Whether the node has no step left to contribute: a relay never has, an excluded author none that counts."""
     is_excluded = node.replica.ledger.roster.excluded_from(node.author) is not None
-    is_over = is_excluded and not node.is_admitted_for(node.clock.next_step)
-    return node.is_finished or is_over or not node._config.is_training
+    is_over = is_excluded and not node.own_steps.is_admitted_for(node.clock.next_step)
+    return node.own_steps.is_finished or is_over or not node.own_steps._config.is_training
 
 
 def run_seed(seed: int, log: Callable[[int, tuple[Part, ...]], None] | None = None) -> Result:

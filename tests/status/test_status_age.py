@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.status import node_status
-from sfnode.storage.store import STATUS_FILE
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from tests.support.statuses import STATUS, changed
 
 
@@ -22,13 +22,13 @@ def written(folder: Path, age_s: float) -> Path:
 
 @pytest.fixture(autouse=True)
 def _a_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_status, "read_manifest", lambda _directory: None)
-    monkeypatch.setattr(node_status, "is_locked", lambda _directory: True)
+    monkeypatch.setattr(DataDirectory, "signed_manifest", lambda _self: None)
+    monkeypatch.setattr(DataDirectory, "is_locked", lambda _self: True)
 
 
 @pytest.mark.parametrize("age_s", [0.0, 5.0, -5.0])
 def test_status__written_just_now__is_read(age_s: float, tmp_path: Path) -> None:
-    assert node_status.read_status(written(tmp_path, age_s)).node.run == STATUS.node.run
+    assert node_status.read_status(DataDirectory(written(tmp_path, age_s))).node.run == STATUS.node.run
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_status__written_just_now__is_read(age_s: float, tmp_path: Path) -> None
 )
 def test_status__old_or_from_before_the_clock_was_set_back__says_so(age_s: float, words: str, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=words):
-        node_status.read_status(written(tmp_path, age_s))
+        node_status.read_status(DataDirectory(written(tmp_path, age_s)))

@@ -24,6 +24,7 @@ from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError, StorageDamagedError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 
@@ -92,7 +93,7 @@ def live(directory: Path, call: str, moment: int) -> Iterator[str]:
     if moment == 0:
         fail_from_now_on(call)
     try:
-        store = Store(directory, SIGNED)
+        store = Store(DataDirectory(directory), SIGNED)
         work = [*steps(), ("end", Store.close)]
         for number, (name, step) in enumerate(work, start=1):
             if number == moment:

@@ -15,16 +15,8 @@ from protocol.run import sign_manifest
 from protocol.state import Coefficients
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
-from sfnode.storage import (
-    BEST_STEP,
-    EvaluatedStep,
-    Store,
-    best_of,
-    has_become_worse,
-    read_evaluations,
-    read_state,
-    write_evaluations,
-)
+from sfnode.storage import EvaluatedStep, Store, evaluations
+from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
@@ -39,7 +31,7 @@ def of_losses(*losses: float) -> list[EvaluatedStep]:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """The data directory of a node that has stopped: two authors, ten steps each."""
-    store = Store(tmp_path, SIGNED)
+    store = Store(DataDirectory(tmp_path), SIGNED)
     codec = EnvelopeCodec(SIGNED.manifest)
     store.add(
         [codec.seal(who, step, (step - 4,)).record for step in range(10) for who in (ALICE, BOB)], is_durable=True
@@ -57,8 +49,8 @@ def test_read_state__at_a_step__is_what_the_updates_before_it_add_up_to(steps: i
         for step in range(min(steps, 10))
         for who in (ALICE, BOB)
     )
-    assert read_state(directory, steps).coefficients.digest() == expected.digest()
-    is_all = read_state(directory).coefficients.digest() == expected.digest()
+    assert DataDirectory(directory).state(steps).coefficients.digest() == expected.digest()
+    is_all = DataDirectory(directory).state().coefficients.digest() == expected.digest()
     assert is_all == (steps >= 10)
 
 
@@ -66,13 +58,14 @@ def test_read_state__at_the_best_step__is_the_one_of_least_loss(directory: Path)
     measured = [
         EvaluatedStep(step=step, accuracy=0.9, loss=loss, rows=9) for step, loss in ((2, 0.7), (5, 0.4), (9, 0.6))
     ]
-    write_evaluations(directory, measured)
-    assert read_state(directory, BEST_STEP).coefficients.digest() == read_state(directory, 5).coefficients.digest()
+    data_dir = DataDirectory(directory)
+    data_dir.evaluations.write(measured)
+    assert data_dir.state(evaluations.BEST_STEP).coefficients.digest() == data_dir.state(5).coefficients.digest()
 
 
 def test_read_state__best_step_of_a_node_that_measured_nothing__says_what_to_do(directory: Path) -> None:
     with pytest.raises(OperatorError, match=r"no best step is known, because .* Give the number"):
-        read_state(directory, BEST_STEP)
+        DataDirectory(directory).state(evaluations.BEST_STEP)
 
 
 ENDLESS = '[{"step": 1e999, "accuracy": 1, "loss": 1, "rows": 1}]'
@@ -82,7 +75,7 @@ ENDLESS = '[{"step": 1e999, "accuracy": 1, "loss": 1, "rows": 1}]'
 def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "evaluations.json").write_text(content, "utf-8")
     with pytest.raises(OperatorError, match=r"evaluations.json is damaged. Remove it"):
-        read_evaluations(tmp_path)
+        DataDirectory(tmp_path).evaluations.read()
 
 
 @pytest.mark.parametrize(
@@ -96,28 +89,28 @@ def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, t
     ],
 )
 def test_has_become_worse__after_three_more_evaluations__tells(losses: tuple[float, ...], is_worse: bool) -> None:
-    assert has_become_worse(of_losses(*losses)) == is_worse
+    assert evaluations.has_become_worse(of_losses(*losses)) == is_worse
 
 
 def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outlives_a_restart(tmp_path: Path) -> None:
     said = io.StringIO()
-    curve = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))
     curve.take(of_losses(0.7, 0.4, 0.5, 0.5, 0.5, 0.6))
     assert said.getvalue() == (
         "the loss on held-out data has risen from 0.400 at step 10 to 0.500. The model of that step can still be had: "
         f"sfnode export --data-dir {tmp_path} --at-step 10 --out FOLDER\n"
     )
-    again = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
-    best = best_of(again.evaluations)
+    again = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))
+    best = evaluations.best_of(again.evaluations)
     assert best is not None and best.step == 10 and len(again.evaluations) == 6
     again.take([EvaluatedStep(step=10, accuracy=0.5, loss=0.9, rows=100)])  # measured again: the newer one counts
-    assert [each.loss for each in read_evaluations(tmp_path)] == [0.7, 0.9, 0.5, 0.5, 0.5, 0.6]
+    assert [each.loss for each in DataDirectory(tmp_path).evaluations.read()] == [0.7, 0.9, 0.5, 0.5, 0.5, 0.6]
 
 
 def test_curve__damaged_file__is_said_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "evaluations.json").write_text("{", "utf-8")
     said = io.StringIO()
-    curve = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))
     assert "evaluations.json is damaged. Remove it: only the best step" in said.getvalue()
     curve.take(of_losses(0.5))
     assert json.loads((tmp_path / "evaluations.json").read_text("utf-8"))[0]["loss"] == 0.5
@@ -125,7 +118,7 @@ def test_curve__damaged_file__is_said_and_stops_nothing(tmp_path: Path) -> None:
 
 def test_curve__file_cannot_be_written__is_said_and_stops_nothing(tmp_path: Path) -> None:
     said = io.StringIO()
-    curve = LearningCurve(tmp_path / "file" / "node", Reporter(is_json=False, stream=said))
+    curve = LearningCurve(DataDirectory(tmp_path / "file" / "node"), Reporter(is_json=False, stream=said))
     (tmp_path / "file").write_text("", "utf-8")
     curve.take(of_losses(0.5))
     assert "cannot write" in said.getvalue() and len(curve.evaluations) == 1

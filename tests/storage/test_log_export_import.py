@@ -18,9 +18,11 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
-from sfnode.storage.store import LEDGER_FILE, Store, replay
-from sfnode.storage.stored_bases import BASIS_FILE, store_basis
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.replay import replay
+from sfnode.storage.store import Store
+from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL
 from tests.support.ledgers import seal, signer
@@ -37,9 +39,9 @@ HEAD_BYTES, CHECK_BYTES = 5, 32
 
 def make_directory(directory: Path, records: list[bytes], signed: SignedManifest = SIGNED) -> Path:
     """The data directory of a node that has stopped."""
-    with closing(Store(directory, signed)) as store:
+    with closing(Store(DataDirectory(directory), signed)) as store:
         store.add(records, is_durable=True)
-    load_or_create_seed(directory / IDENTITY_FILE)
+    KeyFile(directory / IDENTITY_FILE).made_seed()
     return directory
 
 
@@ -93,7 +95,7 @@ def test_log__encoded_and_loaded__holds_the_same_set_proofs_included() -> None:
     loaded = load(GOOD)
     assert loaded.signed.encode() == SIGNED.encode() and loaded.basis is None
     assert (loaded.end.records, loaded.end.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
-    assert set(loaded.replica.ledger.ordered_records()) == {*RECORDS, PROOF}
+    assert set(loaded.replica.ledger.slots.ordered_records()) == {*RECORDS, PROOF}
     assert loaded.end.writer == signer(9).author
     assert joined(blocks_of(GOOD)) == GOOD
 
@@ -237,7 +239,7 @@ def test_log_import__run_with_a_published_basis__brings_the_basis_along(tmp_path
     signed, basis = published_run()
     node = make_directory(tmp_path / "node", [seal(signed.manifest, 1, 2)], signed)
     assert_teaches(call("log", "export", tmp_path / "x.log", "--data-dir", node), "published basis", "--basis")
-    store_basis(signed.manifest, basis, origin="test", data_dir=node)
+    DataDirectory(node).bases.store(signed.manifest, basis, origin="test")
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code == 0
     assert (tmp_path / "copy" / BASIS_FILE).read_bytes() == basis == encode_basis_again(signed.manifest, basis)
@@ -285,9 +287,9 @@ def test_log_import__full_author_table__says_how_many_have_no_place(tmp_path: Pa
 def test_log_import__folder_with_nothing_or_a_key_only__is_filled_and_keeps_the_key(node: Path, tmp_path: Path) -> None:
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
     key = tmp_path / "copy" / IDENTITY_FILE
-    seed = load_or_create_seed(key)
+    seed = KeyFile(key).made_seed()
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code == 0
-    assert load_or_create_seed(key) == seed and digests(tmp_path / "copy") == digests(node)
+    assert KeyFile(key).made_seed() == seed and digests(tmp_path / "copy") == digests(node)
     (tmp_path / "empty").mkdir()
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "empty").code == 0
     assert digests(tmp_path / "empty") == digests(node)
@@ -304,7 +306,7 @@ def test_log_import__without_data_dir__goes_below_the_home(
 
 
 def test_log_export__while_a_daemon_holds_the_directory__works(node: Path, tmp_path: Path) -> None:
-    with closing(Store(node, SIGNED)):
+    with closing(Store(DataDirectory(node), SIGNED)):
         assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
         outcome = call("log", "import", tmp_path / "x.log", "--data-dir", node)
         assert_teaches(outcome, str(node), "in use by another sfnode", "Stop that one")
@@ -351,7 +353,7 @@ def test_log_export__wrong_use__says_what_to_do(node: Path, tmp_path: Path) -> N
     (node / IDENTITY_FILE).unlink()
     assert_teaches(call("log", "export", out, "--data-dir", node), IDENTITY_FILE, "sfnode id new")
     key = tmp_path / "other.key"
-    load_or_create_seed(key)
+    KeyFile(key).made_seed()
     assert call("log", "export", out, "--data-dir", node, "--key", key).code == 0
     before = out.read_bytes()
     assert_teaches(call("log", "export", out, "--data-dir", node, "--key", key), str(out), "exists")
@@ -359,7 +361,7 @@ def test_log_export__wrong_use__says_what_to_do(node: Path, tmp_path: Path) -> N
 
 
 def test_log_export__damaged_record_on_the_disk__writes_nothing(node: Path, tmp_path: Path) -> None:
-    with closing(Store(node, SIGNED)) as store:
+    with closing(Store(DataDirectory(node), SIGNED)) as store:
         store.add([RECORDS[0][:-1] + b"\0"], is_durable=True)
         store.add([seal(MANIFEST, 4, 4)[:-1] + b"\0"], is_durable=True)
     assert_teaches(call("log", "export", tmp_path / "x.log", "--data-dir", node), str(node / LEDGER_FILE), "damaged")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.storage.store import LEDGER_FILE, LOCK_FILE, MANIFEST_FILE, read_records
+from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
+from sfnode.storage.private_folder import LOCK_FILE
 from tests.storage.test_log_export_import import PROOF, RECORDS, digests, make_directory
 from tests.support.cli_calls import call
 
@@ -28,7 +29,8 @@ def test_log_import__killed_while_it_writes__leaves_the_place_free(
     def die(*_arguments: object) -> None:
         staged = next(path for path in tmp_path.iterdir() if ".import-" in path.name)
         assert {MANIFEST_FILE, LEDGER_FILE} <= {path.name for path in staged.iterdir()}
-        assert len(list(read_records(staged))) == 61
+        with DataDirectory(staged).reading() as stored:
+            assert stored.count() == 61
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sfnode.storage.log_export_import.sync_folder", die)

@@ -13,7 +13,8 @@ from protocol.crypto.hashing import Author
 from protocol.documents.log_file import encode_log
 from protocol.state.replica import Replica
 from sfnode.storage import log_export_import as log_file
-from sfnode.storage.store import LEDGER_FILE, Store, replayed
+from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.store import Store
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
 from tests.storage.test_log_export_import import (
     GOOD,
@@ -76,9 +77,9 @@ def test_replayed__more_records_than_are_kept_in_memory__same_state_as_with_all_
     full = Replica(MANIFEST)
     for record in (*RECORDS, PROOF):
         full.add(record)
-    with replayed(node, MANIFEST) as replica:
+    with DataDirectory(node).replayed(MANIFEST) as replica:
         assert replica.state_digest() == full.state_digest()
-        assert set(replica.ledger.envelopes()) == set(full.ledger.envelopes())
+        assert set(replica.ledger.slots.envelopes()) == set(full.ledger.slots.envelopes())
     assert sum(little_memory) > 20
 
 
@@ -86,7 +87,7 @@ def test_log_export__records_come_while_it_reads__are_not_in_the_file(
     little_memory: list[int], node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon may be running: a second payload for a slot would look like a damaged archive."""
-    with closing(Store(node, SIGNED)) as store:
+    with closing(Store(DataDirectory(node), SIGNED)) as store:
         monkeypatch.setattr(
             log_file, "encode_log", _after(lambda: store.add([seal(MANIFEST, 2, 3, 77)], is_durable=True))
         )

@@ -14,8 +14,8 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import checked, sign_manifest
 from protocol.state.replica import Replica
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import basis_path, store_basis
 from tests.storage.test_log_export_import import Change, blocks_of, digests, joined, load, make_directory
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import seal, signer
@@ -96,14 +96,14 @@ def test_log__renewed_bases_that_are_not_those_needed__are_refused_with_the_byte
 
 def test_log_import__run_with_a_renewed_basis__brings_it_along(tmp_path: Path) -> None:
     node, file = make_directory(tmp_path / "node", [BEFORE, AFTER], SIGNED), tmp_path / "x.log"
-    with closing(Store(node, SIGNED)) as store:
+    with closing(Store(DataDirectory(node), SIGNED)) as store:
         store.add_statements([RENEWAL])
-    store_basis(MANIFEST, BASIS, origin="test", data_dir=node)
+    DataDirectory(node).bases.store(MANIFEST, BASIS, origin="test")
     assert_teaches(call("log", "export", file, "--data-dir", node), "the new one is missing", "start the node")
-    held = store_basis(MANIFEST, RENEWED_ONE, origin="test", data_dir=node, sha256=SHA256)
+    held = DataDirectory(node).bases.store(MANIFEST, RENEWED_ONE, origin="test", sha256=SHA256)
     assert call("log", "export", file, "--data-dir", node).code == 0
     assert call("log", "import", file, "--data-dir", tmp_path / "copy").code == 0
-    assert basis_path(tmp_path / "copy", MANIFEST, SHA256).read_bytes() == RENEWED_ONE
+    assert DataDirectory(tmp_path / "copy").bases.path_of(MANIFEST, SHA256).read_bytes() == RENEWED_ONE
     assert digests(tmp_path / "copy") == digests(node)
     held.write_bytes(BASIS)
     file.unlink()

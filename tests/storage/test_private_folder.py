@@ -10,9 +10,10 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.storage import private_folder
-from sfnode.storage.identity import load_or_create_seed, load_seed, store_seed
-from sfnode.storage.private_folder import check_folder, claim_folder
-from sfnode.storage.store import LOCK_FILE, Store
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import KeyFile
+from sfnode.storage.private_folder import LOCK_FILE
+from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 
 
@@ -21,7 +22,7 @@ def mode_of(path: Path) -> int:
 
 
 def test_claim__no_folder__is_made_for_its_owner_alone(tmp_path: Path) -> None:
-    assert claim_folder(tmp_path / "a" / "node") is False
+    assert DataDirectory(tmp_path / "a" / "node").claim() is False
     assert mode_of(tmp_path / "a" / "node") == 0o700
 
 
@@ -30,38 +31,38 @@ def test_claim__folder_that_others_can_enter__is_closed_and_said(mode: int, tmp_
     folder = tmp_path / "node"
     folder.mkdir()
     folder.chmod(mode)
-    assert claim_folder(folder) is True
+    assert DataDirectory(folder).claim() is True
     assert mode_of(folder) == 0o700
-    assert claim_folder(folder) is False
+    assert DataDirectory(folder).claim() is False
 
 
 def test_claim__folder_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.storage.private_folder.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(OperatorError, match=f"{tmp_path} belongs to another user.*another --data-dir"):
-        claim_folder(tmp_path)
+        DataDirectory(tmp_path).claim()
 
 
 def test_claim__another_users_file_in_it__is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "identity.key").touch()
     monkeypatch.setattr(private_folder, "_is_foreign", lambda path: path.name == "identity.key")
     with pytest.raises(OperatorError, match=r"identity\.key belongs to another user.*remove it"):
-        claim_folder(tmp_path)
+        DataDirectory(tmp_path).claim()
 
 
 def test_claim__file_system_without_permissions__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o755)
     monkeypatch.setattr(Path, "chmod", lambda *_arguments: None)
     with pytest.raises(OperatorError, match="does not let that be changed"):
-        claim_folder(tmp_path)
+        DataDirectory(tmp_path).claim()
 
 
 def test_check__file_that_goes_away_meanwhile__is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda self: iter([self / "status.json.0123.tmp"]))
-    check_folder(tmp_path)
+    DataDirectory(tmp_path).check()
 
 
 def test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock(tmp_path: Path) -> None:
-    Store(tmp_path / "node", sign_manifest(small_manifest(), OWNER)).close()
+    Store(DataDirectory(tmp_path / "node"), sign_manifest(small_manifest(), OWNER)).close()
     assert (mode_of(tmp_path / "node"), mode_of(tmp_path / "node" / LOCK_FILE)) == (0o700, 0o600)
 
 
@@ -71,17 +72,17 @@ def test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock(tmp_pat
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
 def test_load_seed__key_that_others_can_read_or_write__is_refused(mode: int, tmp_path: Path) -> None:
     key = tmp_path / "owner.key"
-    store_seed(key, bytes(32))
-    assert mode_of(key) == 0o600 and load_seed(key) == bytes(32)
+    KeyFile(key).store(bytes(32))
+    assert mode_of(key) == 0o600 and KeyFile(key).seed() == bytes(32)
     key.chmod(mode)
     with pytest.raises(OperatorError, match=f"can read the key in {key}: chmod 600"):
-        load_or_create_seed(key)
+        KeyFile(key).made_seed()
 
 
 def test_load_seed__key_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever puts a key where a run's owner is about to make one would own the run."""
     key = tmp_path / "owner.key"
-    store_seed(key, bytes(32))
+    KeyFile(key).store(bytes(32))
     monkeypatch.setattr("sfnode.storage.identity.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(OperatorError, match=r"belongs to another user.*make a new key"):
-        load_or_create_seed(key)
+        KeyFile(key).made_seed()

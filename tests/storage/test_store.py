@@ -6,6 +6,7 @@ import random
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from protocol.errors import OperatorError, SfnodeError, StorageDamagedError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica
-from sfnode.storage.store import LEDGER_FILE, MANIFEST_FILE, Store, is_locked, read_manifest, read_records, replay
+from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
+from sfnode.storage.replay import replay
+from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.small_disk import fill, remount, small_disk
 
@@ -29,7 +32,7 @@ RECORDS = [EnvelopeCodec(MANIFEST).seal(ALICE, step, (step + 1,)).record for ste
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An open store in a new directory."""
-    opened = Store(tmp_path / "node", SIGNED)
+    opened = Store(DataDirectory(tmp_path / "node"), SIGNED)
     yield opened
     opened.close()
 
@@ -38,26 +41,31 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A closed directory with 40 records and a reservation; tests copy it before they harm it."""
     directory = tmp_path_factory.mktemp("filled") / "node"
-    opened = Store(directory, SIGNED)
+    opened = Store(DataDirectory(directory), SIGNED)
     opened.add(RECORDS, is_durable=True)
     opened.reserve_step(39)
     opened.close()
     return directory
 
 
+def records_in(directory: Path) -> list[bytes]:
+    with DataDirectory(directory).reading() as stored:
+        return [record for _, record in stored.records()]
+
+
 def replayed(directory: Path) -> Replica:
-    return replay(Replica(MANIFEST), read_records(directory), directory / LEDGER_FILE)
+    return replay(Replica(MANIFEST), enumerate(records_in(directory), start=1), directory / LEDGER_FILE)
 
 
 # --- content ----------------------------------------------------------------------------------------------------
 
 
-def test_store__records_of_several_transactions__come_back_in_their_order(store: Store) -> None:
+def test_store__records_of_several_transactions__come_back_in_their_order(store: Store, tmp_path: Path) -> None:
     shuffled = random.Random(1).sample(RECORDS, len(RECORDS))
     for first in range(0, len(shuffled), 7):
         store.add(shuffled[first : first + 7], is_durable=first % 2 == 0)
     assert [record for _, record in store.records()] == shuffled
-    assert [record for _, record in read_records(store.directory)] == shuffled  # also while it is open
+    assert records_in(tmp_path / "node") == shuffled  # also while it is open
 
 
 def test_store__more_records_than_a_page__come_back_all(store: Store) -> None:
@@ -67,23 +75,23 @@ def test_store__more_records_than_a_page__come_back_all(store: Store) -> None:
 
 
 def test_store__facts__survive_a_reopen(tmp_path: Path) -> None:
-    first = Store(tmp_path, SIGNED)
+    first = Store(DataDirectory(tmp_path), SIGNED)
     assert (first.reserved_step, first.known_peers) == (-1, "[]")
     first.reserve_step(0)
     first.reserve_step(17)
     first.save_known_peers('[{"peer": "x"}]')
     first.close()
-    second = Store(tmp_path, SIGNED)
+    second = Store(DataDirectory(tmp_path), SIGNED)
     assert (second.reserved_step, second.known_peers) == (17, '[{"peer": "x"}]')
     second.close()
 
 
 def test_store__process_that_never_closes__leaves_everything_it_was_told(tmp_path: Path) -> None:
-    abandoned = Store(tmp_path / "node", SIGNED)
+    abandoned = Store(DataDirectory(tmp_path / "node"), SIGNED)
     abandoned.add(RECORDS[:3], is_durable=True)
     abandoned.reserve_step(5)
     shutil.copytree(tmp_path / "node", tmp_path / "copy")  # what another process finds after a SIGKILL
-    survivor = Store(tmp_path / "copy", SIGNED)
+    survivor = Store(DataDirectory(tmp_path / "copy"), SIGNED)
     assert [record for _, record in survivor.records()] == RECORDS[:3]
     assert survivor.reserved_step == 5
     survivor.close()
@@ -148,7 +156,7 @@ def test_store__directory_of_an_earlier_release__can_be_read_by_author(filled: P
     database = sqlite3.connect(directory / LEDGER_FILE)
     database.execute("DROP INDEX records_by_slot")
     database.close()
-    opened = Store(directory, SIGNED)
+    opened = Store(DataDirectory(directory), SIGNED)
     queries: list[str] = []
     opened._database.set_trace_callback(queries.append)
     assert opened.read(ALICE.author, range(40)) == RECORDS
@@ -180,33 +188,31 @@ def archiving(store: Store) -> Replica:
     ],
 )
 def test_store__changed_under_a_running_node__is_damage_with_what_where_and_what_to_do(
-    statement: str, store: Store
+    statement: str, store: Store, tmp_path: Path
 ) -> None:
     replica = archiving(store)
-    database = sqlite3.connect(store.directory / LEDGER_FILE)
+    database = sqlite3.connect(path := tmp_path / "node" / LEDGER_FILE)
     database.executescript(statement)
     database.close()
     with pytest.raises(StorageDamagedError) as caught:
-        list(replica.ledger.envelopes())
+        list(replica.ledger.slots.envelopes())
     text = f"updates of author {ALICE.author.hex()[:16]}, steps 0 to 15, are not what was stored"
-    assert str(caught.value).startswith(f"{store.directory / LEDGER_FILE} is damaged ({text}). Move it away and start")
+    assert str(caught.value).startswith(f"{path} is damaged ({text}). Move it away and start")
 
 
-def test_store__changed_to_what_is_not_a_record__is_damage(store: Store) -> None:
+def test_store__changed_to_what_is_not_a_record__is_damage(store: Store, tmp_path: Path) -> None:
     replica = archiving(store)
-    database = sqlite3.connect(store.directory / LEDGER_FILE)
-    with database:
+    with closing(sqlite3.connect(tmp_path / "node" / LEDGER_FILE)) as database, database:
         database.execute("UPDATE records SET record = CAST(substr(record, 1, 36) || 'x' AS TEXT) WHERE arrival = 4")
-    database.close()
     with pytest.raises(StorageDamagedError, match=r"ledger.sqlite3 is damaged \("):
-        list(replica.ledger.envelopes())
+        list(replica.ledger.slots.envelopes())
 
 
 def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -> None:
     manifest = small_manifest(steps=4_000)
     codec = EnvelopeCodec(manifest)
     with small_disk(tmp_path / "disk", kilobytes=2_048) as disk:
-        opened = Store(disk / "node", sign_manifest(manifest, OWNER))
+        opened = Store(DataDirectory(disk / "node"), sign_manifest(manifest, OWNER))
         replica = Replica(manifest, opened, in_memory_max=2)
 
         def go_on() -> None:
@@ -218,7 +224,7 @@ def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -
         with pytest.raises(OperatorError, match="the disk is full"):
             go_on()
         held = replica.ledger.updates
-        assert [envelope.step for envelope in replica.ledger.envelopes()] == list(range(held))
+        assert [envelope.step for envelope in replica.ledger.slots.envelopes()] == list(range(held))
         assert 20 < held < 4_000
         opened.close()
 
@@ -227,22 +233,22 @@ def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -
 
 
 def test_store__directory_in_use__is_refused_until_it_is_closed(tmp_path: Path) -> None:
-    first = Store(tmp_path, SIGNED)
-    assert is_locked(tmp_path)
+    first = Store(DataDirectory(tmp_path), SIGNED)
+    assert DataDirectory(tmp_path).is_locked()
     with pytest.raises(OperatorError, match=r"in use by another sfnode. Stop that one, or use another --data-dir"):
-        Store(tmp_path, SIGNED)
-    assert is_locked(tmp_path)  # the failed attempt did not give back what is not its own
+        Store(DataDirectory(tmp_path), SIGNED)
+    assert DataDirectory(tmp_path).is_locked()  # the failed attempt did not give back what is not its own
     first.close()
-    assert not is_locked(tmp_path)
-    Store(tmp_path, SIGNED).close()
+    assert not DataDirectory(tmp_path).is_locked()
+    Store(DataDirectory(tmp_path), SIGNED).close()
 
 
 def test_store__directory_of_another_run__is_refused_and_stays_as_it_was(filled: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(filled, tmp_path / "node")
     with pytest.raises(OperatorError, match=r"belongs to run 'test' .* not to 'test' .*another --data-dir"):
-        Store(directory, OTHER)
-    assert not is_locked(directory)
-    assert read_manifest(directory) == SIGNED
+        Store(DataDirectory(directory), OTHER)
+    assert not DataDirectory(directory).is_locked()
+    assert DataDirectory(directory).signed_manifest() == SIGNED
     assert replayed(directory).ledger.updates == len(RECORDS)
 
 
@@ -250,15 +256,15 @@ def test_store__directory_mixed_from_two_runs__is_refused(filled: Path, tmp_path
     directory = shutil.copytree(filled, tmp_path / "node")
     (directory / MANIFEST_FILE).write_bytes(OTHER.encode())
     with pytest.raises(StorageDamagedError, match=r"the directory was mixed from two.*another --data-dir"):
-        Store(directory, OTHER)
+        Store(DataDirectory(directory), OTHER)
 
 
 def test_store__path_with_odd_characters__works(tmp_path: Path) -> None:
     odd = tmp_path / "a?b#c%20 d"
-    opened = Store(odd, SIGNED)
+    opened = Store(DataDirectory(odd), SIGNED)
     opened.add(RECORDS[:1], is_durable=True)
     opened.close()
-    assert [record for _, record in read_records(odd)] == RECORDS[:1]
+    assert records_in(odd) == RECORDS[:1]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------
@@ -296,7 +302,7 @@ def test_store__database_changed_by_hand__is_damaged(
 
 def use_all(directory: Path) -> Replica:
     """Open a directory and read everything that a node reads at its start."""
-    opened = Store(directory, SIGNED)
+    opened = Store(DataDirectory(directory), SIGNED)
     try:
         assert opened.reserved_step < 100 and opened.known_peers
         return replay(Replica(MANIFEST), opened.records(), directory / LEDGER_FILE)
@@ -308,14 +314,14 @@ def use_all(directory: Path) -> Replica:
     "content", [b"garbage " * 100, bytes(8_192), b"SQLite format 3\0" + bytes(4_080)], ids=["text", "zeros", "header"]
 )
 def test_store__file_that_is_not_a_database__is_damaged_and_can_be_moved_away(content: bytes, tmp_path: Path) -> None:
-    opened = Store(tmp_path, SIGNED)
+    opened = Store(DataDirectory(tmp_path), SIGNED)
     opened.close()
     (tmp_path / LEDGER_FILE).write_bytes(content)
     with pytest.raises(StorageDamagedError, match=r"ledger.sqlite3 is damaged .*Move it away and start again"):
-        Store(tmp_path, SIGNED)
-    assert not is_locked(tmp_path)
+        Store(DataDirectory(tmp_path), SIGNED)
+    assert not DataDirectory(tmp_path).is_locked()
     (tmp_path / LEDGER_FILE).rename(tmp_path / "moved")
-    reopened = Store(tmp_path, SIGNED)
+    reopened = Store(DataDirectory(tmp_path), SIGNED)
     assert list(reopened.records()) == []
     reopened.close()
 
@@ -345,7 +351,7 @@ def reads_all_or_fails_well(directory: Path) -> bool:
         replica = use_all(directory)
     except SfnodeError:
         return False
-    assert {envelope.record for envelope in replica.ledger.envelopes()} <= set(RECORDS)
+    assert {envelope.record for envelope in replica.ledger.slots.envelopes()} <= set(RECORDS)
     return True
 
 
@@ -362,13 +368,13 @@ def store_until_full(opened: Store, stored: list[bytes]) -> None:
 def test_store__full_disk__loses_nothing_that_was_stored_and_works_again(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", kilobytes=512) as disk:
         directory = disk / "node"
-        opened = Store(directory, SIGNED)
+        opened = Store(DataDirectory(directory), SIGNED)
         stored: list[bytes] = []
         with pytest.raises(OperatorError, match=r"disk is full. Free some space and start again; nothing .* is lost"):
             store_until_full(opened, stored)
         opened.close()
         remount(disk, "size=4m")
-        reopened = Store(directory, SIGNED)
+        reopened = Store(DataDirectory(directory), SIGNED)
         assert [record for _, record in reopened.records()] == stored
         reopened.add([b"more"], is_durable=True)
         reopened.close()
@@ -378,17 +384,17 @@ def test_store__disk_that_was_full_before__says_so_at_the_start(tmp_path: Path) 
     with small_disk(tmp_path / "disk", kilobytes=256) as disk:
         filler = fill(disk)
         with pytest.raises(OperatorError, match="disk is full"):
-            Store(disk / "node", SIGNED)
+            Store(DataDirectory(disk / "node"), SIGNED)
         filler.unlink()
-        Store(disk / "node", SIGNED).close()
+        Store(DataDirectory(disk / "node"), SIGNED).close()
 
 
 def test_store__read_only_disk__says_so_and_can_still_be_read(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", kilobytes=512) as disk:
-        opened = Store(disk / "node", SIGNED)
+        opened = Store(DataDirectory(disk / "node"), SIGNED)
         opened.add(RECORDS, is_durable=True)
         opened.close()
         remount(disk, "ro")
         with pytest.raises(OperatorError, match=r"Read-only file system. Choose another place"):
-            Store(disk / "node", SIGNED)
+            Store(DataDirectory(disk / "node"), SIGNED)
         assert replayed(disk / "node").ledger.updates == len(RECORDS)

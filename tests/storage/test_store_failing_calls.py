@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.store import Store
 from tests.storage import failing_calls
 from tests.storage.failing_calls import NUMBERS, RECORDS, SIGNED, is_filter_allowed
@@ -44,7 +45,7 @@ def test_store__calls_failed__opens_again_with_all_that_was_acknowledged_and_goe
 ) -> None:
     for directory, call, moment, told in lives:
         numbers = {kind: [int(n) for name in told if name.startswith(kind) for n in name.split()[1:]] for kind in KINDS}
-        store = Store(directory, SIGNED)
+        store = Store(DataDirectory(directory), SIGNED)
         held = [record for _, record in store.records()]
         acknowledged = [RECORDS[number] for number in sorted(numbers["own"] + numbers["others"])]
         assert held[: len(acknowledged)] == acknowledged, (call, moment)

@@ -25,9 +25,9 @@ from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run.builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.data_files import data_spec
-from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
-from sfnode.storage.store import STATUS_FILE
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig
@@ -93,8 +93,8 @@ def daemon_in_this_process(
     """A whole node, to be run in a nursery; silent."""
     config = DaemonConfig(
         signed=signed,
-        data_dir=folder,
-        identity_seed=load_or_create_seed(folder / IDENTITY_FILE),
+        data_dir=DataDirectory(folder),
+        identity_seed=KeyFile(folder / IDENTITY_FILE).made_seed(),
         network=network,
         training=training(worker),
         neighbours_min=neighbours_min,

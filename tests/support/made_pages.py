@@ -9,14 +9,15 @@ from pathlib import Path
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.wire import PeerId
+from sfnode.local_files import write_json
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.reports import PeerState
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import Page
 from sfnode.status import LossPoint, Status, StatusDetail
-from sfnode.storage.evaluations import EvaluatedStep, write_evaluations
-from sfnode.storage.files import write_json
-from sfnode.storage.store import STATUS_FILE, Store
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
+from sfnode.storage.evaluations import EvaluatedStep
+from sfnode.storage.store import Store
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import blank, changed, peer_state
@@ -44,7 +45,7 @@ class MadeNode:
         records = [seal(self.manifest, author, at) for author in range(authors) for at in range(20 * author, step)]
         self.ledger = ledger_of(self.manifest, records)
         done = [EvaluatedStep(step=at, accuracy=0.5 + at / 1_000, loss=0.7 - at / 900, rows=64) for at in _tens(step)]
-        write_evaluations(self.directory, done)
+        DataDirectory(self.directory).evaluations.write(done)
         common = {"run": self.manifest.name, "author": signer(0).author.hex(), "steps": self.manifest.steps}
         counts = {"step": step, "updates": len(records), "authors": authors, "peers": len(self.neighbours)}
         shown = (
@@ -67,13 +68,13 @@ class MadeNode:
     def store(self) -> None:
         """Put manifest and records where a node keeps them."""
         assert self.ledger is not None
-        store = Store(self.directory, sign_manifest(self.manifest, OWNER))
-        store.add(self.ledger.ordered_records(), is_durable=False)
+        store = Store(DataDirectory(self.directory), sign_manifest(self.manifest, OWNER))
+        store.add(self.ledger.slots.ordered_records(), is_durable=False)
         store.close()
 
     def page(self, kind: type[Page] = Page) -> Page:
         """The page of the node while it runs."""
-        return kind(self.directory, self.manifest, lambda: self.ledger, pid=PID, tail=self.tail)
+        return kind(DataDirectory(self.directory), self.manifest, lambda: self.ledger, pid=PID, tail=self.tail)
 
 
 def _tens(step: int) -> range:

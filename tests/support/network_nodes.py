@@ -108,7 +108,7 @@ class Node:
         async for event in self.network.unread:
             self.events.append(event)
             if isinstance(event, MessageArrived):
-                self.network.handled(event.peer, event.message, seconds=0.0, news=0)
+                self.network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
             self.changed.set()
             self.changed = trio.Event()
 

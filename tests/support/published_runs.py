@@ -14,7 +14,7 @@ from protocol.schema import to_plain
 from protocol.subspace.basis_file import BasisContent, Start, encode_basis
 from protocol.subspace.directions import Basis, Int8Array
 from sfnode.run.builder import BEST, MethodOptions, method_of
-from sfnode.storage.stored_bases import BasisSpec, basis_spec
+from sfnode.storage.stored_bases import BasisSpec
 from tests.support.daemons import demo_run
 from tests.support.manifests import OWNER
 
@@ -77,5 +77,5 @@ def with_start(manifest: Manifest, moved: Collection[int]) -> tuple[Manifest, by
     products = [sides(index, START_RANK, int(index in moved)) for index in numbers]
     start = Start(exp=-8, products=tuple(each if each.v is not None else None for each in products))
     file = encode_basis(1, BasisContent(bases=tuple(sides(index, 1, 8) for index in numbers), start=start))
-    method, schedule = method_of(MethodOptions(directions=4), basis_spec(file))
+    method, schedule = method_of(MethodOptions(directions=4), BasisSpec.of(file))
     return checked(to_plain(replace(manifest, method=method, schedule=schedule), as_rows=False)), file

@@ -13,7 +13,7 @@ from types import TracebackType
 import pytest
 
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import JoinProcess
 from tests.support.patience import Patience, wait_for_end
@@ -85,8 +85,8 @@ def wait_for_updates(node: JoinProcess, more: int = 3) -> None:
 
 def address_in(directory: Path, port: int) -> str:
     """The address of a node that will run on ``directory`` and listen on ``port``."""
-    load_or_create_seed(directory / IDENTITY_FILE)
-    peer = peer_of_author(load_identity(directory / IDENTITY_FILE).author)
+    KeyFile(directory / IDENTITY_FILE).made_seed()
+    peer = peer_of_author(KeyFile(directory / IDENTITY_FILE).signer().author)
     return f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}"
 
 

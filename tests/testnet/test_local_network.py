@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import OperatorError, SfnodeError
 from sfnode.cli.testnet import _check, _shards
 from sfnode.storage import decode_run_file
-from sfnode.storage.store import replayed
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.learnt import Knowledge, Learnt
 from sfnode.testnet.local_network import LocalNetworkResult
 from tests.support.daemons import run_sfnode
@@ -77,8 +77,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     # Each of 8 directions has 2 of the 16 rows, on both sides; a late node measures fewer, as its messages tell but for
     # a last scalar that is rounded to zero.
     manifest = decode_run_file(tmp_path / "testnet.run").manifest
-    with replayed(tmp_path / "node0", manifest) as replica:
-        told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.envelopes())
+    with DataDirectory(tmp_path / "node0").replayed(manifest) as replica:
+        told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
     assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
     assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8

@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from protocol.errors import OperatorError
 from sfnode.testnet.picture import CurvePoint, draw_training_curve, render_training_curve

@@ -19,6 +19,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.top.live_view import SVG_COLUMNS, SVG_FORMAT
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
@@ -50,7 +51,7 @@ def main(out: Path, steps: int) -> None:
 
 def _film(testnet: subprocess.Popen[bytes], directory: Path) -> Iterator[str]:
     """A picture for each second in which something else is to be seen."""
-    view, last = NodeView(directory=directory), ""
+    view, last = NodeView(data_dir=DataDirectory(directory)), ""
     while testnet.poll() is None:
         view = look(view)
         if view.status is not None:

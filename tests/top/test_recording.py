@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.top.node_view import NodeView
 from tests.support.statuses import STATUS, changed
 from tests.top.recording import film_of, picture_of
@@ -13,7 +14,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_film__two_screens__holds_both_and_stands_still_at_the_last_one() -> None:
-    views = [NodeView(directory=Path("/tmp/node"), status=changed(STATUS, step=step)) for step in (3, 120)]
+    node = DataDirectory(Path("/tmp/node"))
+    views = [NodeView(data_dir=node, status=changed(STATUS, step=step)) for step in (3, 120)]
     film = film_of([picture_of(view) for view in views])
     root = ElementTree.fromstring(film)
     shown = ["".join(group.itertext()) for group in root.findall(f"{SVG}g")]

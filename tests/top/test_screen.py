@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from sfnode.status import News, Status
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.top.node_view import NodeView
 from sfnode.top.screen import draw
 from tests.support.statuses import DETAIL, STATUS, changed, peer_state
@@ -39,7 +40,7 @@ def lines(views: Sequence[NodeView], *, is_ascii: bool = False) -> list[str]:
 
 
 def view(status: Status | None, trouble: str = "") -> NodeView:
-    return NodeView(directory=Path("/tmp/node"), status=status, trouble=trouble)
+    return NodeView(data_dir=DataDirectory(Path("/tmp/node")), status=status, trouble=trouble)
 
 
 @pytest.mark.parametrize("status", [*STATES.values(), HOSTILE])

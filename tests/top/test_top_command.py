@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from protocol.run.manifest import sign_manifest
-from sfnode.storage.store import STATUS_FILE, Store
+from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
+from sfnode.storage.store import Store
 from sfnode.top.node_view import NodeView, look
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
@@ -21,7 +22,7 @@ from tests.support.statuses import STATUS, changed
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Path]:
     """A directory that a node holds, and where it has just reported."""
-    store = Store(tmp_path / "node", sign_manifest(small_manifest(), OWNER))
+    store = Store(DataDirectory(tmp_path / "node"), sign_manifest(small_manifest(), OWNER))
     report(tmp_path / "node", time.time())
     yield tmp_path / "node"
     store.close()
@@ -51,7 +52,7 @@ def test_top__picture__is_whole_and_asks_for_nothing_from_outside(running: Path,
 
 
 def test_look__node_that_stops_reporting__keeps_its_last_status_beside_the_reason(running: Path) -> None:
-    first = look(NodeView(directory=running))
+    first = look(NodeView(data_dir=DataDirectory(running)))
     assert first.trouble == "" and first.status is not None
     report(running, time.time() - 60)
     second = look(first)
@@ -59,8 +60,8 @@ def test_look__node_that_stops_reporting__keeps_its_last_status_beside_the_reaso
 
 
 def test_look__node_that_had_finished__has_not_failed(running: Path) -> None:
-    done = NodeView(directory=running.parent / "gone", status=changed(STATUS, is_over=True))
-    stopped = Store(done.directory, sign_manifest(small_manifest(), OWNER))
+    done = NodeView(data_dir=DataDirectory(running.parent / "gone"), status=changed(STATUS, is_over=True))
+    stopped = Store(done.data_dir, sign_manifest(small_manifest(), OWNER))
     stopped.close()
     found = look(done)
     assert "has finished its run and stopped" in found.trouble and found.is_done

@@ -20,8 +20,8 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
-from sfnode.storage.stored_bases import UNIT_EXP, basis_spec
-from sfnode.training.calibration import Calibration, FoundBasis, new_basis
+from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
+from sfnode.training.calibration import Calibration, FoundBasis, sources
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
@@ -210,7 +210,7 @@ def sessions(shared: SharedModel, found: FoundBasis, data: TaskData) -> tuple[Es
     """At the model as it is, and where a run with this basis begins."""
     plain = model_manifest(shared.model, [TensorGroup.LINEAR])
     file = encode_basis(1, found.content)
-    spec = basis_spec(file)
+    spec = BasisSpec.of(file)
     method = replace(
         plain.method,
         rank=1,
@@ -319,25 +319,25 @@ def test_writers_of__attention_whose_queries_have_the_streams_width__output_proj
 def test_basis_of__file_sorted_by_label__examples_of_all_labels(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     ordered = replace(data, examples=tuple(sorted(data.examples * 8, key=lambda example: example.label)))
-    found = new_basis(of(shared, ordered), CalibrationOptions(data="", examples=16), None)
+    found = sources.new_basis(of(shared, ordered), CalibrationOptions(data="", examples=16), None)
     assert found.of_start is not None
 
 
 def test_basis_of__no_layer_that_writes_to_the_stream_is_trained__by_a_short_run_or_says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     inner = [tensor for tensor in trainable_tensors(shared.model) if tensor.name.endswith("fc1.weight")]
-    found = new_basis(of(shared, data, inner), CalibrationOptions(data=""), None)
+    found = sources.new_basis(of(shared, data, inner), CalibrationOptions(data=""), None)
     assert found.start is not None and found.of_start is not None
     with pytest.raises(OperatorError, match="residual stream; train the linear layers too"):
-        new_basis(of(shared, data, inner), CalibrationOptions(data="", source=Source.FORWARD), None)
+        sources.new_basis(of(shared, data, inner), CalibrationOptions(data="", source=Source.FORWARD), None)
 
 
 def test_basis_of__more_labels_than_a_start_has_columns_for__by_a_short_run(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     many = replace(data, label_tokens=tuple(number % VOCABULARY for number in range(LABELS_MAX + 1)))
     with pytest.raises(OperatorError, match="at most 129 labels apart, and the task has 130; use --source trajectory"):
-        new_basis(of(shared, many), CalibrationOptions(data="", source=Source.FORWARD), 1)
-    found = new_basis(of(shared, many), CalibrationOptions(data=""), None)
+        sources.new_basis(of(shared, many), CalibrationOptions(data="", source=Source.FORWARD), 1)
+    found = sources.new_basis(of(shared, many), CalibrationOptions(data=""), None)
     assert found.of_model is not None and found.rank == 1 and found.start is not None
 
 
@@ -346,7 +346,7 @@ def test_basis_of__listener__hears_of_every_pass_and_how_many_there_will_be(sour
     shared, data = opened(tiny_opt(), tmp_path)
     told: list[tuple[int, int]] = []
     options = CalibrationOptions(data="", source=source, examples=16)
-    found = new_basis(of(shared, data), options, None, lambda done, total: told.append((done, total)))
+    found = sources.new_basis(of(shared, data), options, None, lambda done, total: told.append((done, total)))
     dones = [done for done, _ in told]
     assert dones == sorted(set(dones))
     assert told[-1][0] <= told[-1][1] <= 1.2 * found.rows  # a small model has fewer trials

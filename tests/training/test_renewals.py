@@ -14,7 +14,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import Start, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, Int8Array
-from sfnode.storage.stored_bases import basis_spec
+from sfnode.storage.stored_bases import BasisSpec
 from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -50,7 +50,7 @@ def found_in(shared: SharedModel) -> FoundBasis:
 def manifest_with(shared: SharedModel, found: FoundBasis, **method: int) -> Manifest:
     """A run whose first file holds what was found."""
     plain = model_manifest(shared.model, [TensorGroup.LINEAR], alpha_exp=-30, epoch_steps=4)
-    spec = basis_spec(encode_basis(1, found.content))
+    spec = BasisSpec.of(encode_basis(1, found.content))
     chosen: dict[str, object] = {
         "rank": 1,
         "clip": 1,
@@ -113,7 +113,7 @@ def test_renewal_of__start_that_does_not_fit__is_zero_and_not_another_one(shared
     largest = max(int(np.abs(each.u).max()) for each in content.bases)
     assert 0 < largest <= manifest.method.basis_max
     data = encode_basis(1, content)
-    read = decode_basis_untrusted(manifest, data, basis_spec(data).sha256)
+    read = decode_basis_untrusted(manifest, data, BasisSpec.of(data).sha256)
     assert read.start is not None and not read.start.moves_any
 
 
@@ -155,7 +155,7 @@ def test_move_before__starts_of_earlier_renewals__are_in_the_weights(
     found = found_in(shared)
     plain = manifest_with(shared, found)
     content, zero = renewal_of(plain, found), renewal_of(plain, replace(found, start=None))
-    method = replace(plain.method, basis_sha256=basis_spec(encode_basis(1, zero)).sha256)
+    method = replace(plain.method, basis_sha256=BasisSpec.of(encode_basis(1, zero)).sha256)
     manifest = replace(plain, method=method)
     bases = Bases(manifest, zero, {first: Published(sha256="1" * 64, bases=content.bases, start=content.start)})
     base = {name: weight.clone() for name, weight in shared.switch.base.items()}

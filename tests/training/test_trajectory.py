@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from sfnode.storage.stored_bases import UNIT_EXP
-from sfnode.training.calibration import Calibration, FoundBasis, new_basis, trajectory
+from sfnode.training.calibration import Calibration, FoundBasis, sources, trajectory
 from sfnode.training.calibration.trajectory import apart, trajectory_basis
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -55,7 +55,7 @@ def of_kind(data: TaskData, candidates: Callable[[int], tuple[tuple[int, ...], .
 
 def found_in(shared: SharedModel, data: TaskData, count: int = 64) -> FoundBasis:
     options = CalibrationOptions(data="", source=Source.TRAJECTORY, examples=count)
-    return new_basis(of(shared, data), options, None)
+    return sources.new_basis(of(shared, data), options, None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -121,7 +121,7 @@ def test_basis_of__many_choices__fewer_examples(shared: SharedModel, data: TaskD
     """Four choices an example took four times as long: 22 minutes for SmolLM2."""
     choices = of_kind(data, lambda _: ((9,), (10,), (11,), (12,)))
     many = replace(choices, examples=choices.examples * 20)
-    found = new_basis(of(shared, many), CalibrationOptions(data=""), None)
+    found = sources.new_basis(of(shared, many), CalibrationOptions(data=""), None)
     assert 3 * 1_900 < found.rows <= 3 * 1_920
 
 

@@ -100,7 +100,7 @@ def _epochs(replica: Replica) -> list[dict[str, Any]]:
 def _spans(ledger: Ledger) -> list[dict[str, Any]]:
     return [
         {"span": span, "digest": digest.hex(), "shards": _shards(ledger, span)}
-        for span, digest in ledger.span_digests()
+        for span, digest in ledger.slots.span_digests()
     ]
 
 
@@ -111,10 +111,10 @@ def _shards(ledger: Ledger, span: int) -> list[dict[str, Any]]:
             "digest": digest.hex(),
             "authors": [
                 _author(ledger, span, holdings)
-                for holdings in ledger.holdings(span, frozenset({shard}), bytes(32), limits.AUTHORS_MAX)
+                for holdings in ledger.slots.holdings(span, frozenset({shard}), bytes(32), limits.AUTHORS_MAX)
             ],
         }
-        for shard, digest in ledger.shard_digests(span)
+        for shard, digest in ledger.slots.shard_digests(span)
     ]
 
 
@@ -127,5 +127,7 @@ def _author(ledger: Ledger, span: int, holdings: AuthorHoldings) -> dict[str, An
         "digest": holdings.digest.hex(),
         "valid": steps(holdings.valid),
         "void": steps(holdings.void),
-        "payload_hashes": [value.hex() for value in ledger.payload_hashes(span, Author(holdings.author)).values()],
+        "payload_hashes": [
+            value.hex() for value in ledger.slots.payload_hashes(span, Author(holdings.author)).values()
+        ],
     }

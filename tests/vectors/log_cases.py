@@ -16,8 +16,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER
 from tests.vectors import edwards
-from tests.vectors.basis_file_cases import EXAMPLE as SIDES
-from tests.vectors.basis_file_cases import encoded, manifest_for
+from tests.vectors.basis_file_cases import EXAMPLE as SIDES, encoded, manifest_for
 from tests.vectors.log_files import Block, Log, log_of
 from tests.vectors.notation import Case, Document, as_bytes, case, document, judged, sliced
 from tests.vectors.runs import EXAMPLE, run

@@ -90,7 +90,7 @@ def log_of(
         replica.add_statement(statement)
     for record in records:
         replica.add(record)
-    held = list(replica.ledger.ordered_records())
+    held = list(replica.ledger.slots.ordered_records())
     blocks = [
         Block(MANIFEST, signed.encode()),
         Block(BASIS, basis),

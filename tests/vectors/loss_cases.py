@@ -17,7 +17,7 @@ from protocol.subspace.directions import example_indices
 from sfnode.training.estimator import group_blocks, projected_gradients
 from sfnode.training.model import LogitScale
 from sfnode.training.model.perturbed import PassContext
-from sfnode.training.task import Example, OutputHead, Scores, TaskData, batch_of, group_objectives, score_candidates
+from sfnode.training.task import Example, OutputHead, Scores, TaskData, batch_of, scoring
 from sfnode.training.task.candidates import CandidateBatch
 from tests.support.manifests import manifest_data
 from tests.vectors.notation import Case, Document, case, document, float_text, key_text
@@ -55,13 +55,13 @@ def _scores(rows: Sequence[Row], blocks: int) -> tuple[Scores, torch.Tensor]:
     with torch.inference_mode():
         linear.weight.copy_(torch.eye(2))
         head = OutputHead(linear, "head", PassContext(), LogitScale())
-        return score_candidates(hidden, head, batch, torch.float64), batch.labels
+        return scoring.score_candidates(hidden, head, batch, torch.float64), batch.labels
 
 
 def _objective(name: str, rows: Sequence[Row], objective: Objective = Objective.LOSS, blocks: int = 1) -> Case:
     scores, labels = _scores(rows, blocks)
     try:
-        values: list[float] | None = group_objectives(objective, scores, labels, blocks).tolist()
+        values: list[float] | None = scoring.group_objectives(objective, scores, labels, blocks).tolist()
     except NumericError:
         values = None
     listed = [

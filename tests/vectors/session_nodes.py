@@ -84,7 +84,7 @@ class SessionNode:
     def __init__(self, run: ServedRun) -> None:
         self._inbox, self._unread = trio.open_memory_channel[Event](_MANY)
         self._network = Network(config=NetworkConfig(), identity_seed=bytes(32), run=run, inbox=self._inbox)
-        self.hello = self._network._hello()
+        self.hello = self._network.introduction.hello()
         self._peer = peer_of_author(signer(1).author)
         self._fault: str | None = None
 
@@ -93,11 +93,11 @@ class SessionNode:
 
         ``role``: the node was dialled; it is the dialler; or the peer asks beside a session.
         """
-        with patch.object(self._network._open_sessions, "penalise", self._penalise):
+        with patch.object(self._network.sessions, "penalise", self._penalise):
             async with trio.open_nursery() as nursery:
                 if role == "beside":
                     session = PlainLink(self._peer)
-                    nursery.start_soon(self._network._on_inbound, cast("Link", session))
+                    nursery.start_soon(self._network._arrivals.inbound, cast("Link", session))
                     session.feed(frame(encode(self.hello)))
                     await wait_all_tasks_blocked()
                 link = PlainLink(self._peer)
@@ -118,11 +118,11 @@ class SessionNode:
         plain = cast("Link", link)
         try:
             if role == "dialler":
-                await self._network._on_dialled(plain, lambda: None)
+                await self._network._arrivals.dialled(plain, lambda: None)
             elif role == "dialled":
-                await self._network._on_inbound(plain)
+                await self._network._arrivals.inbound(plain)
             else:
-                await self._network._files.serve_neighbour(plain, self._network._open_sessions)
+                await self._network._files.serve_neighbour(plain, self._network.sessions)
         except RefusedError:
             pass
         except Reject as reject:
@@ -139,7 +139,7 @@ class SessionNode:
                 break
             if isinstance(event, MessageArrived):
                 handed_on += 1
-                self._network.handled(event.peer, event.message, seconds=0.0, news=0)
+                self._network.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
                 await wait_all_tasks_blocked()
         fault, self._fault = self._fault, None
         reason = fault and fault.partition(":")[0].upper()

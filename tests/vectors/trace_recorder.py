@@ -36,7 +36,7 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Reply, Request, answer
 from protocol.wire import Head, Message, PeerId, PullDone, PullRequest, Records
-from sfnode.storage.store import replay, replay_statements
+from sfnode.storage.replay import replay, replay_statements
 from tests.vectors.notation import Case, case
 from tests.vectors.trace_notation import Parts, add_parts, effect_row, event_row
 
@@ -166,13 +166,13 @@ class Story:
         return self
 
     def _ignored(self) -> Counter[str]:
-        return self.node.ignored + self.node.snapshots.ignored
+        return self.node.intake.ignored + self.node.snapshots.ignored
 
     def _marks(self) -> dict[str, bool]:
         node, ending = self.node, self.node.end.ending
         return {
             "live": node.sync.is_live,
-            "finished": node.is_finished,
+            "finished": node.own_steps.is_finished,
             "over": ending.is_over,
             "given_up": ending.is_given_up,
         }

@@ -14,8 +14,7 @@ from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.training.model.folding import fold_weights
-from tests.vectors.basis_file_cases import EXAMPLE as SIDES
-from tests.vectors.basis_file_cases import START, encoded, manifest_for
+from tests.vectors.basis_file_cases import EXAMPLE as SIDES, START, encoded, manifest_for
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.runs import run, texts
 

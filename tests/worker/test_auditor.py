@@ -15,7 +15,8 @@ from protocol.errors import OperatorError
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.storage.store import Store, replayed_with_records
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.store import Store
 from sfnode.worker.audit_case import AuditCase, AuditVerdict
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import PastStates
@@ -62,9 +63,10 @@ async def judged(
     folder: Path, arrived: Sequence[Envelope], measurements: InventedMeasurements | None = None
 ) -> AuditCase:
     """The verdict on author 0's message, where these came in this order."""
-    with contextlib.closing(Store(folder, sign_manifest(MANIFEST, OWNER))) as store:
+    with contextlib.closing(Store(DataDirectory(folder), sign_manifest(MANIFEST, OWNER))) as store:
         store.add([each.record for each in arrived], is_durable=False)
-    with replayed_with_records(folder, MANIFEST) as (replica, stored):
+    with DataDirectory(folder).reading() as stored:
+        replica = stored.replica(MANIFEST)
         past = PastStates(MANIFEST, replica.ledger, stored)
         case = AuditCase(next(each for each in arrived if each.author == signer(0).author))
         await Auditor(cast(Measuring, measurements or InventedMeasurements()), past).examine([case])

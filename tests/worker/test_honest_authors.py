@@ -22,7 +22,8 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.store import Store, replayed_with_records
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
@@ -68,11 +69,12 @@ class Story:
     def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[AuditCase]:
         """The audit of all messages of ``author`` on a node that all this came to."""
         signed = sign_manifest(self.run.manifest, OWNER)
-        with contextlib.closing(Store(folder, signed)) as store:
+        with contextlib.closing(Store(DataDirectory(folder), signed)) as store:
             store.add([each.record for each in self.arrived], is_durable=True)
             store.add_statements(statements)
         config = TrainingConfig(model="embedded:tiny-opt", data=data_file(split="train"), worker_socket=self.worker)
-        with replayed_with_records(folder, signed.manifest) as (replica, stored):
+        with DataDirectory(folder).reading() as stored:
+            replica = stored.replica(signed.manifest)
             past = PastStates(signed.manifest, replica.ledger, stored)
             chosen = choose_messages(replica.ledger, author.author, 99, random.Random(1))
             return trio.run(audit_messages, signed, config, past, chosen)

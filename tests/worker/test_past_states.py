@@ -12,7 +12,8 @@ from protocol import timings
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.storage.store import Store, replayed_with_records
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.store import Store
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from tests.support.ledgers import exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
@@ -29,10 +30,11 @@ def by_arrival() -> list[bytes]:
 
 @contextlib.contextmanager
 def past_of(folder: Path, records: Sequence[bytes], statements: Sequence[bytes] = ()) -> Iterator[PastStates]:
-    with contextlib.closing(Store(folder, sign_manifest(MANIFEST, OWNER))) as store:
+    with contextlib.closing(Store(DataDirectory(folder), sign_manifest(MANIFEST, OWNER))) as store:
         store.add(records, is_durable=False)
         store.add_statements(statements)
-    with replayed_with_records(folder, MANIFEST) as (replica, stored):
+    with DataDirectory(folder).reading() as stored:
+        replica = stored.replica(MANIFEST)
         yield PastStates(MANIFEST, replica.ledger, stored)
 
 

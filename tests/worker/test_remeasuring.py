@@ -18,8 +18,9 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.identity import IDENTITY_FILE, store_seed
-from sfnode.storage.store import Store, replayed_with_records
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.store import Store
 from sfnode.worker.remeasuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
@@ -59,9 +60,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         run.session.set_coefficients(0, run.coefficients.flat(0))
         records += [envelope.record for envelope in made]
     directory = tmp_path_factory.mktemp("audited")
-    with contextlib.closing(Store(directory, signed)) as store:
+    with contextlib.closing(Store(DataDirectory(directory), signed)) as store:
         store.add(records, is_durable=True)
-    store_seed(directory / IDENTITY_FILE, bytes(32))
+    KeyFile(directory / IDENTITY_FILE).store(bytes(32))
     return Trained(directory=directory, signed=signed)
 
 
@@ -99,8 +100,8 @@ def test_audit__report_of_a_liar_about_an_honest_message__says_nothing_that_is_n
     trained: Trained, tmp_path: Path
 ) -> None:
     honest, manifest = AUTHORS[1], trained.signed.manifest
-    with replayed_with_records(trained.directory, manifest) as (replica, _):
-        (envelope,) = replica.ledger.first_of(honest.author, range(3, 4))
+    with DataDirectory(trained.directory).replayed(manifest) as replica:
+        (envelope,) = replica.ledger.slots.first_of(honest.author, range(3, 4))
     measured = tuple(-each for each in envelope.scalars)
     report, data = make_report(manifest, CHEAT, envelope, measured, 0.0)
     assert report.is_mismatch(envelope.scalars)

@@ -9,7 +9,7 @@ from typing import Final
 
 import segno
 
-from sfnode.storage import write_new
+from sfnode.local_files import write_new
 
 _BORDER: Final = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
 _SVG_SCALE: Final = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen

@@ -8,18 +8,21 @@ from pathlib import Path
 from protocol.errors import Ignore, OperatorError
 from protocol.ledger import Roster, Statement, StatementKind
 from protocol.run import Manifest
-from sfnode.storage import LEDGER_FILE, read_statements, read_statements_file, submit, waiting
+from sfnode.storage import DataDirectory, read_statements_file
 
 
-def held_roster(directory: Path, manifest: Manifest) -> Roster:
+def held_roster(data_dir: DataDirectory, manifest: Manifest) -> Roster:
     """Return the roster from the statements that a node holds and those that wait for it.
 
     Raises OperatorError, StorageDamagedError.
     """
     roster = Roster(manifest)
-    stored = read_statements(directory) if (directory / LEDGER_FILE).exists() else []
-    on_the_way = [statement.data for path in waiting(directory) for statement in read_statements_file(manifest, path)]
-    for data in (*stored, *on_the_way):
+    stored: list[bytes] = []
+    if data_dir.ledger_file.exists():
+        with data_dir.reading() as records:
+            stored = records.statements()
+    waiting = [each for path in data_dir.statements.waiting() for each in read_statements_file(manifest, path)]
+    for data in (*stored, *(statement.data for statement in waiting)):
         try:
             roster.add(data)
         except Ignore:
@@ -27,19 +30,19 @@ def held_roster(directory: Path, manifest: Manifest) -> Roster:
     return roster
 
 
-def hand_to_node(directory: Path, manifest: Manifest, statements: Sequence[bytes]) -> tuple[Path | None, int]:
+def hand_to_node(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes]) -> tuple[Path | None, int]:
     """Leave statements in a file for a node; return the file (None where all are held already) and how many are new.
 
     Raises OperatorError and leaves none where one would have no effect: an exclusion from a later step than the one
     that holds, an admission of an excluded author, a second basis for one epoch.
     """
-    roster = held_roster(directory, manifest)
+    roster = held_roster(data_dir, manifest)
     found = [roster.codec.decode_untrusted(data) for data in statements]
     for statement in found:
         if statement.data not in {held.data for held in roster.held(statement.key)}:
             check_has_effect(roster, statement)
     fresh = [statement.data for statement in found if not roster.covers(statement)]
-    return (submit(directory, fresh) if fresh else None), len(fresh)
+    return (data_dir.statements.submit(fresh) if fresh else None), len(fresh)
 
 
 def check_has_effect(roster: Roster, statement: Statement) -> None:

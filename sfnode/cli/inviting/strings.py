@@ -12,10 +12,10 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.options import REPEAT, group, number_option
 from sfnode.cli.value_types import NewFilePath
-from sfnode.network import parse_bootstrap
-from sfnode.run import RunAddress, join_string, parse_run_addresses
+from sfnode.network import policy
+from sfnode.run import RunAddress, run_address
 from sfnode.status import read_status
-from sfnode.storage import is_locked
+from sfnode.storage import DataDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,10 @@ invite_options = group(
 
 
 def strings_for(
-    manifest: Manifest, invitations: Sequence[str], options: InviteOptions, directory: Path | None
+    manifest: Manifest, invitations: Sequence[str], options: InviteOptions, data_dir: DataDirectory | None
 ) -> list[str]:
     """Return a string to join for each invitation; empty where no node is known. Raises OperatorError."""
-    address = _address(manifest, options.at, directory)
+    address = _address(manifest, options.at, data_dir)
     if address is None:
         if options.svg is not None or options.is_qr:
             raise OperatorError(
@@ -63,27 +63,27 @@ def strings_for(
                 "--data-dir of one that runs and has --listen"
             )
         return []
-    return [join_string(replace(address, invitation=invitation)) for invitation in invitations]
+    return [run_address.join_string(replace(address, invitation=invitation)) for invitation in invitations]
 
 
-def _address(manifest: Manifest, at: Sequence[str], directory: Path | None) -> RunAddress | None:
-    """Return the run's address and facts from --at or the running node of ``directory``; None without either.
+def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | None) -> RunAddress | None:
+    """Return the run's address and facts from --at or the running node of ``data_dir``; None without either.
 
     OperatorError: an address of --at is malformed, or of another run.
     """
-    running = _of_node(directory)
+    running = _of_node(data_dir)
     if not at:
         return running
-    given = parse_run_addresses(at)
-    _ = [parse_bootstrap(node) for node in given.nodes]
+    given = run_address.parse_run_addresses(at)
+    _ = [policy.parse_bootstrap(node) for node in given.nodes]
     if given.run_id not in (None, manifest.run_id):
         raise OperatorError("--at is an address of another run: give that of a node of this one")
     known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
     return replace(known, nodes=given.nodes)
 
 
-def _of_node(directory: Path | None) -> RunAddress | None:
-    if directory is None or not is_locked(directory):
+def _of_node(data_dir: DataDirectory | None) -> RunAddress | None:
+    if data_dir is None or not data_dir.is_locked():
         return None
-    string = read_status(directory).life.join_string
-    return parse_run_addresses([string]) if string else None
+    string = read_status(data_dir).life.join_string
+    return run_address.parse_run_addresses([string]) if string else None

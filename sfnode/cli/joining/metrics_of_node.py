@@ -10,6 +10,7 @@ import trio
 
 from sfnode.metrics import metrics_socket, serve_metrics
 from sfnode.node import Daemon
+from sfnode.status import read_status
 
 
 @asynccontextmanager
@@ -25,7 +26,7 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
 
     async def serve() -> None:
         listener = listeners.pop() if listeners else await metrics_socket(where)  # open another one after a slip
-        await serve_metrics(daemon.config.data_dir, listener, daemon.slips)
+        await serve_metrics(partial(read_status, daemon.config.data_dir), listener, daemon.slips)
 
     url = f"http://{where}/metrics"
     daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)

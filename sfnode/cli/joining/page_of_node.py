@@ -62,9 +62,9 @@ def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
     if address.is_loopback:
         daemon.reporter.event("web", f"the page of this node: {where}", url=where)
         return None
-    directory = daemon.config.data_dir
-    token, is_new = load_or_create_token(directory)
-    held = f"{where} (a new browser needs ?token=..., from {directory / TOKEN_FILE})"
+    data_dir = daemon.config.data_dir
+    token, is_new = load_or_create_token(data_dir)
+    held = f"{where} (a new browser needs ?token=..., from {data_dir.path / TOKEN_FILE})"
     how = f"{where}?token={token}" if is_new else held
     warning = "whoever can read this network can read the page: over the internet, use a tunnel (docs/page.md)"
     daemon.reporter.event("web", f"the page of this node: {how}", warning, url=where)

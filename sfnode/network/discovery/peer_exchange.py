@@ -26,12 +26,17 @@ NEARBY: Final = PeerId("local network")  # the source of all addresses found by 
 
 
 class PeerExchange:
-    """Asks neighbours for peers and answers them. With ``neighbours_fixed`` it neither asks nor names any peer."""
+    """Asks neighbours for peers and answers them. With ``neighbours_fixed`` it neither asks nor names any peer.
+
+    Attributes:
+        changed: set when sessions or known peers have changed; the dialler, which waits for it, puts a new one here.
+    """
 
     def __init__(self, *, config: NetworkConfig, book: AddressBook, open_sessions: OpenSessions) -> None:
         self.config = config
-        self._book = book
-        self._open_sessions = open_sessions
+        self.book = book
+        self.open_sessions = open_sessions
+        self.changed = trio.Event()
         own = parse_untrusted((*config.listen, *config.announce))  # those with a fixed port
         self._own = frozenset(replace(address, peer=None) for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # time of the next question (s), pause after it (s)
@@ -47,19 +52,22 @@ class PeerExchange:
         """Remember the listening addresses that the neighbour of a new session names."""
         said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
         self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
+        self.changed.set()
 
     def ended(self, peer: PeerId) -> None:
-        """Forget a neighbour whose session has ended."""
+        """Forget a neighbour whose session has ended, and let the address book rest before it is dialled again."""
         self._ask_next.pop(peer, None)
         self._answered_s.pop(peer, None)
         self._awaited.pop(peer, None)
+        self.book.pause(peer, trio.current_time())
+        self.changed.set()
 
     def ask(self) -> None:
         """Ask the neighbours whose turn it is: new ones at once, then after 1, 2, 4 ... 300 s."""
         if self.config.neighbours_fixed:
             return
         now_s = trio.current_time()
-        for session in self._open_sessions.all():
+        for session in self.open_sessions.all():
             next_s, interval_s = self._ask_next.get(session.peer, (now_s, bounds.EXCHANGE_START_S))
             if next_s <= now_s and session.send(PeersRequest()):
                 longer_s = min(2 * interval_s, bounds.EXCHANGE_INTERVAL_S)
@@ -83,8 +91,8 @@ class PeerExchange:
         if self.config.neighbours_fixed:
             return ()
         found: list[PeerAddress] = []
-        for known in self._book.share(exclude=peer, connected=self._open_sessions.peers()):
-            reachable = reachable_addresses(self._book.addresses(known), observed_host=observed_host)
+        for known in self.book.share(exclude=peer, connected=self.open_sessions.peers()):
+            reachable = reachable_addresses(self.book.addresses(known), observed_host=observed_host)
             if reachable:
                 found.append(PeerAddress(peer=known, addresses=tuple(map(str, reachable))))
         while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have sent us long names
@@ -97,6 +105,7 @@ class PeerExchange:
             return False
         self._awaited[session.peer] -= 1
         self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
+        self.changed.set()
         return True
 
     def found_nearby(self, address: Address) -> bool:
@@ -106,9 +115,10 @@ class PeerExchange:
         """
         assert address.peer is not None
         heard = replace(address, peer=None)
-        if heard in self._own or heard in self._book.addresses(address.peer):
+        if heard in self._own or heard in self.book.addresses(address.peer):
             return False
-        self._book.learn(address.peer, (heard,), source=NEARBY)
+        self.book.learn(address.peer, (heard,), source=NEARBY)
+        self.changed.set()
         return True
 
     def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:
@@ -120,9 +130,9 @@ class PeerExchange:
                 author_of_peer(named.peer)
             except ValueError:
                 continue
-            known = self._book.addresses(PeerId(named.peer))  # perhaps from the operator: keep those host names
+            known = self.book.addresses(PeerId(named.peer))  # perhaps from the operator: keep those host names
             new = tuple(each for each in parse_untrusted(named.addresses) if replace(each, peer=None) not in known)
             is_of_itself = named.peer == source
             believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
             others = tuple(address for address in believed if address not in self._own)
-            self._book.learn(PeerId(named.peer), others, source=source)
+            self.book.learn(PeerId(named.peer), others, source=source)

@@ -1,83 +1,39 @@
 """Door: `AddressBook`. Pure decisions about peers: addresses, places, rates, reputation. No clock, no socket."""
 
-from sfnode.network.policy.address_book import AddressBook, PeerRow
+from sfnode.network.policy import ip_groups as ip_groups, rate_limits as rate_limits
+from sfnode.network.policy.address_book import AddressBook as AddressBook, PeerRow as PeerRow
 from sfnode.network.policy.addresses import (
-    Address,
-    author_of_peer,
-    believable_addresses,
-    parse_address,
-    parse_announce,
-    parse_bootstrap,
-    parse_listen,
-    parse_untrusted,
-    peer_of_author,
-    reachable_addresses,
+    Address as Address,
+    author_of_peer as author_of_peer,
+    believable_addresses as believable_addresses,
+    parse_address as parse_address,
+    parse_announce as parse_announce,
+    parse_bootstrap as parse_bootstrap,
+    parse_listen as parse_listen,
+    parse_untrusted as parse_untrusted,
+    peer_of_author as peer_of_author,
+    reachable_addresses as reachable_addresses,
 )
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
-from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, parse_origins, public_group_of
+from sfnode.network.policy.inbound import (
+    InboundPlace as InboundPlace,
+    choose_to_evict as choose_to_evict,
+    choose_to_shed as choose_to_shed,
+)
+from sfnode.network.policy.ip_groups import Group as Group, Origins as Origins
 from sfnode.network.policy.outbound import (
-    Candidate,
-    Dialled,
-    choose_to_leave,
-    elsewhere,
-    is_crowded,
-    spread,
+    Candidate as Candidate,
+    Dialled as Dialled,
+    choose_to_leave as choose_to_leave,
+    elsewhere as elsewhere,
+    is_crowded as is_crowded,
+    spread as spread,
 )
-from sfnode.network.policy.places import FairPlace, FairPlaces, Places
-from sfnode.network.policy.rate_limits import (
-    Asked,
-    RateLimits,
-    copies_cost_bytes,
-    cost_us,
-    in_turns,
-    is_pushed,
-    pushed_cost_bytes,
+from sfnode.network.policy.places import FairPlace as FairPlace, FairPlaces as FairPlaces, Places as Places
+from sfnode.network.policy.rate_limits import Asked as Asked, RateLimits as RateLimits
+from sfnode.network.policy.reputation import (
+    DiscouragedRow as DiscouragedRow,
+    Fault as Fault,
+    PeerVerdict as PeerVerdict,
+    Reputation as Reputation,
 )
-from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
-from sfnode.network.policy.token_bucket import TokenBucket, TokenBuckets
-
-__all__ = [
-    "is_pushed",
-    "peer_of_author",
-    "Address",
-    "AddressBook",
-    "Asked",
-    "Candidate",
-    "DEFAULT_ORIGINS",
-    "Dialled",
-    "DiscouragedRow",
-    "FairPlace",
-    "FairPlaces",
-    "Fault",
-    "Group",
-    "InboundPlace",
-    "Origins",
-    "PeerRow",
-    "PeerVerdict",
-    "Places",
-    "RateLimits",
-    "Reputation",
-    "TokenBucket",
-    "TokenBuckets",
-    "author_of_peer",
-    "believable_addresses",
-    "choose_to_evict",
-    "choose_to_leave",
-    "choose_to_shed",
-    "copies_cost_bytes",
-    "cost_us",
-    "in_turns",
-    "elsewhere",
-    "ip_group_of",
-    "is_crowded",
-    "parse_address",
-    "parse_announce",
-    "parse_bootstrap",
-    "parse_listen",
-    "parse_origins",
-    "parse_untrusted",
-    "public_group_of",
-    "pushed_cost_bytes",
-    "reachable_addresses",
-    "spread",
-]
+from sfnode.network.policy.token_bucket import TokenBucket as TokenBucket, TokenBuckets as TokenBuckets

@@ -15,15 +15,14 @@ import trio
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
-from protocol.wire import Hello, ManifestPart, PeerId
+from protocol.wire import Hello, PeerId
 from sfnode.network import bounds
-from sfnode.network.policy import DEFAULT_ORIGINS, FairPlace, FairPlaces, Fault, Origins, Places
+from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, ip_groups
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_answers import (
     FileSource,
     FindFile,
     PacedFile,
-    manifest_part,
     no_file,
     serve_files,
 )
@@ -66,7 +65,7 @@ class FileServer:
     """
 
     def __init__(
-        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = DEFAULT_ORIGINS
+        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = ip_groups.DEFAULT_ORIGINS
     ) -> None:
         self._run = run
         self._open_channel = open_channel
@@ -80,10 +79,6 @@ class FileServer:
     def has_room_for(self, host: str) -> bool:
         """Return whether a stranger from IP address ``host`` gets a place now."""
         return self._strangers.has_room(self._origins.crowd_of(host))
-
-    def manifest_part(self, offset: int) -> ManifestPart:
-        """Return the answer to a ManifestRequest."""
-        return manifest_part(self._run.manifest_bytes, offset)
 
     async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
         """Say hello, then serve files to a stranger. LinkBrokenError, Reject.

@@ -7,11 +7,10 @@ import time
 
 import trio
 
-from protocol.wire import PeerId
+from protocol.wire import Message, PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import (
-    DEFAULT_ORIGINS,
     AddressBook,
     DiscouragedRow,
     Fault,
@@ -22,7 +21,8 @@ from sfnode.network.policy import (
     author_of_peer,
     choose_to_evict,
     choose_to_shed,
-    ip_group_of,
+    ip_groups,
+    rate_limits,
 )
 from sfnode.network.reports import PeerState
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
@@ -32,7 +32,7 @@ from sfnode.network.sessions.session import Session
 class OpenSessions:
     """Keeps at most one session per peer, decides on inbound places and penalises peers."""
 
-    def __init__(self, own_peer: PeerId, origins: Origins = DEFAULT_ORIGINS) -> None:
+    def __init__(self, own_peer: PeerId, origins: Origins = ip_groups.DEFAULT_ORIGINS) -> None:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
@@ -61,6 +61,16 @@ class OpenSessions:
         outbound.sort(key=lambda session: session.started_s)
         return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
 
+    def send(self, peer: PeerId, message: Message) -> bool:
+        """Queue a message for a neighbour without waiting; return False if it has no session or its queue is full.
+
+        Pushed records are not queued for a peer with a bad score; it can still ask for them.
+        """
+        session = self._sessions.get(peer)
+        if session is None or (rate_limits.is_pushed(message) and not self.is_pushed_to(peer)):
+            return False
+        return session.send(message)
+
     def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
         """Credit the peer of a handled message with ``news`` new records, and charge it ``owed_bytes``."""
         session = self._sessions.get(peer)
@@ -78,7 +88,7 @@ class OpenSessions:
             return False
         if len(places) < inbound_max:
             return True
-        victim = choose_to_evict(places, ip_group_of(host))
+        victim = choose_to_evict(places, ip_groups.ip_group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
         return victim is not None
@@ -95,7 +105,7 @@ class OpenSessions:
         return tuple(
             InboundPlace(
                 peer=peer,
-                group=ip_group_of(session.channel.link.remote_host),
+                group=ip_groups.ip_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 news=session.news,
             )
@@ -150,6 +160,10 @@ class OpenSessions:
         session = self._sessions.get(peer)
         if session is not None:
             session.say_bye(reason)
+
+    def drop(self, peer: PeerId, reason: str) -> None:
+        """Penalise a peer that sent what no honest node sends: end its session and discourage it for a day."""
+        self.penalise(peer, Fault.GARBAGE, reason)
 
     def is_pushed_to(self, peer: PeerId) -> bool:
         """Return whether new records are flooded to the peer."""

@@ -28,10 +28,8 @@ from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.peer.id import ID
 from libp2p.protocol_muxer.exceptions import MultiselectClientError
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
-from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
-from libp2p.security.noise.transport import Transport as NoiseTransport
-from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
-from libp2p.stream_muxer.yamux.yamux import Yamux
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE, Transport as NoiseTransport
+from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX, Yamux
 from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
@@ -40,9 +38,8 @@ from protocol.wire import PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.open_files import connections_max
-from sfnode.network.policy import DEFAULT_ORIGINS, Address, Origins, author_of_peer, parse_address
-from sfnode.network.transport import ping
-from sfnode.network.transport import reachability as reach
+from sfnode.network.policy import Address, Origins, author_of_peer, ip_groups, parse_address
+from sfnode.network.transport import ping, reachability as reach
 from sfnode.network.transport.doorkeeper import Doorkeeper
 from sfnode.network.transport.libp2p_patches import (
     drop_all_connections,
@@ -81,7 +78,7 @@ class Host:
         *,
         identity_seed: bytes,
         on_inbound: SessionHandler,
-        origins: Origins = DEFAULT_ORIGINS,
+        origins: Origins = ip_groups.DEFAULT_ORIGINS,
         slips: Slips | None = None,
     ) -> None:
         if len(identity_seed) != 32:

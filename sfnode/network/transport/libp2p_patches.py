@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import trio
 from libp2p.exceptions import ParseError
-from libp2p.identity.identify.identify import ID as IDENTIFY
-from libp2p.identity.identify.identify import identify_handler_for
+from libp2p.identity.identify.identify import ID as IDENTIFY, identify_handler_for
 from libp2p.io.utils import read_exactly
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -15,7 +14,6 @@ from sfnode.node.control.decision import Moment, Pause, PauseReason, WorkLimits,
 from sfnode.node.control.machine_watch import MachineWatch
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import is_paused
 from sfnode.worker import Job, Trainer
 
 _LOOK_S: Final = 1.0
@@ -26,13 +24,13 @@ class Overseer:
 
     def __init__(
         self,
-        data_dir: Path,
+        is_held: Callable[[], bool],
         limits: WorkLimits,
         reporter: Reporter,
         slips: Slips,
         machine: MachineWatch | None = None,
     ) -> None:
-        self._data_dir = data_dir
+        self._is_held = is_held
         self._limits = limits
         self._reporter = reporter
         self._slips = slips
@@ -89,7 +87,7 @@ class Overseer:
             self._memory_peak_bytes = max(self._memory_peak_bytes, self._machine.memory_bytes())
         return Moment(
             now=datetime.now(tz=UTC).astimezone(),
-            is_held=is_paused(self._data_dir),
+            is_held=self._is_held(),
             is_working=self._pause is None,
             memory_peak_bytes=self._memory_peak_bytes,
             is_on_battery=not self._limits.works_on_battery and self._machine.is_on_battery(),

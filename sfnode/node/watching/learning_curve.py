@@ -6,14 +6,13 @@ import logging
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
-from sfnode.storage import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, evaluations
 
 _EVALUATIONS_MAX: Final = 64  # in a status
 
@@ -22,23 +21,23 @@ class LearningCurve:
     """Holds the evaluations of one node, including those of its earlier lives, and the losses of this life.
 
     Args:
-        directory: the node's data directory.
+        data_dir: the node's.
         reporter: receives a warning if the run gets worse, once for each best step; and if the file cannot be kept.
     """
 
-    def __init__(self, directory: Path, reporter: Reporter) -> None:
-        self._directory, self._reporter = directory, reporter
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
+        self._data_dir, self._reporter = data_dir, reporter
         self._warned_of: EvaluatedStep | None = None
         self.evaluations: list[EvaluatedStep] = []
         self.losses = LossSeries()
         with self._reported():
-            self.evaluations = read_evaluations(directory)
+            self.evaluations = data_dir.evaluations.read()
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
         return CurveStatistics(
             evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
-            best=best_of(self.evaluations),
+            best=evaluations.best_of(self.evaluations),
             losses=self.losses.points,
         )
 
@@ -51,18 +50,18 @@ class LearningCurve:
         others = [each for each in self.evaluations if each.step != evaluation.step]
         self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
         with self._reported():
-            write_evaluations(self._directory, self.evaluations)
+            self._data_dir.evaluations.write(self.evaluations)
         self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
-        best = best_of(self.evaluations)
-        if best is not None and best != self._warned_of and has_become_worse(self.evaluations):
+        best = evaluations.best_of(self.evaluations)
+        if best is not None and best != self._warned_of and evaluations.has_become_worse(self.evaluations):
             self._warned_of = best
             text = (
                 f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
                 f"{evaluation.loss:.3f}. "
                 "The model of that step can still be had: sfnode export --data-dir "
-                f"{shlex.quote(str(self._directory))} --at-step {best.step} --out FOLDER"
+                f"{shlex.quote(str(self._data_dir))} --at-step {best.step} --out FOLDER"
             )
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import News, Status, StatusWords, short_peer
-from sfnode.storage import waiting
+from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
 
@@ -56,7 +55,7 @@ class NetworkNews:
 
     def _tell_of_dials(self, network: Network) -> None:
         """Report why an address cannot be reached, each reason once while it lasts."""
-        reports = {(report.address, report.reason): report for report in network.dial_reports}
+        reports = {(report.address, report.reason): report for report in network.dialler.reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
             is_later = round(report.retry_in_s) > 0
@@ -68,7 +67,7 @@ class NetworkNews:
 
     def _tell_of_mapping(self, network: Network) -> None:
         """Report the result of asking the router for a port, and its changes."""
-        report = network.mapping_report
+        report = network.mapper.report
         if report is not None and report != self._mapping:
             address = None if report.address is None else report.address.transport
             self._reporter.event("port_mapping", report.text, address=address)
@@ -85,8 +84,8 @@ class NetworkNews:
 class AdmissionNews:
     """Reports when this node's key may not contribute, why, and when that changes."""
 
-    def __init__(self, data_dir: Path, reporter: Reporter) -> None:
-        self._data_dir = data_dir
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
+        self._statements = data_dir.statements
         self._reporter = reporter
         self._reported = StatusWords.ADMITTED
 
@@ -97,7 +96,7 @@ class AdmissionNews:
         the folder of statements.
         """
         is_settled = is_live if status.node.peers else not status.network.expects_peers
-        if not status.training.is_training or not is_settled or any(waiting(self._data_dir)):
+        if not status.training.is_training or not is_settled or self._statements.waiting():
             return
         admission, roster = StatusWords(status).admission, status.roster
         if admission != self._reported:

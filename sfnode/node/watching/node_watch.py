@@ -12,15 +12,15 @@ import trio
 from protocol.errors import UnsettledError
 from protocol.events import Event
 from protocol.ledger import Statement
-from protocol.node import node_statistics
+from protocol.node import statistics
+from sfnode.local_files import free_disk_bytes
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
-from sfnode.run import address_for_others, string_for_others
+from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Status, StatusWords
-from sfnode.storage import STATUS_FILE, free_disk_bytes, own_claim
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NodeWatch:
         self._life = life
         self._news = NetworkNews(life.reporter)
         self._details = StatusDetails(LearningCurve(life.config.data_dir, life.reporter), self._news)
-        self._file = StatusFile(life.config.data_dir / STATUS_FILE, life.reporter)
+        self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()
         self._peers_saved_s = 0.0
@@ -53,7 +53,7 @@ class NodeWatch:
         """
         claim = None
         with self._life.slips.contained("status"):
-            claim = own_claim(self._life.manifest, self._life.config.data_dir)
+            claim = self._life.config.data_dir.statements.own_claim(self._life.manifest)
         while True:
             with self._life.slips.contained("status"):
                 self._look(snapshot(self._life, claim), scope)
@@ -93,7 +93,7 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
     node, network, manifest = life.node, life.network, life.manifest
     ledger, trainer = node.replica.ledger, life.trainer
     return Status(
-        node=node_statistics(node),
+        node=statistics.node_statistics(node),
         end=node.end.ending,
         ledger=ledger.statistics(),
         roster=ledger.roster.statistics(node.author, claim),
@@ -104,9 +104,11 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
             pid=os.getpid(),
             paused=life.overseer.paused,
             model=life.model_progress(),
-            join=str(address_for_others(manifest.run_id, network.addresses)),
-            join_string=string_for_others(manifest, network.addresses, life.data_sharing.bytes),
-            disk_free_bytes=free_disk_bytes(life.config.data_dir),
+            join=str(run_address.address_for_others(manifest.run_id, network.introduction.addresses)),
+            join_string=run_address.string_for_others(
+                manifest, network.introduction.addresses, life.data_sharing.bytes
+            ),
+            disk_free_bytes=free_disk_bytes(life.config.data_dir.path),
             slips=life.slips.state,
         ),
     )

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from protocol.events import Event, MessageArrived, PeerLeft
-from protocol.node import Node, own_updates, run_progress
+from protocol.node import Node, statistics
 from protocol.wire import Head, PeerId
 from sfnode.network import Network, PeerState
 from sfnode.node.watching.learning_curve import LearningCurve
@@ -34,7 +34,7 @@ class PeerAgreement:
             case PeerLeft():
                 self._equal.pop(event.peer, None)
             case MessageArrived(message=Head(root=root)) if root == node.replica.ledger.root():
-                self._equal[event.peer] = (trio.current_time(), own_updates(node))
+                self._equal[event.peer] = (trio.current_time(), statistics.own_updates(node))
             case _:
                 pass
 
@@ -77,7 +77,7 @@ class StatusDetails:
         if training.loss is not None and training.forward_rows > self._rows_seen:  # once for each estimate
             self._rows_seen = training.forward_rows
             self._curve.losses.take(status.node.step, training.loss)
-        now_s, progress = trio.current_time(), run_progress(node)
+        now_s, progress = trio.current_time(), statistics.run_progress(node)
         reached = status.node.step if status.node.own_updates else max(status.node.step, progress.run_step)
         steps_per_s = self._steps.of(now_s, reached, status)
         updates_per_s = self._updates.take(now_s, ledger.updates)

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from protocol.errors import OperatorError
+from sfnode.local_files import write_json
 from sfnode.reporter import Reporter
 from sfnode.status import Status
-from sfnode.storage import write_json
 
 
 class StatusFile:

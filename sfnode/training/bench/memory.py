@@ -38,7 +38,7 @@ from sfnode.training.bench.subjects import (
 )
 from sfnode.training.bench.timing import Action, peak_bytes, process_bytes, reset_peak, wait_for
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import row_batch
 
@@ -112,9 +112,9 @@ def _measured_apart(name: str, *settings: str) -> dict[str, int]:
 
 def _measure_alternative(alternative: Alternative, shape: str, size: tuple[int, int], dtype: str, device: str) -> int:
     """Return the peak bytes of ``alternative`` in this process, which must be fresh."""
-    where = choose_device(device)
+    where = loading.choose_device(device)
     before = 0 if where.type == "cuda" else process_bytes() or 0
-    action = _action(alternative, random_model(shape, where, choose_dtype(dtype)), size)
+    action = _action(alternative, random_model(shape, where, loading.choose_dtype(dtype)), size)
     reset_peak(where)
     for _ in range(_RUNS):
         action()

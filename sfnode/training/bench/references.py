@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from sfnode.training.bench.subjects import shared_copy
 from sfnode.training.bench.timing import Action
-from sfnode.training.model import output_embedding
+from sfnode.training.model import loading
 from sfnode.training.task import RowBatch
 
 LORA_RANK: Final = 8
@@ -30,7 +30,7 @@ def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, 
     """Return the mean cross entropy over the label words after each prompt; head at the last token only, in fp32."""
     hidden_NTH: Tensor = model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=hidden_NTH.device), rows.last].float()
-    head = output_embedding(model).weight[list(label_tokens)].float()
+    head = loading.output_embedding(model).weight[list(label_tokens)].float()
     return functional.cross_entropy(functional.linear(hidden_NH, head), rows.labels)
 
 

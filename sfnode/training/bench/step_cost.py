@@ -19,7 +19,7 @@ from sfnode.training.bench.subjects import (
 )
 from sfnode.training.bench.timing import Times, paired_ratio, timed_in_turn
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import row_batch
 
@@ -60,8 +60,8 @@ def bench_step(
         All are ratios of medians. `ratios` has the quartiles of neighbouring runs, `seconds` has medians, and `spread`
         has the middle half's width as a share of the median.
     """
-    where = choose_device(device)
-    model = random_model(shape, where, choose_dtype(dtype))
+    where = loading.choose_device(device)
+    model = random_model(shape, where, loading.choose_dtype(dtype))
     bases = bench_bases(trainable_tensors(model), basis, size=size)
     manifest, plain, scratch, data = bases.manifest, shared_copy(model), copy.deepcopy(model), random_data(*size)
     examples, words = row_batch(data.examples, 0, where), data.label_tokens

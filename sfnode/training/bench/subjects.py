@@ -39,7 +39,7 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, Basis, BasisContent, Start, decode_basis_untrusted, encode_basis, words
+from protocol.subspace import Bases, Basis, BasisContent, Start, basis_file, words
 from sfnode.training.task import Example, TaskData
 
 _SMOLLM2: Final = "smollm2-135m"
@@ -227,7 +227,7 @@ def published(bases: Bases, *, has_start: bool = False) -> Bases:
                 u, v = found[index].u, found[index].v
                 found[index] = Basis(u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
         start = Start(exp=_START_EXP, products=tuple(found))
-    data = encode_basis(method.rank, BasisContent(bases=tuple(found), start=start))
+    data = basis_file.encode_basis(method.rank, BasisContent(bases=tuple(found), start=start))
     method = replace(
         method,
         basis=BasisKind.PUBLISHED,
@@ -235,7 +235,7 @@ def published(bases: Bases, *, has_start: bool = False) -> Bases:
         start_rank=method.rank if start else 0,
     )
     manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
-    return Bases(manifest, decode_basis_untrusted(manifest, data))
+    return Bases(manifest, basis_file.decode_basis_untrusted(manifest, data))
 
 
 def random_data(rows: int, tokens: int) -> TaskData:

@@ -6,32 +6,10 @@ also find a start. The published file reveals something of its examples: docs/le
 other node depends on how the file was made, so this code may use floats and libraries freely.
 """
 
-from sfnode.training.calibration.calibration import Calibration
-from sfnode.training.calibration.expectation import RateTrial
-from sfnode.training.calibration.found_basis import FoundBasis, Judged
-from sfnode.training.calibration.renewal_content import renewal_of
-from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
-from sfnode.training.calibration.sources import (
-    Renewal,
-    calibrate,
-    calibrate_described,
-    new_basis,
-    recalibrate,
-    try_described,
-)
-
-__all__ = [
-    "Calibration",
-    "FoundBasis",
-    "Judged",
-    "RateTrial",
-    "Renewal",
-    "RenewalTrial",
-    "TrialPlan",
-    "new_basis",
-    "calibrate",
-    "calibrate_described",
-    "recalibrate",
-    "renewal_of",
-    "try_described",
-]
+from sfnode.training.calibration import sources as sources
+from sfnode.training.calibration.calibration import Calibration as Calibration
+from sfnode.training.calibration.expectation import RateTrial as RateTrial
+from sfnode.training.calibration.found_basis import FoundBasis as FoundBasis, Judged as Judged
+from sfnode.training.calibration.renewal_content import renewal_of as renewal_of
+from sfnode.training.calibration.renewal_trial import RenewalTrial as RenewalTrial, TrialPlan as TrialPlan
+from sfnode.training.calibration.sources import Renewal as Renewal

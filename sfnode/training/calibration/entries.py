@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.crypto import key_of, u32
+from protocol.crypto import hashing
 from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import TensorKind, TensorSpec
-from protocol.subspace import START_EXP_MIN, Basis, Int8Array, Start, signs
-from sfnode.storage import UNIT_EXP
+from protocol.subspace import Basis, Int8Array, Start, basis_file, signs
+from sfnode.storage import stored_bases
 from sfnode.training.calibration.found_basis import FoundBasis
 
-_LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # largest entry, as a number instead of units
+_LARGEST: Final = BASIS_ENTRY_MAX / (1 << stored_bases.UNIT_EXP)  # largest entry, as a number instead of units
 _TINY: Final = 1e-30
 _STEPS_TO_FIT: Final = 160  # of one author until a column has its full length; 256 authors at once just work
 _EPSILON: Final = 1 / 4  # of that length
@@ -34,7 +34,9 @@ def filled(index: int, tensor: TensorSpec, left: Tensor | None, right: Tensor | 
 
 
 def _side(index: int, side: int, size: int, columns: Tensor | None, rank: int) -> Int8Array:
-    drawn = signs(key_of("sfnode/calibration/1", u32(index), u32(side)), size * rank, 0).reshape(size, rank)
+    drawn = signs(
+        hashing.key_of("sfnode/calibration/1", hashing.u32(index), hashing.u32(side)), size * rank, 0
+    ).reshape(size, rank)
     entries = drawn.astype(np.float64)
     if columns is not None:
         lengths = columns.norm(dim=0).clamp_min(torch.finfo(torch.float32).tiny)
@@ -45,7 +47,7 @@ def _side(index: int, side: int, size: int, columns: Tensor | None, rank: int) -
 
 def as_entries(values: NDArray[np.float64], entry_max: int) -> Int8Array:
     """Round numbers to int8 multiples of the unit, and cut them at ``entry_max`` units."""
-    entries: Int8Array = np.clip(np.rint(values * (1 << UNIT_EXP)), -entry_max, entry_max).astype(np.int8)
+    entries: Int8Array = np.clip(np.rint(values * (1 << stored_bases.UNIT_EXP)), -entry_max, entry_max).astype(np.int8)
     return entries
 
 
@@ -58,7 +60,7 @@ def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Te
     peaks = {index: left.abs().amax(dim=0) * right.abs().amax(dim=0) for index, (left, right) in moved.items()}
     largest = max(float(peak_K.max()) for peak_K in peaks.values())
     # The least power of two with which two largest entries reach the largest product
-    exp = min(max(math.ceil(math.log2(max(largest, _TINY) / _LARGEST**2)), START_EXP_MIN), 0)
+    exp = min(max(math.ceil(math.log2(max(largest, _TINY) / _LARGEST**2)), basis_file.START_EXP_MIN), 0)
     rank = len(next(iter(peaks.values())))
     products: list[Basis | None] = []
     for index, tensor in enumerate(tensors):

@@ -21,7 +21,7 @@ from sfnode.training.calibration.calibration import Calibration, choose_evenly, 
 from sfnode.training.calibration.found_basis import Judged
 from sfnode.training.calibration.renewal_trial import RenewalTrial, take_steps
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import closed_weights
+from sfnode.training.model import quantised
 from sfnode.training.task import Example, Scores, TaskData
 
 HELD_MIN: Final = 32  # examples: fewer show next to nothing
@@ -109,7 +109,7 @@ def try_rates(
 def _judge(calibration: Calibration, bases: Bases, state: Coefficients) -> Scores:
     """Score the held-back examples at ``state``; losses and hits in fp64 on the CPU."""
     switch, epochs = calibration.shared.switch, {epoch: state.flat(epoch) for epoch in state.epochs()}
-    with switch.using(closed_weights(bases, epochs, switch.base, switch.placed)):
+    with switch.using(quantised.closed_weights(bases, epochs, switch.base, switch.placed)):
         found = calibration.judge(calibration.data.evaluation_examples)
     return replace(found, loss=found.loss.double().cpu(), right=found.right.double().cpu())
 

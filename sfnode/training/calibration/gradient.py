@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from protocol.crypto import key_of
+from protocol.crypto import hashing
 from protocol.run import TensorKind, TensorSpec
 from protocol.subspace import Basis, signs
 from sfnode.training.calibration.calibration import Calibration
@@ -97,7 +97,7 @@ def leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     count = min(count, *matrix.shape)
     width = min(count + _EXTRA_COLUMNS, *matrix.shape)
-    start = signs(key_of("sfnode/calibration/1"), matrix.shape[1] * width, 0).reshape(matrix.shape[1], width)
+    start = signs(hashing.key_of("sfnode/calibration/1"), matrix.shape[1] * width, 0).reshape(matrix.shape[1], width)
     space = torch.from_numpy(start).to(matrix)
     # Each product with M^T M favours the directions of the largest singular values
     for _ in range(_ITERATIONS):

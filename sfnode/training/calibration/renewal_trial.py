@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from protocol.crypto import Signer, seed_of
+from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
@@ -129,7 +129,7 @@ def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, E
     """Return an author's estimate, and its record as a receiver decodes it; None where a node would skip the step."""
     manifest, codec = session.manifest, EnvelopeCodec(session.manifest)
     try:
-        estimate = session.estimate(seed_of(manifest.run_id, signer.author, step), step)
+        estimate = session.estimate(hashing.seed_of(manifest.run_id, signer.author, step), step)
     except NumericError:
         return None
     return estimate, codec.decode_untrusted(codec.seal(signer, step, estimate.scalars).record)

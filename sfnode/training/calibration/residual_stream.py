@@ -19,7 +19,7 @@ from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.entries import Column
 from sfnode.training.calibration.readout import Passed, Readout
 from sfnode.training.estimator import EVALUATION_TOKENS
-from sfnode.training.model import ParameterPlace, is_norm, places
+from sfnode.training.model import ParameterPlace, perturbed, places
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import RowBatch, chunks_of, row_batch
 
@@ -180,7 +180,8 @@ def final_norm(shared: SharedModel) -> nn.Module | None:
     norms = [
         module
         for name, module in shared.model.named_modules()
-        if is_norm(module) and not any(part.isdigit() for part in name.split("."))  # a digit: one of a stack of layers
+        if perturbed.is_norm(module)
+        and not any(part.isdigit() for part in name.split("."))  # a digit: one of a stack of layers
     ]
     weights = [norm.weight for norm in norms[-1:]]
     return norms[-1] if weights and isinstance(weights[0], Tensor) and weights[0].shape == hidden else None

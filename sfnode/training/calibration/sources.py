@@ -19,7 +19,7 @@ from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
-from sfnode.storage import UNIT_EXP, locate
+from sfnode.storage import data_files, stored_bases
 from sfnode.training.calibration.calibration import Calibration, choose_evenly, rows_in
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
@@ -30,16 +30,7 @@ from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan, t
 from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.calibration.trajectory import LENGTHS, apart, trajectory_basis
 from sfnode.training.describe import RunModel, chosen_groups
-from sfnode.training.model import (
-    check_model,
-    check_positions,
-    choose_device,
-    choose_dtype,
-    fold_weights,
-    load_causal_lm,
-    load_tokenizer,
-    trainable_tensors,
-)
+from sfnode.training.model import check_model, fold_weights, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, read_task
 from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
@@ -79,8 +70,8 @@ def calibrate(
     """
     if rank is not None and (rank & (rank - 1) or rank > limits.RANK_MAX):
         raise OperatorError(f"--rank {rank}: must be a power of two, at most {limits.RANK_MAX}")
-    check_positions(folder.path, task.max_tokens)
-    data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
+    loading.check_positions(folder.path, task.max_tokens)
+    data = read_task(loading.load_tokenizer(folder.path), task, data_files.locate(options.data), None)
     loaded = _load(folder.path, options.devices)
     tensors = trainable_tensors(loaded, chosen_groups(trainable))
     return new_basis(Calibration(shared=SharedModel(loaded), tensors=tensors, data=data), options, rank, on_progress)
@@ -92,7 +83,7 @@ def calibrate_described(described: RunModel, on_progress: Progress = _unheard) -
     Moves the model to the device. Raises OperatorError as `calibrate` does.
     """
     module: nn.Module = described.model  # the base class's `to` has types
-    module.to(choose_device(DeviceOptions().device))
+    module.to(loading.choose_device(DeviceOptions().device))
     return new_basis(_described(described), CalibrationOptions(data=""), None, on_progress)
 
 
@@ -157,10 +148,12 @@ def recalibrate(
         OperatorError: as `calibrate`; or the run's basis has other units than `sfnode basis make` gives.
     """
     manifest = bases.manifest
-    if manifest.method.basis_unit_exp != UNIT_EXP:
-        raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
+    if manifest.method.basis_unit_exp != stored_bases.UNIT_EXP:
+        raise OperatorError(
+            f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{stored_bases.UNIT_EXP}"
+        )
     check_model(folder.path, manifest.model)
-    data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
+    data = read_task(loading.load_tokenizer(folder.path), manifest.task, data_files.locate(options.data), None)
     calibration = Calibration(
         shared=SharedModel(_load(folder.path, options.devices)), tensors=manifest.tensors, data=data
     )
@@ -186,7 +179,7 @@ def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, e
 
 
 def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
-    return load_causal_lm(folder, choose_device(devices.device), choose_dtype(devices.dtype))
+    return loading.load_causal_lm(folder, loading.choose_device(devices.device), loading.choose_dtype(devices.dtype))
 
 
 def new_basis(

@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from protocol.crypto import key_of, u32
+from protocol.crypto import hashing
 from protocol.errors import OperatorError
 from protocol.run import TensorKind
 from protocol.subspace import signs
@@ -39,7 +39,9 @@ class _Adapter:
 
     def __init__(self, index: int, module: nn.Module, sizes: tuple[int, int], device: torch.device) -> None:
         inputs, outputs = sizes
-        drawn = signs(key_of("sfnode/calibration/1", u32(index), u32(2)), inputs * _RANK, 0).reshape(inputs, _RANK)
+        drawn = signs(
+            hashing.key_of("sfnode/calibration/1", hashing.u32(index), hashing.u32(2)), inputs * _RANK, 0
+        ).reshape(inputs, _RANK)
         self.index = index
         self.is_transposed = is_stored_transposed(module)
         self.length = 1.0

@@ -14,7 +14,7 @@ from sfnode.model_files import CONFIG_FILE, read_config, tokenizer_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
-from sfnode.training.model import check_configs, skeleton
+from sfnode.training.model import check_configs, loading
 
 _FLOAT_BYTES: Final = 4  # of a weight in memory: fp32
 _HELD_TWICE: Final = 2  # one tensor while it is copied; all of them where experts are gathered
@@ -41,7 +41,7 @@ def convert_gguf(source: Path, out: Path) -> None:
             config = {key: value for key, value in read(source)["config"].items() if not key.startswith("_")}
             write_json_file(out / CONFIG_FILE, config)
             check_configs(out)
-            write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})
+            write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(loading.skeleton(out)).__name__]})
         check_configs(out)
         if not tokenizer_files(out):
             tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
@@ -49,7 +49,7 @@ def convert_gguf(source: Path, out: Path) -> None:
             fields = read_config(out / _TOKENIZER_CONFIG).items()
             kept = {key: value for key, value in fields if key not in _OF_THE_PLACE}
             write_json_file(out / _TOKENIZER_CONFIG, kept)
-        tensors = read(source, return_tensors=True, model_to_load=skeleton(out))["tensors"]
+        tensors = read(source, return_tensors=True, model_to_load=loading.skeleton(out))["tensors"]
         write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
         raise OperatorError(f"{source} cannot be read as a model: {first_line(error)}") from error

@@ -24,14 +24,13 @@ from protocol.subspace import Bases
 from sfnode.training.export.adapter import LowRankUpdate, low_rank_updates
 from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model import (
-    WEIGHT,
     ParameterPlace,
     check_model,
     check_whole_fits,
     fold_weights,
-    load_causal_lm,
+    loading,
+    perturbed,
     places,
-    skeleton,
     spec_of,
 )
 
@@ -60,7 +59,7 @@ def export_model(
     check_model(base_folder, manifest.model)
     origin = _origin(manifest, coefficients)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
-        model = load_causal_lm(base_folder, torch.device("cpu"), dtype)
+        model = loading.load_causal_lm(base_folder, torch.device("cpu"), dtype)
         _check_tensors(manifest, places(model))
         # The view of the coefficients goes into the model's own parameters, so that tied ones follow.
         parameters = dict(model.named_parameters())
@@ -103,11 +102,11 @@ def export_adapter(
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
     """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(skeleton(base_folder))
+    known = places(loading.skeleton(base_folder))
     _check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]
-        if place.attribute != WEIGHT or not isinstance(place.module, nn.Linear | Conv1D):
+        if place.attribute != perturbed.WEIGHT or not isinstance(place.module, nn.Linear | Conv1D):
             raise OperatorError(
                 f"tensor {tensor.name} is trained, but a LoRA adapter holds weights of linear layers only: export the "
                 "whole model instead"
@@ -142,7 +141,7 @@ def _adapter_config(
 
 
 def _module_name(layer: ParameterPlace) -> str:
-    return layer.name.removesuffix(f".{WEIGHT}")
+    return layer.name.removesuffix(f".{perturbed.WEIGHT}")
 
 
 def _origin(manifest: Manifest, coefficients: Coefficients) -> dict[str, object]:

@@ -1,70 +1,26 @@
 """Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
 
-from sfnode.training.model.content import check_model, load_described
-from sfnode.training.model.folding import fold_weights, newest_epoch
-from sfnode.training.model.loading import (
-    LogitScale,
-    check_positions,
-    choose_device,
-    choose_dtype,
-    load_causal_lm,
-    load_tokenizer,
-    logit_scale,
-    output_embedding,
-    positions_of,
-    skeleton,
+from sfnode.training.model import loading as loading, perturbed as perturbed, quantised as quantised
+from sfnode.training.model.content import check_model as check_model, load_described as load_described
+from sfnode.training.model.folding import fold_weights as fold_weights, newest_epoch as newest_epoch
+from sfnode.training.model.loading import LogitScale as LogitScale
+from sfnode.training.model.model_view import check_configs as check_configs
+from sfnode.training.model.offload import check_whole_fits as check_whole_fits
+from sfnode.training.model.perturbed import (
+    MatrixTerm as MatrixTerm,
+    PassContext as PassContext,
+    Term as Term,
+    VectorTerm as VectorTerm,
 )
-from sfnode.training.model.model_view import check_configs
-from sfnode.training.model.offload import check_whole_fits
-from sfnode.training.model.perturbed import WEIGHT, MatrixTerm, PassContext, Term, VectorTerm, is_norm, with_spare_row
-from sfnode.training.model.probe import layers_read_at_last
-from sfnode.training.model.quantised import Weight, choose_precision, closed_weights, load_in
+from sfnode.training.model.probe import layers_read_at_last as layers_read_at_last
+from sfnode.training.model.quantised import Weight as Weight
 from sfnode.training.model.tensors import (
-    ParameterPlace,
-    TensorGroup,
-    WeightSwitch,
-    attach,
-    left_out,
-    places,
-    spec_of,
-    trainable_tensors,
+    ParameterPlace as ParameterPlace,
+    TensorGroup as TensorGroup,
+    WeightSwitch as WeightSwitch,
+    attach as attach,
+    left_out as left_out,
+    places as places,
+    spec_of as spec_of,
+    trainable_tensors as trainable_tensors,
 )
-
-__all__ = [
-    "LogitScale",
-    "MatrixTerm",
-    "ParameterPlace",
-    "PassContext",
-    "TensorGroup",
-    "Term",
-    "VectorTerm",
-    "WEIGHT",
-    "Weight",
-    "WeightSwitch",
-    "attach",
-    "check_configs",
-    "check_model",
-    "check_positions",
-    "check_whole_fits",
-    "choose_device",
-    "choose_dtype",
-    "choose_precision",
-    "closed_weights",
-    "fold_weights",
-    "is_norm",
-    "layers_read_at_last",
-    "left_out",
-    "load_causal_lm",
-    "load_described",
-    "load_in",
-    "load_tokenizer",
-    "logit_scale",
-    "newest_epoch",
-    "output_embedding",
-    "places",
-    "positions_of",
-    "skeleton",
-    "spec_of",
-    "trainable_tensors",
-    "with_spare_row",
-]

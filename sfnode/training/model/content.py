@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, weights_digest
-from sfnode.model_files import ModelFolder, check_definition, describe_files, has_weight_files
+from sfnode.model_files import ModelFolder, verify
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.model_view import check_configs
@@ -24,7 +24,7 @@ def load_described(folder: ModelFolder, sharing: Sharing = Sharing.PEERS) -> tup
     Raises OperatorError as `load_causal_lm` and `describe_files` do.
     """
     model, content = _load_noting(folder.path, lambda values: values)
-    return model, describe_files(folder, content, sharing)
+    return model, verify.describe_files(folder, content, sharing)
 
 
 def check_model(folder: Path, spec: ModelSpec) -> None:
@@ -33,9 +33,9 @@ def check_model(folder: Path, spec: ModelSpec) -> None:
     Its config.json and tokenizer must be those of ``spec``. Its weights must have the same content, in the same files
     or in others.
     """
-    check_definition(folder, spec)
+    verify.check_definition(folder, spec)
     check_configs(folder)
-    if has_weight_files(folder, spec):
+    if verify.has_weight_files(folder, spec):
         return
     found = content_of(folder)
     if found != spec.content:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.local_files import describe_os_error
 from sfnode.model_files import CONFIG_FILE, read_config
-from sfnode.storage import describe_os_error
 
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
 

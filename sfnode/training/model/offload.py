@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error
+from sfnode.local_files import describe_os_error
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.loading import empty_model, load_causal_lm, output_embedding
 from sfnode.training.model.probe import probe_tokens

@@ -19,8 +19,7 @@ r rank.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias

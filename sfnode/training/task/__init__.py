@@ -1,42 +1,18 @@
 """Door: `read_task`. From rows of data to prompts, candidates, batches, scores and objectives."""
 
-from sfnode.training.task.candidates import CandidateBatch, batch_of, chunks_of
+from sfnode.training.task import scoring as scoring
+from sfnode.training.task.candidates import (
+    CandidateBatch as CandidateBatch,
+    batch_of as batch_of,
+    chunks_of as chunks_of,
+)
 from sfnode.training.task.encoding import (
-    Example,
-    PromptEncoder,
-    RowBatch,
-    TaskData,
-    read_task,
-    row_batch,
+    Example as Example,
+    PromptEncoder as PromptEncoder,
+    RowBatch as RowBatch,
+    TaskData as TaskData,
+    read_task as read_task,
+    row_batch as row_batch,
 )
-from sfnode.training.task.scoring import (
-    OutputHead,
-    Scores,
-    group_objectives,
-    macro_f1,
-    score_candidates,
-    score_words,
-    word_logits,
-)
-from sfnode.training.task.templates import TaskTemplate, field_names
-
-__all__ = [
-    "CandidateBatch",
-    "Example",
-    "OutputHead",
-    "PromptEncoder",
-    "RowBatch",
-    "Scores",
-    "TaskData",
-    "TaskTemplate",
-    "batch_of",
-    "chunks_of",
-    "field_names",
-    "group_objectives",
-    "macro_f1",
-    "read_task",
-    "row_batch",
-    "score_candidates",
-    "score_words",
-    "word_logits",
-]
+from sfnode.training.task.scoring import OutputHead as OutputHead, Scores as Scores
+from sfnode.training.task.templates import TaskTemplate as TaskTemplate, field_names as field_names

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from protocol.run import Manifest, is_plain_file_name
+from sfnode.storage import DataDirectory
 
 HOME: Final = Path("~/.sfnode")
 _NAME_LENGTH_MAX = 64
 
 
-def find_data_directory(manifest: Manifest, given: Path | None) -> Path:
-    """Return the folder of --data-dir, else the run's own one below HOME; ``~`` is the user's home."""
-    return (given or default_data_dir(manifest, HOME.expanduser())).expanduser()
+def find_data_directory(manifest: Manifest, given: DataDirectory | None) -> DataDirectory:
+    """Return the directory of --data-dir, else the run's own one below HOME."""
+    return given or DataDirectory(default_data_dir(manifest, HOME.expanduser()))
 
 
 def default_data_dir(manifest: Manifest, home: Path) -> Path:

@@ -1,0 +1,190 @@
+"""The table of a ledger's slots: what each of them holds, in memory or in the archive, and its digests (SPEC 7.5)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
+
+from protocol import limits
+from protocol.crypto import Author, Digest, hashing
+from protocol.ledger.digest_buckets import Bucket, Span, holdings_in, payload_hash
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.ledger.record_store import Archive, ReadBack, Slot, records_of
+from protocol.wire import AuthorHoldings
+
+_STEPS_AT_ONCE = 16  # of all authors: what is read back of a span of 1,000 authors takes 3 MB
+_FIRST_STEPS = (1 << _STEPS_AT_ONCE) - 1
+
+
+class SlotTable:
+    """Holds at most two records per slot, by span and author, and gives what neighbours compare and request.
+
+    With an archive it keeps only the latest records in memory, and knows by author and span which others exist.
+    It gives the same answers with and without an archive.
+    """
+
+    def __init__(self, run_id: bytes, codec: EnvelopeCodec, archive: Archive | None, in_memory_max: int) -> None:
+        self._run_id = run_id
+        self._codec = codec
+        self._spans: dict[int, Span] = {}
+        self._archive = ReadBack(archive) if archive else None
+        self._in_memory_max = self._forget_at = in_memory_max
+        self._in_memory: deque[tuple[int, Author, int]] = deque()  # span, author, offset; with an archive, oldest first
+
+    # --- changes ------------------------------------------------------------------------------------------
+
+    def put(self, envelope: Envelope, held: bytes | None) -> None:
+        """Fill the envelope's slot, or void it if ``held`` counted there."""
+        span, offset = divmod(envelope.step, limits.SPAN_STEPS)
+        if span not in self._spans:
+            self._spans[span] = Span(span, self._archive)
+        self._spans[span].put(envelope.author, offset, envelope.record if held is None else (held, envelope.record))
+        if self._archive:
+            self._in_memory.append((span, envelope.author, offset))
+            if len(self._in_memory) > self._forget_at:
+                self._forget_older_half()
+
+    def drop_from(self, author: Author, first: int) -> list[Slot]:
+        """Empty the author's slots from step ``first`` on and return their content by step."""
+        dropped: list[Slot] = []
+        for number in sorted(self._spans):
+            span_start = number * limits.SPAN_STEPS
+            if span_start + limits.SPAN_STEPS > first:
+                dropped += self._spans[number].drop_from(author, max(0, first - span_start))
+        self._spans = {number: span for number, span in self._spans.items() if not span.is_empty}
+        return dropped
+
+    def _forget_older_half(self) -> None:
+        """Drop the older half of the records from memory; those that the archive does not give back stay queued."""
+        older: dict[tuple[int, Author], list[int]] = {}
+        for _ in range((len(self._in_memory) + 1) // 2):
+            span, author, offset = self._in_memory.popleft()
+            older.setdefault((span, author), []).append(offset)
+        for (span, author), offsets in older.items():
+            bucket = self.bucket(span, author)
+            if bucket is None:
+                continue  # its author has been excluded since
+            self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
+        # If the archive gave little back, gather enough new records before the next try.
+        self._forget_at = max(self._in_memory_max, len(self._in_memory) + self._in_memory_max // 2)
+
+    # --- what is held -------------------------------------------------------------------------------------
+
+    def bucket(self, span: int, author: Author) -> Bucket | None:
+        """Return the author's slots in one span, None when nothing is held."""
+        return self._spans[span].get(author) if span in self._spans else None
+
+    def highest_step(self, author: Author) -> int:
+        """Return the highest step held of ``author``, -1 when nothing is held."""
+        held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
+        if not held:
+            return -1
+        number, bucket = max(held, key=itemgetter(0))
+        return number * limits.SPAN_STEPS + bucket.held.bit_length() - 1
+
+    def envelopes(self, *, from_step: int = 0) -> Iterator[Envelope]:
+        """Yield every envelope that counts, by (step, author), from ``from_step`` on (a multiple of SPAN_STEPS)."""
+        for slot in self._slots_by_step(from_step // limits.SPAN_STEPS):
+            if isinstance(slot, bytes):
+                yield self._codec.decode_untrusted(slot)
+
+    def is_void(self, author: Author, step: int) -> bool:
+        """Return whether this slot holds two payloads."""
+        span, offset = divmod(step, limits.SPAN_STEPS)
+        bucket = self.bucket(span, author)
+        return bucket is not None and bool(bucket.void >> offset & 1)
+
+    def first_envelopes(self) -> Iterator[Envelope]:
+        """Yield the first envelope of every slot held, by (step, author); of a void slot, the one that once counted."""
+        for slot in self._slots_by_step():
+            yield self._codec.decode_untrusted(records_of(slot)[0])
+
+    def first_of(self, author: Author, steps: range) -> list[Envelope]:
+        """Return the first envelope of every slot held of one author in these steps, by step."""
+        spans = range(max(0, steps.start) // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS))
+        buckets = [bucket for span in spans if (bucket := self.bucket(span, author))]
+        slots = [slot for bucket in buckets for _, slot in bucket.by_step(bucket.held)]
+        envelopes = (self._codec.decode_untrusted(records_of(slot)[0]) for slot in slots)
+        return [envelope for envelope in envelopes if envelope.step in steps]
+
+    def ordered_records(self) -> Iterator[bytes]:
+        """Yield every record held, both of a void slot, by step and then by bytes (which begin with the author)."""
+        for slot in self._slots_by_step():
+            yield from sorted(records_of(slot))
+
+    def _slots_by_step(self, first_span: int = 0) -> Iterator[Slot]:
+        """Yield the slots held by (step, author), reading back a few steps of all authors at a time."""
+        for span in sorted(span for span in self._spans if span >= first_span):
+            for start in range(0, limits.SPAN_STEPS, _STEPS_AT_ONCE):
+                steps = _FIRST_STEPS << start
+                found = [
+                    (offset, author, slot)
+                    for author, bucket in self._spans[span].buckets()
+                    for offset, slot in bucket.by_step(steps)
+                ]
+                yield from map(itemgetter(2), sorted(found, key=itemgetter(0, 1)))
+
+    def records(self, span: int, author: Author, steps: bytes) -> Iterator[bytes]:
+        """Yield the records of the slots in the bitmap ``steps``, by step; both records of a void slot."""
+        bucket = self.bucket(span, author)
+        for _, slot in bucket.by_step(int.from_bytes(steps, "little")) if bucket else ():
+            yield from records_of(slot)
+
+    def spans(self) -> list[int]:
+        """Return the spans that hold anything, ascending."""
+        return sorted(self._spans)
+
+    def authors_in(self, span: int) -> list[Author]:
+        """Return the authors of whom ``span`` holds anything, in no particular order."""
+        return [author for author, _ in self._spans[span].buckets()] if span in self._spans else []
+
+    def counted(self, author: Author, steps: range) -> list[bytes]:
+        """Return the records of ``author`` that count in these steps, which must lie in one span."""
+        span, offset = divmod(steps.start, limits.SPAN_STEPS)
+        bucket = self.bucket(span, author)
+        slots = bucket.by_step(bucket.valid & ((1 << len(steps)) - 1) << offset) if bucket else []
+        return [slot for _, slot in slots if isinstance(slot, bytes)]
+
+    # --- digests ------------------------------------------------------------------------------------------
+
+    def digest_before(self, step: int) -> Digest:
+        """Return the digest of the slots below ``step``, a multiple of SPAN_STEPS, without statements (SPEC 9.5)."""
+        digests = [(span, digest) for span, digest in self.span_digests() if span * limits.SPAN_STEPS < step]
+        fields = [part for span, digest in digests for part in (hashing.u32(span), digest)]
+        return hashing.hash_fields("sfnode/before/1", self._run_id, hashing.u32(step), *fields)
+
+    def slots_before(self, step: int) -> int:
+        """Return how many slots hold anything below ``step``, a multiple of SPAN_STEPS."""
+        spans = [span for number, span in self._spans.items() if number * limits.SPAN_STEPS < step]
+        return sum(bucket.held.bit_count() for span in spans for _, bucket in span.buckets())
+
+    def span_digests(self) -> list[tuple[int, bytes]]:
+        """Return (span, 16-byte digest) of every span that holds anything, ascending."""
+        return [(span, self._spans[span].digest()) for span in sorted(self._spans)]
+
+    def shard_digests(self, span: int) -> list[tuple[int, bytes]]:
+        """Return (shard, 16-byte digest) of every shard of ``span`` that holds anything, ascending."""
+        return self._spans[span].shard_digests() if span in self._spans else []
+
+    def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[AuthorHoldings]:
+        """Return the holdings of the first ``count`` authors after ``after`` in the named shards of ``span``."""
+        listed = self._spans[span].buckets_of(shards) if span in self._spans else []
+        later = ((author, bucket) for author, bucket in listed if author > after)
+        return [holdings_in(author, bucket) for author, bucket in islice(later, count)]
+
+    def holdings_of(self, span: int, author: Author) -> AuthorHoldings:
+        """Return the holdings of one author in one span, with empty bitmaps when nothing is held."""
+        return holdings_in(author, self.bucket(span, author) or Bucket(span, author))
+
+    def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
+        """Return the digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
+        return (self.bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(steps, "little"))
+
+    def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
+        """Return the first 8 bytes of the payload hash of each slot that counts, by step, ascending."""
+        bucket = self.bucket(span, author)
+        first = span * limits.SPAN_STEPS
+        slots = bucket.by_step(bucket.valid) if bucket else []
+        return {first + offset: payload_hash(slot) for offset, slot in slots if isinstance(slot, bytes)}

@@ -1,0 +1,40 @@
+"""What this node says of itself to others: the addresses at which they can dial it, and its hello."""
+
+from __future__ import annotations
+
+from protocol.wire import Hello
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy import Address, parse_announce
+from sfnode.network.sessions import ServedRun, handshake
+from sfnode.network.transport import Host, dialable
+
+
+class Introduction:
+    """Names this node's addresses: those that the operator announces, or else a mapped one and the listening ones."""
+
+    def __init__(self, config: NetworkConfig, run: ServedRun, host: Host) -> None:
+        self._agent = config.agent
+        self._run = run
+        self._host = host
+        self._given = self._announced = tuple(parse_announce(text) for text in config.announce)
+
+    def mapped(self, address: Address) -> None:
+        """Announce the address that the router forwards to this node."""
+        self._announced = (*self._given, address)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses at which others can dial this node, with its peer id; announced ones first.
+
+        The listening ones are among them while the network runs.
+        """
+        listening = [found for address in self._host.addresses for found in dialable(address)]
+        return tuple(f"{address.transport}/p2p/{self._host.peer}" for address in (*self._announced, *listening))
+
+    def hello(self) -> Hello:
+        """Return the hello that this node says now."""
+        own = (*self._announced, *(() if self._given else self._host.addresses))
+        listen = tuple(address.transport for address in own)
+        return handshake.own_hello(
+            run_id=self._run.run_id, agent=self._agent, listen=listen, head_step=self._run.head_step()
+        )

@@ -1,0 +1,104 @@
+"""Carries out what the core asks for: on the disk, in the network, at the worker and at the fetchers of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import trio
+
+from protocol.errors import StateMismatchError
+from protocol.events import (
+    DropPeer,
+    Effect,
+    FetchBasis,
+    FetchSnapshot,
+    Halt,
+    ReportSnapshot,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    StoreSnapshot,
+    StoreStatements,
+)
+from protocol.node import Node
+from sfnode.network import Network
+from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.snapshot_files import SnapshotFiles
+from sfnode.reporter import Reporter
+from sfnode.storage import Store
+from sfnode.worker import Evaluate, Job
+
+_EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
+
+
+class Executor:
+    """Carries out the effects of one life's core, in their order. What takes long goes into a channel.
+
+    Attributes:
+        jobs: what the trainer has to do.
+        snapshots: what `SnapshotFiles` has to store or fetch.
+        bases: what `BasisFetcher` has to fetch.
+    """
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        store: Store,
+        node: Node,
+        network: Network,
+        snapshot_files: SnapshotFiles,
+        reporter: Reporter,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._node = node
+        self._network = network
+        self._snapshot_files = snapshot_files
+        self._reporter = reporter
+        self._last_evaluation = -1
+        self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
+        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
+        self._snapshots, self.snapshots = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
+        self._bases, self.bases = trio.open_memory_channel[FetchBasis](1)
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """Carry out all of them. StateMismatchError: the core halts; StorageDamagedError, OperatorError: the disk."""
+        for effect in effects:
+            match effect:
+                case StoreRecords():
+                    self._store.add(effect.records, is_durable=effect.is_own)
+                    self._evaluate_if_due()
+                case StoreStatements():
+                    self._store.add_statements(effect.statements)
+                case ReserveStep():
+                    self._store.reserve_step(effect.step)
+                case StartEstimate():
+                    self._jobs.send_nowait(effect)
+                case SendMessage():
+                    self._network.sessions.send(effect.peer, effect.message)
+                case DropPeer():
+                    text = f"peer {effect.peer} dropped: {effect.reason}"
+                    self._reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
+                    self._network.sessions.drop(effect.peer, effect.reason)
+                case StoreSnapshot() | FetchSnapshot():
+                    self._snapshots.send_nowait(effect)
+                case FetchBasis():
+                    self._bases.send_nowait(effect)
+                case ReportSnapshot():
+                    self._snapshot_files.report(effect)
+                case Halt():
+                    evidence = self._snapshot_files.save_evidence(self._node.replica, effect)
+                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
+                case _:
+                    assert_never(effect)
+
+    def _evaluate_if_due(self) -> None:
+        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
+        every, step = self._config.eval_every_steps, self._node.clock.next_step
+        is_due = every and step // every > self._last_evaluation
+        if is_due and self._node.bases.here.issuperset(self._node.replica.renewals_needed()):
+            self._last_evaluation = step // every
+            if self._jobs.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
+                self._jobs.send_nowait(Evaluate(step=step))

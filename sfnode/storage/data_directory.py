@@ -1,0 +1,178 @@
+"""The data directory of one node: which files it holds, and the object through which every room reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError, Reject
+from protocol.run import Manifest, SignedManifest, decode_run_untrusted
+from protocol.state import Coefficients, Replica
+from sfnode.local_files import read_bytes, write_durably
+from sfnode.storage.control_files import ControlFiles
+from sfnode.storage.end_file import EndFile
+from sfnode.storage.evaluations import AtStep, EvaluationsFile
+from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.private_folder import PrivateFolder
+from sfnode.storage.statement_files import StatementFiles
+from sfnode.storage.stored_bases import RenewedBasis, StoredBases
+from sfnode.storage.stored_records import StoredRecords, stored_records
+
+MANIFEST_FILE: Final = "manifest.run"
+LEDGER_FILE: Final = "ledger.sqlite3"
+STATUS_FILE: Final = "status.json"
+NODE_FILE: Final = "node.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredState:
+    """Holds the sum of a ledger's updates, and the bases that it refers to.
+
+    Attributes:
+        basis: file of the manifest's published basis; None if the basis is random, or the file is not there.
+        renewals: the bases that replaced it.
+    """
+
+    signed: SignedManifest
+    coefficients: Coefficients
+    basis: Path | None
+    renewals: tuple[RenewedBasis, ...]
+
+
+class DataDirectory(PrivateFolder):
+    """Owns the folder of one node in one run. A `Store` opens it for the node; everything here works without one."""
+
+    @property
+    def manifest_file(self) -> Path:
+        """Return the path of the run's manifest."""
+        return self.path / MANIFEST_FILE
+
+    @property
+    def ledger_file(self) -> Path:
+        """Return the path of the database."""
+        return self.path / LEDGER_FILE
+
+    @property
+    def status_file(self) -> Path:
+        """Return the path of the snapshot that a running node writes every second."""
+        return self.path / STATUS_FILE
+
+    @property
+    def node_file(self) -> Path:
+        """Return the path of the options that the node remembers."""
+        return self.path / NODE_FILE
+
+    @property
+    def identity(self) -> KeyFile:
+        """Return the node's key."""
+        return KeyFile(self.path / IDENTITY_FILE)
+
+    @property
+    def control(self) -> ControlFiles:
+        """Return the operator's requests to the node."""
+        return ControlFiles(self.path)
+
+    @property
+    def statements(self) -> StatementFiles:
+        """Return the statements that wait for the node."""
+        return StatementFiles(self.path)
+
+    @property
+    def bases(self) -> StoredBases:
+        """Return the run's published bases."""
+        return StoredBases(self.path)
+
+    @property
+    def evaluations(self) -> EvaluationsFile:
+        """Return the results on the node's held-out data."""
+        return EvaluationsFile(self.path / "evaluations.json")
+
+    @property
+    def end(self) -> EndFile:
+        """Return how the node's last life ended."""
+        return EndFile(self.path / "end.json")
+
+    # --- the run ------------------------------------------------------------------------------------------
+
+    def signed_manifest(self) -> SignedManifest:
+        """Return the run's signed manifest. OperatorError: there is none."""
+        if not self.manifest_file.exists():
+            raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
+        return decode_run_file(self.manifest_file)
+
+    def adopt(self, signed: SignedManifest) -> None:
+        """Store the run's manifest, if there is none. OperatorError: the directory belongs to another run."""
+        if not self.manifest_file.exists():
+            write_durably(self.manifest_file, signed.encode())
+            return
+        held = decode_run_file(self.manifest_file).manifest
+        if held.run_id != signed.manifest.run_id:
+            raise OperatorError(
+                f"the data directory {self} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
+                f"{signed.manifest.name!r} ({signed.manifest.run_id.hex()[:16]}). Use another --data-dir"
+            )
+
+    # --- what the node has stored: read-only, a node may be running there ---------------------------------
+
+    def reading(self) -> AbstractContextManager[StoredRecords]:
+        """Open the records as they are at one moment. OperatorError if no node has run there."""
+        return stored_records(self.ledger_file)
+
+    @contextmanager
+    def replayed(self, manifest: Manifest) -> Iterator[Replica]:
+        """Yield the replica of the directory, which cannot be used after the block: it reads from the directory.
+
+        OperatorError if no node has run there; StorageDamagedError.
+        """
+        with self.reading() as stored:
+            yield stored.replica(manifest)
+
+    def author(self) -> str | None:
+        """Return the public key, in hex, of the node that ran here; None if none did.
+
+        Empty if a node of an earlier release, which did not save its key's name, measured steps here.
+        """
+        if not self.ledger_file.exists():
+            return None
+        with self.reading() as stored:
+            held = stored.fact("author")
+            return "" if held is None and stored.fact("reserved_step") is not None else held
+
+    def state(self, at_step: AtStep | None = None) -> StoredState:
+        """Verify and replay the ledger.
+
+        ``at_step``: sum only the updates of earlier steps; BEST_STEP: the step with the least loss on the node's
+        held-out data.
+
+        Raises:
+            OperatorError: no node has run there, a renewed basis is missing, or no best step is known.
+            StorageDamagedError: a record cannot be right.
+        """
+        signed = self.signed_manifest()
+        step = None if at_step is None else self.evaluations.step_at(at_step)
+        with self.replayed(signed.manifest) as replica:
+            return StoredState(
+                signed=signed,
+                coefficients=replica.coefficients() if step is None else _sum_before(replica, step),
+                basis=self.bases.first(signed.manifest),
+                renewals=self.bases.renewals_of(replica),
+            )
+
+
+def decode_run_file(path: Path) -> SignedManifest:
+    """Read and check a ``.run`` file; OperatorError says what is wrong with it."""
+    try:
+        return decode_run_untrusted(read_bytes(path, "the run file"))
+    except Reject as reject:
+        raise OperatorError(f"run file {path}: {reject.detail}") from None
+
+
+def _sum_before(replica: Replica, step: int) -> Coefficients:
+    """Return the sum of the updates of the steps before ``step``."""
+    coefficients = Coefficients(replica.manifest)
+    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
+    return coefficients
