@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error
+from sfnode.storage import disk
 
 _PATIENCE_S: Final = 2.0  # shorter work needs no progress line
 _SCREEN_PAUSE_S: Final = 0.5
@@ -178,7 +178,7 @@ def format_seconds(seconds: float) -> str:
 
 def cannot_write(error: OSError) -> OperatorError:
     """Return the error for a standard output that cannot be written."""
-    return OperatorError(f"cannot write to the standard output: {describe_os_error(error)}")
+    return OperatorError(f"cannot write to the standard output: {disk.describe_os_error(error)}")
 
 
 def abandon(stream: TextIO) -> None:

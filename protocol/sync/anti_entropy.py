@@ -265,16 +265,14 @@ class SyncSession:
     def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
         steps = digest_buckets.bits_of(_as_int(theirs.valid))
-        hashes = answer.hashes
-        if len(hashes) != digest_buckets.PAYLOAD_HASH_BYTES * len(steps):
+        hashes, size = answer.hashes, digest_buckets.PAYLOAD_HASH_BYTES
+        if len(hashes) != size * len(steps):
             self.is_short = True  # the peer's ledger has changed since its bitmap, or it lies: try again later
             return 0
         own = self._ledger.slots.payload_hashes(span, Author(theirs.author))
         result = 0
         for index, step in enumerate(steps):
-            theirs_hash = hashes[
-                index * digest_buckets.PAYLOAD_HASH_BYTES : (index + 1) * digest_buckets.PAYLOAD_HASH_BYTES
-            ]
+            theirs_hash = hashes[index * size : (index + 1) * size]
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result

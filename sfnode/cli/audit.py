@@ -21,9 +21,8 @@ from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
-from sfnode.local_files import read_bytes, write_durably, write_new
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, data_files
+from sfnode.storage import DataDirectory, data_files, disk
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -98,7 +97,7 @@ def _author(text: str | None) -> Author | None:
 
 def _reported(signed: SignedManifest, path: Path) -> Envelope:
     try:
-        return audit_report.decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
+        return audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))[1]
     except Reject as reject:
         raise OperatorError(
             f"{path} is not a valid audit report of this run: {reject.detail}. Ask for it again"
@@ -113,9 +112,9 @@ def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: 
         )
         path = out / f"{case.envelope.author.hex()[:16]}-{case.envelope.step}.audit"
         if _is_report(signed, path):
-            write_durably(path, data)  # replaces the report of an earlier audit
+            disk.write_durably(path, data)  # replaces the report of an earlier audit
         else:
-            write_new(path, [data])
+            disk.write_new(path, [data])
         reports.append(report)
     return reports
 
@@ -123,7 +122,7 @@ def _write_reports(mismatches: list[AuditCase], signed: SignedManifest, signer: 
 def _is_report(signed: SignedManifest, path: Path) -> bool:
     """Return whether the file at ``path`` is an audit report of this run."""
     try:
-        audit_report.decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))
+        audit_report.decode_report_untrusted(signed.manifest, disk.read_bytes(path, "the audit report"))
     except (OperatorError, Reject):
         return False
     return True

@@ -24,9 +24,9 @@ from sfnode.cli.options import (
     trainable_option,
 )
 from sfnode.cli.value_types import NewFilePath
-from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions
+from sfnode.storage import disk
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def make(
             calibration, folder=folder, trainable=trainable, task=spec, rank=rank, on_progress=report
         )
     data = basis_file.encode_basis(found.rank, found.content)
-    write_new(out, [data])
+    disk.write_new(out, [data])
     if is_json:
         click.echo(json.dumps({**file_fields(out, data), **_told(found)}))
         return

@@ -13,9 +13,8 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
-from sfnode.local_files import read_bytes
 from sfnode.network import policy
-from sfnode.storage import DataDirectory, KeyFile
+from sfnode.storage import DataDirectory, KeyFile, disk
 
 
 @click.group("id")
@@ -147,7 +146,7 @@ def _passphrase(file: Path | None, *, is_new: bool) -> str:
 
 
 def _first_line(file: Path) -> str:
-    data = read_bytes(file, "the passphrase")
+    data = disk.read_bytes(file, "the passphrase")
     if file.stat().st_mode & 0o077:
         raise OperatorError(f"other users can read the passphrase in {file}: chmod 600 {file}")
     try:

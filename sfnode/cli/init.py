@@ -18,9 +18,8 @@ from sfnode.cli.options import choice_option, group, json_option, learning_optio
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
-from sfnode.local_files import write_new
 from sfnode.run import DataOptions, RunOptions, builder, find_data_directory
-from sfnode.storage import data_files, stored_bases
+from sfnode.storage import data_files, disk, stored_bases
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -126,7 +125,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     except OperatorError:
         _say_unasked(context)
         raise
-    write_new(out, [run.signed.encode()])
+    disk.write_new(out, [run.signed.encode()])
     invitation = _write_invitation(run, key_path, out)
     first = _first_start(options, run, out, invitation)
     if is_json:
@@ -152,7 +151,7 @@ def _write_invitation(run: NewRun, key_path: Path, out: Path) -> Path | None:
     if manifest.admission.kind is not AdmissionKind.INVITE:
         return None
     path = out.with_suffix(INVITATION_ENDING)
-    write_new(path, [new_invitation(manifest, check_owner(key_path, manifest)).encode() + b"\n"], mode=0o600)
+    disk.write_new(path, [new_invitation(manifest, check_owner(key_path, manifest)).encode() + b"\n"], mode=0o600)
     return path
 
 

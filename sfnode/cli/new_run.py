@@ -16,11 +16,10 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import SignedManifest, TaskSpec
 from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.local_files import write_new
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
-from sfnode.storage import KeyFile, data_files
+from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, RateTrial
@@ -81,7 +80,7 @@ def make_run(
             raise OperatorError(f"{basis_out} exists: give it with --basis, choose another --out, or remove it")
         with counting("making a start and a basis from some of the data", "forward passes") as report:
             found = sources.calibrate_described(described, report)
-        write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
+        disk.write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
         draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
     if found is not None and is_tried:
         with counting("trying some steps of the run", "forward passes") as report:

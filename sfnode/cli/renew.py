@@ -22,10 +22,9 @@ from sfnode.cli.inviting import statements_given
 from sfnode.cli.options import data_dir_option, json_option, local_model_option, owner_key_option
 from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
-from sfnode.local_files import write_new
 from sfnode.reporter import counting
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, stored_bases
+from sfnode.storage import DataDirectory, disk, stored_bases
 from sfnode.worker_protocol import CalibrationOptions
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def offer(
     found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
     data = basis_file.encode_basis(node.manifest.method.rank, found.content)
     _check(found.trial, "written")
-    write_new(out, [data])
+    disk.write_new(out, [data])
     if is_json:
         fields = {"has_start": _has_start(found.content), "trial": _trial_fields(found.trial)}
         click.echo(json.dumps({**file_fields(out, data), **fields}))

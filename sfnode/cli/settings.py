@@ -16,10 +16,9 @@ from click.core import ParameterSource
 
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
-from sfnode.local_files import from_home
 from sfnode.network import ip_groups, policy
 from sfnode.run import FieldValue, JoinOptions, RunSource, node_file, run_address, values_of, with_values
-from sfnode.storage import DataDirectory, data_files
+from sfnode.storage import DataDirectory, data_files, disk
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -189,12 +188,12 @@ def as_kept(key: str, value: object) -> FieldValue | None:
         case tuple():
             return [str(each) for each in value]
     text = str(value)
-    return str(from_home(text).absolute()) if _is_path(key, text) else text
+    return str(disk.from_home(text).absolute()) if _is_path(key, text) else text
 
 
 def _is_path(key: str, text: str) -> bool:
     if key == _MODEL:
-        return os.path.exists(from_home(text))  # returns False where the name is too long
+        return os.path.exists(disk.from_home(text))  # returns False where the name is too long
     return key in _FILES and not text.startswith(data_files.EMBEDDED)
 
 

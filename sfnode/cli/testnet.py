@@ -21,9 +21,8 @@ from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.local_files import describe_os_error
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import data_files, stored_bases
+from sfnode.storage import data_files, disk, stored_bases
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -143,7 +142,7 @@ def _check_empty(folder: Path) -> None:
     try:
         held = sorted(os.listdir(folder)) if folder.exists() else []
     except OSError as error:
-        raise OperatorError(f"cannot use --dir {folder}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot use --dir {folder}: {disk.describe_os_error(error)}") from None
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 

@@ -9,8 +9,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.value_types import DataFolder, NewFilePath
-from sfnode.local_files import write_new
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 from sfnode.top import show
 
 
@@ -31,6 +30,6 @@ def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], i
     found = (*data_dirs, *more)
     if not found:
         raise OperatorError("no data directory is named. Name one or several: sfnode top ~/.sfnode/my-run-0123456789ab")
-    save = None if svg is None else lambda data: write_new(svg, [data])
+    save = None if svg is None else lambda data: disk.write_new(svg, [data])
     if not show(found, is_once=is_once, save_svg=save):
         raise SystemExit(ExitCode.FAILED)

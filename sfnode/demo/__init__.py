@@ -7,7 +7,19 @@ without loading torch. `tests/demo/make_data.py` and `tests/demo/make_model.py` 
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import OperatorError as OperatorError
+from protocol.errors import OperatorError
+
+__all__ = [
+    "DATA_NAME",
+    "FOLDER",
+    "LABEL_WORDS",
+    "MODEL_NAME",
+    "PRETRAINED_WORDS",
+    "STEPS",
+    "TEMPLATE",
+    "data_file",
+    "model_folder",
+]
 
 FOLDER: Final = Path(__file__).resolve().parent
 MODEL_NAME: Final = "tiny-opt"

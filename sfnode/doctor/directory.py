@@ -5,10 +5,9 @@ from __future__ import annotations
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.local_files import read_bytes
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import DataDirectory, stored_bases
+from sfnode.storage import DataDirectory, disk, stored_bases
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
@@ -104,7 +103,7 @@ def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:
     if held is None:
         return unknown("basis", "not here yet: the first --bootstrap sends it, or give the owner's file with --basis")
     try:
-        read_bytes(held, "the basis")
+        disk.read_bytes(held, "the basis")
         stored_bases.read_bases(manifest, held)
     except OperatorError as error:
         return fail("basis", str(error), f"remove {held} and join with --bootstrap, so that a peer sends it")

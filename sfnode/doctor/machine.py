@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.local_files import free_disk_bytes
 from sfnode.network import allowed_files, bounds, connections_max
 from sfnode.reporter import counted
+from sfnode.storage import disk
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -55,7 +55,7 @@ def existing_part(folder: Path) -> Path:
 def check_space(folder: Path, needed_bytes: int) -> Finding:
     """Check the free space for the node's state; ``needed_bytes``: final size of the ledger; 0: not known."""
     place = existing_part(folder)
-    free = free_disk_bytes(place)
+    free = disk.free_disk_bytes(place)
     if free is None:
         return unknown("disk space", f"the system does not say what is free on the disk of {place}")
     text = f"{free / 1e9:.1f} GB free on the disk of {place}"

@@ -17,8 +17,8 @@ from protocol.run import FileSpec, ModelSpec
 from protocol.schema import from_plain_untrusted
 from sfnode.children.program import Program
 from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.local_files import describe_os_error
 from sfnode.model_files import weight_files
+from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
@@ -79,7 +79,7 @@ def find_devices() -> DeviceReport | str:
     try:
         done = Program(module="sfnode.training.devices").run(_TORCH_S)
     except OSError as error:
-        return f"torch cannot be asked: {describe_os_error(error)}"
+        return f"torch cannot be asked: {disk.describe_os_error(error)}"
     except subprocess.TimeoutExpired:
         return f"torch says nothing within {_TORCH_S:.0f} s: a driver hangs, perhaps"
     lines = done.stdout.splitlines()

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
-from sfnode.local_files import read_bytes, write_new
+from sfnode.storage import disk
 
 _FORMAT: Final = "sfnode/key-backup/1"
 _SALT_BYTES: Final = 16
@@ -78,7 +78,7 @@ def write_backup(path: Path, seed: bytes, passphrase: str) -> None:
     )
     sealed = ChaCha20Poly1305(key).encrypt(nonce, seed, _bound(backup))
     data = json.dumps(asdict(backup) | {"sealed": sealed.hex()}, indent=1)
-    write_new(path, [data.encode("ascii") + b"\n"], mode=0o600)
+    disk.write_new(path, [data.encode("ascii") + b"\n"], mode=0o600)
 
 
 def read_backup(path: Path, passphrase: str) -> bytes:
@@ -106,7 +106,7 @@ def read_backup(path: Path, passphrase: str) -> bytes:
 
 def _parsed(path: Path) -> KeyBackup:
     """Read the fields and check the costs, before scrypt runs. OperatorError."""
-    data = read_bytes(path, "the backup")
+    data = disk.read_bytes(path, "the backup")
     try:
         plain: Any = json.loads(data[: _FILE_BYTES_MAX + 1])
         version = plain.get("format") if isinstance(plain, dict) else None

@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
 from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program
-from sfnode.local_files import describe_os_error
+from sfnode.storage import disk
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait
 _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes
@@ -80,7 +80,7 @@ async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
         async with running(program, is_heard=True) as process:
             return await _read(LinesOf(process), progress)
     except OSError as error:
-        raise OperatorError(f"cannot start a process that looks for a key: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot start a process that looks for a key: {disk.describe_os_error(error)}") from None
 
 
 async def _read(lines: LinesOf, progress: _Progress) -> bytes:

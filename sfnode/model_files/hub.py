@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
-from sfnode.local_files import free_disk_bytes
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -21,6 +20,7 @@ from sfnode.model_files.folder import (
     shards_of,
 )
 from sfnode.model_files.watched import OnProgress, watching
+from sfnode.storage import disk
 
 _LIBRARY: Final = "huggingface_hub"
 _NEWEST: Final = "main"
@@ -113,7 +113,7 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
         wanted = (PICKLE_FILE,)
     folder, total = config.parent, sum(sizes.get(name, 0) for name in wanted)
     needed = sum(sizes.get(name, 0) for name in wanted if not (folder / name).exists())
-    free = free_disk_bytes(folder)
+    free = disk.free_disk_bytes(folder)
     if free is not None and needed > free:
         raise OperatorError(
             f"model {reference!r}: {needed / 1e6:,.1f} MB of it are to be fetched, and the disk of {folder} has "

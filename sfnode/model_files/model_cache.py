@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, sync_folder
+from sfnode.storage import disk
 
 _HOME: Final = Path("~/.sfnode/models")
 _VARIABLE: Final = "SFNODE_MODELS"  # names another folder
@@ -54,7 +54,7 @@ def work_folder() -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        text = f"cannot write to {home}: {describe_os_error(error)}; {_VARIABLE} names another folder"
+        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {_VARIABLE} names another folder"
         raise OperatorError(text) from None
 
 
@@ -63,14 +63,14 @@ def put(folder: Path, name: str) -> Path:
 
     If two processes made it at the same time, the first one's folder stays: equal input gives equal bytes.
     """
-    sync_folder(folder)
+    disk.sync_folder(folder)
     place = cache_folder() / name
     try:
         folder.rename(place)
     except OSError:
         if not place.is_dir():
             raise
-    sync_folder(place.parent)
+    disk.sync_folder(place.parent)
     return place
 
 

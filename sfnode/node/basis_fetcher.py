@@ -10,12 +10,11 @@ from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
 from protocol.subspace import basis_file
-from sfnode.local_files import read_bytes
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 
 
 class BasisFetcher:
@@ -46,7 +45,7 @@ class BasisFetcher:
         path = self._bases.path_of(self._manifest, sha256)
         if not path.exists():
             return False
-        if hashlib.sha256(read_bytes(path, "the basis")).hexdigest() == sha256:
+        if hashlib.sha256(disk.read_bytes(path, "the basis")).hexdigest() == sha256:
             return True
         text = f"{path} is not the basis that the owner published: fetching it again"
         self._tell_once("basis_damaged", text, sha256, file=str(path))

@@ -13,12 +13,12 @@ import trio
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
-from sfnode.local_files import describe_os_error, free_disk_bytes
 from sfnode.model_files import FetchedModel, PartialFile, pieces
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
+from sfnode.storage import disk
 
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
 SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
@@ -92,7 +92,7 @@ class ModelFetcher:
             for together in _listed_together(missing):
                 await self._fetch_some(together, folder)
         except OSError as error:
-            return describe_os_error(error)
+            return disk.describe_os_error(error)
         received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
         text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
@@ -161,7 +161,7 @@ class ModelFetcher:
 
 def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
     """Return by how much the disk is too small, and what to do; empty if it has room, or does not say."""
-    needed, free = pieces.bytes_to_come(folder, files), free_disk_bytes(folder)
+    needed, free = pieces.bytes_to_come(folder, files), disk.free_disk_bytes(folder)
     if free is None or needed <= free:
         return ""
     return (

@@ -12,7 +12,6 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Sharing
 from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program
-from sfnode.local_files import describe_os_error
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
 from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
@@ -20,6 +19,7 @@ from sfnode.node.piece_fetcher import PieceSources
 from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
+from sfnode.storage import disk
 
 _RESOLVING: Final = "sfnode.model_files.resolving"
 
@@ -59,7 +59,7 @@ class ModelFinder:
         try:
             model.assemble(folder)
         except OSError as error:
-            raise OperatorError(f"cannot link the weights into {own}: {describe_os_error(error)}") from None
+            raise OperatorError(f"cannot link the weights into {own}: {disk.describe_os_error(error)}") from None
         return own
 
     def find_ready(self) -> Path | None:
@@ -115,7 +115,9 @@ async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) 
         async with running(program, is_heard=True) as process:
             return await _read(LinesOf(process), on_progress)
     except OSError as error:
-        raise OperatorError(f"cannot start a process that looks for the model: {describe_os_error(error)}") from None
+        raise OperatorError(
+            f"cannot start a process that looks for the model: {disk.describe_os_error(error)}"
+        ) from None
 
 
 async def _read(lines: LinesOf, on_progress: OnProgress) -> Path:

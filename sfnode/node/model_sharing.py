@@ -9,11 +9,11 @@ from pathlib import Path
 import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
-from sfnode.local_files import HeldFile
 from sfnode.model_files import PieceIndex, pieces
 from sfnode.network import FileSource, Pace, PacedFile
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
+from sfnode.storage import disk
 
 
 class ModelSharing:
@@ -57,6 +57,6 @@ class DataSharing:
         if self._file is None or sha256 != self._sha256:
             return None
         try:
-            return PacedFile(source=HeldFile(self._file), pace=self._pace)
+            return PacedFile(source=disk.HeldFile(self._file), pace=self._pace)
         except OSError:
             return None

@@ -21,12 +21,11 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
-from sfnode.local_files import HeldFile, write_durably, write_json
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 
 _KEPT: Final = 2  # a joiner may still be fetching the older one
 _TEXTS: Final = {
@@ -44,18 +43,18 @@ class SnapshotFiles:
         self._data_dir = data_dir
         self._reporter = reporter
 
-    def find(self, manifest: Manifest, sha256: str) -> HeldFile | None:
+    def find(self, manifest: Manifest, sha256: str) -> disk.HeldFile | None:
         """Return the snapshot or the published basis with this hash; None if there is none."""
         found = self._data_dir.path.glob(f"snapshot-*-{sha256[:16]}.bin")
         with suppress(OSError):  # a snapshot's file is removed when newer ones exist
-            return HeldFile(next(found, self._data_dir.bases.path_of(manifest, sha256)))
+            return disk.HeldFile(next(found, self._data_dir.bases.path_of(manifest, sha256)))
         return None
 
     def save_evidence(self, replica: Replica, halt: Halt) -> Path:
         """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
         path = self._data_dir.path / "halt.json"
         if replica.snapshot is not None:
-            write_durably(path.with_name("halt-snapshot.bin"), encode_snapshot(replica.manifest, replica.snapshot))
+            disk.write_durably(path.with_name("halt-snapshot.bin"), encode_snapshot(replica.manifest, replica.snapshot))
         evidence = {
             "detail": halt.detail,
             "ledger_root": replica.ledger.root().hex(),
@@ -63,7 +62,7 @@ class SnapshotFiles:
             "replayed_digest": replica.replayed_digest().hex(),
             "attestations": [attestation.hex() for attestation in halt.attestations],
         }
-        write_json(path, evidence)
+        disk.write_json(path, evidence)
         return path
 
     async def run(
@@ -95,7 +94,7 @@ class SnapshotFiles:
     def _store(self, made: StoreSnapshot) -> str:
         """Store a snapshot; return in words why that failed. A failure stops nothing: others have the snapshot."""
         try:
-            write_durably(self._data_dir.path / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
+            disk.write_durably(self._data_dir.path / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
             for path in sorted(self._data_dir.path.glob("snapshot-*.bin"))[:-_KEPT]:
                 path.unlink(missing_ok=True)
         except (OperatorError, OSError) as error:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protocol.state import Replica
-from sfnode.local_files import write_new
 from sfnode.page.assets import single_file
 from sfnode.page.node_page import Page, Sections
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
 
@@ -26,7 +25,7 @@ def write_report(data_dir: DataDirectory, path: Path, tally: Tally) -> Replica:
         for number in stored.replaying(replica):
             tally(number, total)
         page = Page(data_dir, manifest, lambda: replica.ledger)
-        write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
+        disk.write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
     return replica
 
 

@@ -26,8 +26,7 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
-from sfnode.local_files import read_bytes
-from sfnode.storage import BasisSpec
+from sfnode.storage import BasisSpec, disk
 
 AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
@@ -168,7 +167,7 @@ def build_manifest(manifest: Manifest, settings: Mapping[str, object] | None = N
 def read_toml(path: Path) -> dict[str, object]:
     """Return the settings in a TOML file; OperatorError names the line that is wrong."""
     try:
-        text = read_bytes(path, "the settings file").decode("utf-8")
+        text = disk.read_bytes(path, "the settings file").decode("utf-8")
     except UnicodeDecodeError as error:
         raise OperatorError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}. Save it as UTF-8") from None
     try:

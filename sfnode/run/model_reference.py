@@ -6,10 +6,9 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.local_files import from_home
 from sfnode.model_files import FetchedModel, is_same_package, verify
 from sfnode.run.node_options import TrainingOptions
-from sfnode.storage import data_files
+from sfnode.storage import data_files, disk
 
 _LOCAL = "local:"
 
@@ -42,7 +41,7 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
                 "of your copy"
             )
         return wanted
-    is_copy = os.path.exists(from_home(model))  # False, without an error, for too long a name
+    is_copy = os.path.exists(disk.from_home(model))  # False, without an error, for too long a name
     if (
         model != wanted
         and not is_same_package(model, wanted)
@@ -50,6 +49,6 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
     ):
         folder = "" if wanted.startswith(data_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
-    if is_copy and from_home(model).is_dir():
-        verify.check_shapes(from_home(model), manifest.tensors, wanted)
+    if is_copy and disk.from_home(model).is_dir():
+        verify.check_shapes(disk.from_home(model), manifest.tensors, wanted)
     return model

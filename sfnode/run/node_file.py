@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, write_durably
 from sfnode.run.builder import read_toml
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 
 FieldValue = str | int | bool | list[str]
 
@@ -32,7 +31,7 @@ def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
     try:
         data_dir.check()
     except OSError as error:
-        raise OperatorError(f"cannot read {path}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot read {path}: {disk.describe_os_error(error)}") from None
     return read_toml(path)
 
 
@@ -42,7 +41,7 @@ def write_node_file(data_dir: DataDirectory, fields: Mapping[str, FieldValue]) -
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")
     if read_node_file(data_dir) != dict(fields):
-        write_durably(path, data, mode=_MODE)
+        disk.write_durably(path, data, mode=_MODE)
 
 
 def toml_of(value: FieldValue) -> str:

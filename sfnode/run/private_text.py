@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, from_home, opened_file
+from sfnode.storage import disk
 
 _FILE: Final = "@"
 _INPUT: Final = "-"
@@ -33,7 +33,7 @@ def private_words(given: str, what: str) -> list[str]:
     elif given.startswith(_FILE):
         if given == _FILE:
             raise OperatorError(f"{what} was to be in a file, but {_FILE} is followed by no name")
-        path = from_home(given.removeprefix(_FILE))
+        path = disk.from_home(given.removeprefix(_FILE))
         data, source = _from_file(path, what), str(path)
     else:
         return [given]
@@ -50,7 +50,7 @@ def private_words(given: str, what: str) -> list[str]:
 
 def _from_file(path: Path, what: str) -> bytes:
     try:
-        with opened_file(path, what) as file:
+        with disk.opened_file(path, what) as file:
             return file.read(_BYTES_MAX + 1)
     except OSError as error:
-        raise OperatorError(f"cannot read {what} from {path}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot read {what} from {path}: {disk.describe_os_error(error)}") from None

@@ -9,12 +9,11 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
-from sfnode.local_files import read_bytes, write_durably
 from sfnode.network import Download, Wanted, bounds, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, data_files
+from sfnode.storage import DataDirectory, data_files, disk
 
 _SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 
@@ -37,7 +36,7 @@ async def find_public_data(
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
-    if path.is_file() and hashlib.sha256(read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
+    if path.is_file() and hashlib.sha256(disk.read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
         return str(path)
     if not address.run_data_bytes:
         return None
@@ -47,7 +46,7 @@ async def find_public_data(
     download = Download(Wanted.data(task.data_sha256, address.run_data_bytes), report)
     seed = secrets.token_bytes(_SEED_BYTES)
     data = await sessions.fetch(download, address.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
-    write_durably(path, data)
+    disk.write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))
     return str(path)

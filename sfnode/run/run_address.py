@@ -171,6 +171,7 @@ def _parsed(text: str) -> RunAddress:
     if not is_hex(run_id, 2 * hashing.DIGEST_BYTES) or not nodes:
         raise OperatorError(
             f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with "
-            f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. Copy it whole, as a node of the run prints it at its start"
+            f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
+            "Copy it whole, as a node of the run prints it at its start"
         )
     return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(nodes.split(",")))

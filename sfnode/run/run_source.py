@@ -10,12 +10,11 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.local_files import read_bytes
 from sfnode.network import Download, Wanted, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, decode_run_file, stored_bases
+from sfnode.storage import DataDirectory, decode_run_file, disk, stored_bases
 
 _SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
@@ -63,7 +62,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
         return None
     given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
     if given is not None:
-        data = read_bytes(given, "the basis")
+        data = disk.read_bytes(given, "the basis")
         return data_dir.bases.store(manifest, data, origin=str(given))
     held = data_dir.bases.first(manifest)
     try:

@@ -11,12 +11,11 @@ from protocol.errors import OperatorError
 from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.local_files import read_bytes
 from sfnode.network import NetworkStatistics
 from sfnode.slips import SlipState
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
@@ -153,5 +152,5 @@ def last_status(data_dir: DataDirectory) -> Status | None:
 
 
 def _read_file(data_dir: DataDirectory) -> Status:
-    data = json.loads(read_bytes(data_dir.status_file, "the status file"))
+    data = json.loads(disk.read_bytes(data_dir.status_file, "the status file"))
     return Status.from_json_untrusted(data, "status")

@@ -1,6 +1,11 @@
 """Door: `DataDirectory`. The data directory: records, statements, key, bases, and every durable write."""
 
-from sfnode.storage import data_files as data_files, evaluations as evaluations, stored_bases as stored_bases
+from sfnode.storage import (
+    data_files as data_files,
+    disk as disk,
+    evaluations as evaluations,
+    stored_bases as stored_bases,
+)
 from sfnode.storage.data_directory import DataDirectory as DataDirectory, decode_run_file as decode_run_file
 from sfnode.storage.evaluations import AtStep as AtStep, EvaluatedStep as EvaluatedStep
 from sfnode.storage.identity import KeyFile as KeyFile

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, write_durably
+from sfnode.storage.disk import describe_os_error, write_durably
 
 _MODE: Final = 0o600
 

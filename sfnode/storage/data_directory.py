@@ -12,8 +12,8 @@ from typing import Final
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Coefficients, Replica
-from sfnode.local_files import read_bytes, write_durably
 from sfnode.storage.control_files import ControlFiles
+from sfnode.storage.disk import read_bytes, write_durably
 from sfnode.storage.end_file import EndFile
 from sfnode.storage.evaluations import AtStep, EvaluationsFile
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile

@@ -10,7 +10,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.local_files import describe_os_error, from_home, opened_file
+from sfnode.storage.disk import describe_os_error, from_home, opened_file
 
 EMBEDDED = "embedded:"
 FILE = "file:"

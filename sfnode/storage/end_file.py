@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, read_bytes, write_durably
+from sfnode.storage.disk import describe_os_error, read_bytes, write_durably
 
 _BYTES: Final = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
 _TEXT_MAX: Final = 600  # characters, of at most six bytes each in JSON

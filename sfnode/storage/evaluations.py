@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from protocol.errors import OperatorError
-from sfnode.local_files import read_bytes, write_json
+from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"
 AtStep = int | Literal["best"]

@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error, opened_file, write_new
+from sfnode.storage.disk import describe_os_error, opened_file, write_new
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them

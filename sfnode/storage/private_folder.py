@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error
+from sfnode.storage.disk import describe_os_error
 
 LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700

@@ -13,7 +13,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
-from sfnode.local_files import describe_os_error, read_bytes, write_durably
+from sfnode.storage.disk import describe_os_error, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"

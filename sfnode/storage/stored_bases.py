@@ -12,7 +12,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
 from protocol.subspace import Bases, BasisContent, Published, basis_file
-from sfnode.local_files import read_bytes, write_durably
+from sfnode.storage.disk import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the basis that the manifest names
 BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes next to the run file

@@ -13,9 +13,8 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.program import Stillness
-from sfnode.local_files import write_durably
 from sfnode.status import Status
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
@@ -137,7 +136,7 @@ class LocalNetwork:
     async def run(self) -> LocalNetworkResult:
         """Start, watch, stop and check the nodes. OperatorError: one did not start, or ended early."""
         config = self._config
-        write_durably(config.folder / RUN_FILE, config.signed.encode())
+        disk.write_durably(config.folder / RUN_FILE, config.signed.encode())
         async with AsyncExitStack() as workers:
             running = [worker_process(threads=config.training.threads) for _ in range(config.workers)]
             self._sockets = [await workers.enter_async_context(worker) for worker in running]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from sfnode import svg
-from sfnode.local_files import write_durably
+from sfnode.storage import disk
 
 WIDTH: Final = 960
 HEIGHT: Final = 620
@@ -77,7 +77,7 @@ def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> 
 
     Points may come in any order. Raises OperatorError when the file cannot be written.
     """
-    write_durably(out, render_training_curve(points, title).encode())
+    disk.write_durably(out, render_training_curve(points, title).encode())
 
 
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:

@@ -15,7 +15,7 @@ import trio
 from protocol.errors import OperatorError, WorkerError
 from sfnode.children.awaited import running
 from sfnode.children.program import Program, Stillness
-from sfnode.local_files import describe_os_error
+from sfnode.storage import disk
 from sfnode.worker.client import WorkerSession, connect
 from sfnode.worker_protocol import TrainingConfig
 
@@ -105,7 +105,9 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="sfnode-", ignore_cleanup_errors=True)
     except OSError as error:
-        text = f"cannot make a folder for the training worker's socket: {describe_os_error(error)}. TMPDIR says where"
+        text = (
+            f"cannot make a folder for the training worker's socket: {disk.describe_os_error(error)}. TMPDIR says where"
+        )
         raise OperatorError(text) from None
     if len(os.fsencode(folder.name)) > _FOLDER_BYTES_MAX:
         folder.cleanup()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from sfnode.local_files import free_disk_bytes
+from sfnode.storage import disk
 
 _MEMINFO: Final = Path("/proc/meminfo")
 _MOUNTS: Final = Path("/proc/mounts")
@@ -51,4 +51,4 @@ def free_disk(folder: Path) -> int:
             _, point, mounted, *_ = line.split()
             if real.is_relative_to(point) and len(point) >= depth:  # the last mount on a point hides the others
                 depth, kind = len(point), mounted
-    return 0 if kind in _IN_MEMORY else free_disk_bytes(folder) or 0
+    return 0 if kind in _IN_MEMORY else disk.free_disk_bytes(folder) or 0

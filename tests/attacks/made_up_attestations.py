@@ -19,11 +19,11 @@ from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import sign_manifest
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.wire import Attestations, AttestationsRequest, PullRequest, SpansRequest
-from sfnode.local_files import HeldFile
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.inbox import open_inbox
+from sfnode.storage.disk import HeldFile
 from sfnode.storage.identity import IDENTITY_FILE, KeyFile
 from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import visiting

@@ -23,7 +23,7 @@ from tests.faults.points import Fault, Points
 POINTS: Final = Points()
 install(POINTS.at_await, POINTS.at_call, POINTS.at_entry)
 
-from sfnode.local_files import write_durably  # noqa: E402 - these import what is searched
+from sfnode.storage.disk import write_durably  # noqa: E402 - these import what is searched
 from tests.faults.put_back import PUT_BACK  # noqa: E402
 from tests.faults.search import Tally, drawn, repeated, search  # noqa: E402
 from tests.mutants.patch import switched_on  # noqa: E402

@@ -44,7 +44,7 @@ ENVELOPES = (
             Edit(
                 _ENVELOPE,
                 "EnvelopeCodec.check_signed",
-                "if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):",
+                "if envelope.seed != hashing.seed_of(self._manifest.run_id, envelope.author, envelope.step):",
                 "if False:",
             ),
         ),

@@ -119,7 +119,7 @@ DIGESTS = (
             Edit(
                 _BUCKETS,
                 "Bucket._linked",
-                "else u32(self._step(offset))",
+                "else hashing.u32(self._step(offset))",
                 "else b''.join(record[:-SIGNATURE_BYTES] for record in slot)",
             ),
         ),

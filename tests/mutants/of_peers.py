@@ -107,7 +107,7 @@ RATE_LIMITS = (
         Edit(
             _CONVERSATION,
             "Conversation._receive",
-            "pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)",
+            "rate_limits.pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)",
             "0",
         ),
         _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",
@@ -115,7 +115,7 @@ RATE_LIMITS = (
     _mutant(
         "answers-without-rate-limit",
         "the peer that asks most gets most",
-        Edit(_CONVERSATION, "Conversation._receive", "if cost := cost_us(message):", "if (cost := 0):"),
+        Edit(_CONVERSATION, "Conversation._receive", "if cost := rate_limits.cost_us(message):", "if (cost := 0):"),
         _OF_RATE_LIMITS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
     ),
     _mutant(
@@ -171,7 +171,7 @@ PLACES = (
     _mutant(
         "nobody-gives-way",
         "those who came first keep a full node's places, however crowded their network is",
-        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, ip_group_of(host))", "None"),
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, ip_groups.ip_group_of(host))", "None"),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
     _mutant(
@@ -335,7 +335,12 @@ REPUTATION = (
     _mutant(
         "bad-scores-pushed-to",
         "a peer with a bad score is pushed everything all the same",
-        Edit(_OPEN_SESSIONS, "OpenSessions.send", "(is_pushed(message) and not self.is_pushed_to(peer))", "False"),
+        Edit(
+            _OPEN_SESSIONS,
+            "OpenSessions.send",
+            "(rate_limits.is_pushed(message) and not self.is_pushed_to(peer))",
+            "False",
+        ),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
     ),
     _mutant(
@@ -362,7 +367,7 @@ REPUTATION = (
         Edit(
             _CONVERSATION,
             "Conversation.handled",
-            "0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)",
+            "0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)",
             "0.0",
         ),
         _OF_COPIES + "test_session__its_copies_took_long__next_is_read_when_that_is_earned",

@@ -77,10 +77,10 @@ STORAGE = (
     Mutant(
         name="name-that-can-be-foreseen",
         breaks="a key is written through a file that others have put there, in a folder that they can write",
-        edits=(Edit("sfnode.local_files", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
+        edits=(Edit("sfnode.storage.disk", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
         detector=Tests(
             (
-                "tests/test_local_files.py::"
+                "tests/storage/test_disk.py::"
                 "test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__is_not_written_to",
             )
         ),

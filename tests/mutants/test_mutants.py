@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from click.testing import CliRunner
 
-from protocol.crypto import keys
+from protocol.crypto import hashing, keys
 from protocol.ledger import ledger
 from protocol.run import manifest
 from tests import REPOSITORY
@@ -118,8 +118,8 @@ def test_edit__two_of_one_function__hold_both() -> None:
         Edit("protocol.crypto.hashing", "u32", "(value + 1)", "(value + 2)"),
     )
     with switched_on(edits):
-        assert vars(ledger)["u32"](0) == b"\0\0\0\2"
-    assert vars(ledger)["u32"](0) == bytes(4)
+        assert hashing.u32(0) == b"\0\0\0\2"
+    assert hashing.u32(0) == bytes(4)
 
 
 @pytest.mark.parametrize("old", ["no such text", "e"])

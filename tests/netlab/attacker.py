@@ -29,7 +29,6 @@ from protocol.framing import LENGTH_BYTES, frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
-from sfnode.local_files import write_json
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
@@ -40,6 +39,7 @@ from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.node.inbox import open_inbox
 from sfnode.storage.data_directory import decode_run_file
+from sfnode.storage.disk import write_json
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
 _PAUSE_S = 0.05  # between two sessions of one talker; without it, only the making of keys would be measured

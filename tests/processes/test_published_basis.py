@@ -9,10 +9,10 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import SignedManifest
-from sfnode.local_files import HeldFile
 from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.disk import HeldFile
 from sfnode.storage.stored_bases import BASIS_FILE, read_bases
 from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.published_runs import published_demo_run

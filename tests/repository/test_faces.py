@@ -11,7 +11,9 @@ from tests.repository.architecture import Module, TreeRule, parse_file
 
 LEDGER_FACE = '"""The two sets of records, behind one door: `Ledger`."""\n__all__ = ["Ledger"]\n'
 NETWORK_FACE = '"""What a node says and hears: Network.\n\nMore."""\n__all__ = ("Network",)\n'
-POLICY_FACE = '"""Whom to trust: `Reputation`."""\n__all__: list[str] = ["Reputation"]\n'
+POLICY_FACE = (
+    '"""Whom to trust: `Reputation`."""\nfrom sfnode.network.policy.reputation import Reputation as Reputation\n'
+)
 TREE = {
     "protocol/__init__.py": '"""Pure rules; their door is `protocol.ledger`. No clocks."""\n',
     "protocol/errors.py": "class Reject: ...\n",

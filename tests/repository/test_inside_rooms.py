@@ -10,14 +10,14 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 40_400,
-    "exported_names": 625,
-    "init_lines": 1_434,
+    "lines": 39_650,
+    "exported_names": 490,
+    "init_lines": 770,
     "import_share": 10.7,
     "small_helpers_per_kloc": 0.75,
-    "dataclasses_per_kloc": 6.3,
+    "dataclasses_per_kloc": 6.45,  # as many as before on fewer lines
     "dialect_lines_per_kloc": 1.5,
-    "data_directory_functions": 4,
+    "data_directory_functions": 3,
     "names_with_two_meanings": 0,
     "commands_elsewhere": 0,
     "longest_class_lines": 200,

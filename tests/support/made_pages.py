@@ -9,13 +9,13 @@ from pathlib import Path
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.wire import PeerId
-from sfnode.local_files import write_json
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.reports import PeerState
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import Page
 from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
+from sfnode.storage.disk import write_json
 from sfnode.storage.evaluations import EvaluatedStep
 from sfnode.storage.store import Store
 from tests.support.ledgers import ledger_of, seal, signer

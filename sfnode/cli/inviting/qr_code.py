@@ -9,7 +9,7 @@ from typing import Final
 
 import segno
 
-from sfnode.local_files import write_new
+from sfnode.storage import disk
 
 _BORDER: Final = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
 _SVG_SCALE: Final = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen
@@ -36,7 +36,7 @@ def write_svg(string: str, path: Path) -> None:
     """Write the code as an SVG file with mode 0600, because an invitation is a secret. Raises OperatorError."""
     picture = io.BytesIO()
     _code(string).save(picture, kind="svg", scale=_SVG_SCALE, light="white")
-    write_new(path, [picture.getvalue()], mode=0o600)
+    disk.write_new(path, [picture.getvalue()], mode=0o600)
 
 
 def _code(string: str) -> segno.QRCode:

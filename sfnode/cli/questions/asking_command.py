@@ -18,11 +18,10 @@ from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING
-from sfnode.local_files import from_home
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
-from sfnode.storage import data_files, stored_bases
+from sfnode.storage import data_files, disk, stored_bases
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -199,7 +198,7 @@ def _out(given: Given) -> list[str]:
         return []
 
     def checked(text: str) -> Path:
-        out = from_home(text)
+        out = disk.from_home(text)
         check_is_new(out)
         return out
 

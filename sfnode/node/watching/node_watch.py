@@ -13,7 +13,6 @@ from protocol.errors import UnsettledError
 from protocol.events import Event
 from protocol.ledger import Statement
 from protocol.node import statistics
-from sfnode.local_files import free_disk_bytes
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
@@ -21,6 +20,7 @@ from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Status, StatusWords
+from sfnode.storage import disk
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
             join_string=run_address.string_for_others(
                 manifest, network.introduction.addresses, life.data_sharing.bytes
             ),
-            disk_free_bytes=free_disk_bytes(life.config.data_dir.path),
+            disk_free_bytes=disk.free_disk_bytes(life.config.data_dir.path),
             slips=life.slips.state,
         ),
     )

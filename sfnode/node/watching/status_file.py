@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from sfnode.local_files import write_json
 from sfnode.reporter import Reporter
 from sfnode.status import Status
+from sfnode.storage import disk
 
 
 class StatusFile:
@@ -21,7 +21,7 @@ class StatusFile:
     def write(self, status: Status) -> None:
         """Write the file. A failure does not end the node; it is reported once, and so is the end of the failure."""
         try:
-            write_json(self._path, status.to_json())
+            disk.write_json(self._path, status.to_json())
         except OperatorError as error:
             if self._is_written:
                 text = f"{error}. The node goes on; `sfnode status` shows nothing new until the file can be written"

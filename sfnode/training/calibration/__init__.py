@@ -1,4 +1,4 @@
-"""Door: `calibrate` and `recalibrate`. Find a start and a published basis from the model and some examples.
+"""Doors: `sources` and `Calibration`. Find a start and a published basis from the model and some examples.
 
 A zeroth-order estimate is as noisy as the space it searches is large. Three sources make that space small: forward
 passes alone (`forward`), a short run with back-propagation (`trajectory`), or one gradient (`gradient`). The first two

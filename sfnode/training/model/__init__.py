@@ -1,4 +1,4 @@
-"""Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
+"""Doors: `loading` and `perturbed`. A model in memory: loaded, quantised, perturbed, folded."""
 
 from sfnode.training.model import loading as loading, perturbed as perturbed, quantised as quantised
 from sfnode.training.model.content import check_model as check_model, load_described as load_described

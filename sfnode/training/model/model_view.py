@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error
 from sfnode.model_files import CONFIG_FILE, read_config
+from sfnode.storage import disk
 
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
 
@@ -39,7 +39,7 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
         for name in names:
             Path(made.name, name).symlink_to((folder / name).resolve())
     except OSError as error:
-        text = f"cannot make a folder of links to the model's files: {describe_os_error(error)}. TMPDIR says where"
+        text = f"cannot make a folder of links to the model's files: {disk.describe_os_error(error)}. TMPDIR says where"
         raise OperatorError(text) from None
     with made as view:
         yield Path(view)

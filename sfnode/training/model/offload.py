@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
-from sfnode.local_files import describe_os_error
+from sfnode.storage import disk
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.loading import empty_model, load_causal_lm, output_embedding
 from sfnode.training.model.probe import probe_tokens
@@ -150,7 +150,7 @@ def _mapped(weight: Tensor) -> Tensor:
             file.flush()
             flat = torch.from_file(file.name, shared=True, size=plain.numel(), dtype=plain.dtype)
     except OSError as error:
-        reason = describe_os_error(error)
+        reason = disk.describe_os_error(error)
         raise OperatorError(
             f"cannot write the weights that wait to {temporary_folder()}: {reason}. TMPDIR names another folder"
         ) from None

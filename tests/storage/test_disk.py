@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.local_files import write_durably
+from sfnode.storage.disk import write_durably
 
 
 def test_write_durably__new_file__content_is_synced_and_then_its_name(
@@ -15,7 +15,7 @@ def test_write_durably__new_file__content_is_synced_and_then_its_name(
 ) -> None:
     """A power cut could take a new identity.key back, name and all, after its public key had been shown."""
     synced: list[int] = []
-    monkeypatch.setattr("sfnode.local_files.os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr("sfnode.storage.disk.os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     write_durably(tmp_path / "identity.key", b"seed")
     assert synced == [(tmp_path / "identity.key").stat().st_ino, tmp_path.stat().st_ino]
 
