@@ -16,7 +16,7 @@ from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import read_bytes, write_durably
 from sfnode.storage.end_file import EndFile
 from sfnode.storage.evaluations import AtStep, EvaluationsFile
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.private_folder import PrivateFolder
 from sfnode.storage.statement_files import StatementFiles
 from sfnode.storage.stored_bases import RenewedBasis, StoredBases

@@ -25,7 +25,7 @@ from protocol.run import BasisKind, Manifest, SignedManifest
 from protocol.state import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
 from sfnode.storage.disk import describe_os_error, opened_file, read_bytes, sync_folder, write_new
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import read_bases

@@ -24,7 +24,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.inbox import open_inbox
 from sfnode.storage.disk import HeldFile
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import visiting
 from tests.netlab.worker import PacedWorker

@@ -17,7 +17,7 @@ from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import StatusWords
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, write_statements
 from sfnode.storage.store import Store
 from tests.cli.test_commands import STATUS

@@ -9,7 +9,7 @@ import pytest
 
 from sfnode.cli import extras
 from sfnode.storage.data_directory import decode_run_file
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.key_file import IDENTITY_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
 

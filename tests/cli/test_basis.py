@@ -13,7 +13,7 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.method import BasisKind, CoreKind, ScalarKind
 from protocol.subspace.basis_file import decode_basis_untrusted, shape_of_basis
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
-from sfnode.storage.identity import KeyFile
+from sfnode.storage.key_file import KeyFile
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import read_bases
 from sfnode.training.calibration import sources

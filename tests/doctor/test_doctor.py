@@ -23,7 +23,7 @@ from sfnode.doctor import machine, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from sfnode.worker_protocol.device_choices import DeviceReport
 from tests.support.cli_calls import Outcome, call

@@ -13,7 +13,7 @@ import pytest
 
 from protocol.crypto.keys import Signer
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.netlab import namespaces
 from tests.netlab.namespaces import Namespace, Wiring
 from tests.support.daemons import JoinProcess, demo_run, write_run

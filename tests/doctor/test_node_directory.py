@@ -14,7 +14,7 @@ from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call

@@ -16,7 +16,7 @@ from sfnode.keys.key_backup import read_backup, write_backup
 from sfnode.keys.node_key import node_seed
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest

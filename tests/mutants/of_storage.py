@@ -88,13 +88,13 @@ STORAGE = (
     Mutant(
         name="key-that-others-read",
         breaks="a key that every user of the machine can read is used all the same",
-        edits=(Edit("sfnode.storage.identity", "_read_secret", "held.st_mode & 0o077", "False"),),
+        edits=(Edit("sfnode.storage.key_file", "_read_secret", "held.st_mode & 0o077", "False"),),
         detector=Tests((_FOLDER_TESTS + "test_load_seed__key_that_others_can_read_or_write__is_refused",)),
     ),
     Mutant(
         name="key-of-another-user",
         breaks="a key that another user has put there signs the run",
-        edits=(Edit("sfnode.storage.identity", "_read_secret", "held.st_uid != os.geteuid()", "False"),),
+        edits=(Edit("sfnode.storage.key_file", "_read_secret", "held.st_uid != os.geteuid()", "False"),),
         detector=Tests((_FOLDER_TESTS + "test_load_seed__key_of_another_user__is_refused",)),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from benchmarks.sample_runs import OWNER, Shape, kept_records, seed_of_author
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import write_durably
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.store import Store
 from tests.netlab.invariants import until, wait_for_start
 from tests.netlab.laboratory import Laboratory, NetNode, address

@@ -16,7 +16,7 @@ from benchmarks.graphs import Edges
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests import REPOSITORY
 from tests.netlab.namespaces import Cable, Namespace, Wiring
 from tests.support.daemons import JoinProcess, demo_run

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.key_file import IDENTITY_FILE
 from tests.netlab.invariants import (
     Acknowledged,
     BrokenInvariantError,

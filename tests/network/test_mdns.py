@@ -28,7 +28,7 @@ from sfnode.network.discovery.mdns_packets import (
     run_tag,
 )
 from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import demo_run, write_run
 from tests.support.network_nodes import network, seed

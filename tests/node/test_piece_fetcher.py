@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from protocol.wire import PeerId
+from sfnode.network.sessions.bandwidth import Pace
 from sfnode.network.sessions.file_download import Wanted
-from sfnode.network.sessions.pace import Pace
 from sfnode.node import piece_board
 from sfnode.node.piece_board import PieceBoard
 from sfnode.node.piece_fetcher import PEERS_MAX, REST_MAX_S, REST_START_S, STREAMS, PieceFetcher

@@ -15,7 +15,7 @@ from typing import Final
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from sfnode.storage.data_directory import LEDGER_FILE, STATUS_FILE, DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import write_statements
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import BASIS_FILE

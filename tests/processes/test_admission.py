@@ -12,7 +12,7 @@ from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import INBOX_FOLDER
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run

@@ -17,7 +17,7 @@ from protocol.run.manifest import SignedManifest
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.worker.supervisor import worker_process
 from tests.support.daemons import (
     JoinProcess,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.support.cli_calls import call
 from tests.support.running_nodes import Joins
 

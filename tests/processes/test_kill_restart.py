@@ -14,7 +14,7 @@ from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.data_directory import LEDGER_FILE
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from tests.support.running_nodes import Joins, address_in, wait_until
 

@@ -23,7 +23,7 @@ from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.identity import KeyFile
+from sfnode.storage.key_file import KeyFile
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import BASIS_FILE
 from sfnode.training.calibration.renewal_trial import RenewalTrial

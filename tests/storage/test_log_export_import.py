@@ -19,7 +19,7 @@ from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.replay import replay
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import BASIS_FILE

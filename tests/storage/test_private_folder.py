@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.storage import private_folder
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.identity import KeyFile
+from sfnode.storage.key_file import KeyFile
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
@@ -83,6 +83,6 @@ def test_load_seed__key_of_another_user__is_refused(tmp_path: Path, monkeypatch:
     """Whoever puts a key where a run's owner is about to make one would own the run."""
     key = tmp_path / "owner.key"
     KeyFile(key).store(bytes(32))
-    monkeypatch.setattr("sfnode.storage.identity.os.geteuid", lambda: os.getuid() + 1)
+    monkeypatch.setattr("sfnode.storage.key_file.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(OperatorError, match=r"belongs to another user.*make a new key"):
         KeyFile(key).made_seed()

@@ -27,7 +27,7 @@ from sfnode.reporter import Reporter
 from sfnode.run.builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.data_files import data_spec
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig

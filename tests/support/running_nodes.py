@@ -13,7 +13,7 @@ from types import TracebackType
 import pytest
 
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import JoinProcess
 from tests.support.patience import Patience, wait_for_end

@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
-from sfnode.training.export.model_folder import export_adapter, export_model
+from sfnode.training.export.adapter import export_adapter
+from sfnode.training.export.model_folder import export_model
 from sfnode.training.export.out_folder import check_free, fresh_folder
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup

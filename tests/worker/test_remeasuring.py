@@ -19,7 +19,7 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.identity import IDENTITY_FILE, KeyFile
+from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from sfnode.worker.remeasuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call

@@ -1,6 +1,7 @@
 """Door: `Session`. Runs sessions with neighbours after the handshake, and file transfers on streams of their own."""
 
 from sfnode.network.sessions import handshake as handshake
+from sfnode.network.sessions.bandwidth import Pace as Pace
 from sfnode.network.sessions.channel import Channel as Channel, Traffic as Traffic
 from sfnode.network.sessions.file_answers import (
     FileSource as FileSource,
@@ -21,5 +22,4 @@ from sfnode.network.sessions.file_server import (
 from sfnode.network.sessions.handshake import RefusedError as RefusedError, SilentError as SilentError
 from sfnode.network.sessions.neighbour_files import Ask as Ask, NeighbourFiles as NeighbourFiles
 from sfnode.network.sessions.open_sessions import OpenSessions as OpenSessions, info as info
-from sfnode.network.sessions.pace import Pace as Pace
 from sfnode.network.sessions.session import Session as Session

@@ -11,7 +11,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.pace import Pace
+from sfnode.network.sessions.bandwidth import Pace
 from sfnode.network.transport import Link, LinkBrokenError
 
 

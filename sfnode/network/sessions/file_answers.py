@@ -13,9 +13,9 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBucket
+from sfnode.network.sessions.bandwidth import Pace
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.handshake import NO_BASIS, refuse
-from sfnode.network.sessions.pace import Pace
 
 
 class FileSource(Protocol):

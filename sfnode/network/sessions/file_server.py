@@ -18,6 +18,7 @@ from protocol.errors import Reject
 from protocol.wire import Hello, PeerId
 from sfnode.network import bounds
 from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, ip_groups
+from sfnode.network.sessions.bandwidth import Pace
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_answers import (
     FileSource,
@@ -28,7 +29,6 @@ from sfnode.network.sessions.file_answers import (
 )
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.sessions.pace import Pace
 from sfnode.network.transport import Link, LinkBrokenError
 
 FILES_PROTOCOL: Final = TProtocol("/sfnode/files/1")

@@ -1,4 +1,4 @@
-"""Express the update of a run as low-rank factors for PEFT's LoRA, without any rounding.
+"""Write the update of a run as a LoRA adapter for PEFT, without any rounding.
 
 A tensor's update is sum_s 2^l U_s V_s^T - 2^k sum_e U_e C_e V_e^T, where the first products are the starts. It is
 low-rank already, so no decomposition is needed. One factor has the basis's small integers; the other is an integer
@@ -7,16 +7,96 @@ matrix times a power of two, split into float32 parts that add up to it exactly.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
+from protocol.errors import OperatorError
+from protocol.run import Manifest
 from protocol.state import Coefficients, view_exp
 from protocol.subspace import Bases
+from sfnode.training.export.model_folder import check_tensors, origin_of
+from sfnode.training.export.out_folder import fresh_folder
+from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
+
+_LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
+
+
+def export_adapter(
+    bases: Bases, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
+) -> None:
+    """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
+
+    Its rank is the sum of the ranks of all starts, plus the run's rank times the number of epochs. It is twice or three
+    times that when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
+
+    OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
+    """
+    manifest = bases.manifest
+    check_model(base_folder, manifest.model)
+    layers = _linear_layers(manifest, base_folder)
+    origin = origin_of(manifest, coefficients)
+    with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
+        factors: dict[str, Tensor] = {}
+        updates = low_rank_updates(bases, coefficients)
+        for layer, update in zip(layers, updates, strict=True):
+            # PEFT wants `lora_B @ lora_A` of the shape (outputs, inputs); GPT-2's Conv1D stores the transpose.
+            left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
+            b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
+            prefix = f"base_model.model.{_module_name(layer)}"
+            factors |= {f"{prefix}.lora_A.weight": a.contiguous(), f"{prefix}.lora_B.weight": b.contiguous()}
+        save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
+        config = _adapter_config(manifest, base_folder, layers, updates[0])
+        (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
+    """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
+    known = places(loading.skeleton(base_folder))
+    check_tensors(manifest, known)
+    for tensor in manifest.tensors:
+        place = known[tensor.name]
+        if place.attribute != perturbed.WEIGHT or not isinstance(place.module, nn.Linear | Conv1D):
+            raise OperatorError(
+                f"tensor {tensor.name} is trained, but a LoRA adapter holds weights of linear layers only: export the "
+                "whole model instead"
+            )
+    return tuple(known[tensor.name] for tensor in manifest.tensors)
+
+
+def _adapter_config(
+    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], update: LowRankUpdate
+) -> dict[str, object]:
+    is_local = manifest.model.id.startswith(_LOCAL_IDS)
+    rank = update.right.shape[0]
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base_folder.resolve()) if is_local else manifest.model.id,
+        "revision": manifest.model.revision or None,
+        "inference_mode": True,
+        "r": rank,
+        "lora_alpha": rank,  # PEFT multiplies by lora_alpha / r
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": any(isinstance(layer.module, Conv1D) for layer in layers),
+        "target_modules": [_module_name(layer) for layer in layers],  # full names: PEFT matches whole path ends
+    }
+
+
+def _module_name(layer: ParameterPlace) -> str:
+    return layer.name.removesuffix(f".{perturbed.WEIGHT}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
