@@ -1,4 +1,4 @@
-"""The child's side: ``python -P -m sfnode.children LEAVE_S MODULE ARGUMENT...`` runs a module until its parent is gone."""
+"""The child's side: ``python -P -m sfnode.children LEAVE_S MODULE ARGUMENT...`` runs it while its parent lives."""
 
 from __future__ import annotations
 

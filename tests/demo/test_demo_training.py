@@ -19,7 +19,8 @@ from protocol.run.method import ScheduleKind
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.training.export.model_folder import export_adapter, export_model
+from sfnode.training.export.adapter import export_adapter
+from sfnode.training.export.model_folder import export_model
 from sfnode.training.model import loading
 from sfnode.training.task.encoding import PromptEncoder, read_examples
 from tests import REPOSITORY

@@ -18,8 +18,8 @@ from transformers import AutoModelForCausalLM
 from protocol.errors import OperatorError
 from protocol.state.coefficients import view_exp
 from protocol.subspace.bases import Bases
-from sfnode.training.export.adapter import float32_parts
-from sfnode.training.export.model_folder import export_adapter, export_model
+from sfnode.training.export.adapter import export_adapter, float32_parts
+from sfnode.training.export.model_folder import export_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup
 from tests.training.brute_force import bases_of
