@@ -32,6 +32,7 @@ from sfnode.slips import ENDINGS, Slips, split
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
+from tests.faults.tasks import waits_of
 from tests.netlab.worker import PacedWorker
 from tests.support.daemons import free_ports
 from tests.support.fake_worker import listening
@@ -321,31 +322,14 @@ class World:
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
             trouble = life.trainer.statistics().trouble if life.trainer else ""
-            waits = (
-                ""
-                if seat.own_step > (steps[seat.number] if steps else -1)
-                else f"; it waits in {_waits_of(seat.number)}"
-            )
+            has_gone_on = seat.own_step > (steps[seat.number] if steps else -1)
+            waits = "" if has_gone_on else f"; it waits in {waits_of(seat.number)}"
             told.append(
                 f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
                 f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node.own_steps.estimating}, "
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}{waits}"
             )
         return "; ".join(told)
-
-
-def _waits_of(number: int) -> str:
-    """Where the tasks of a node wait, each by its innermost frames in our code."""
-    found, tasks = [], [trio.lowlevel.current_root_task()]
-    while tasks:
-        task = tasks.pop()
-        assert task is not None
-        tasks += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
-        if task.context.get(NODE) == number:
-            frames = [(frame.f_code, line) for frame, line in task.iter_await_frames()]
-            ours = [f"{Path(code.co_filename).stem}:{line}" for code, line in frames if "/sfnode/" in code.co_filename]
-            found.append(" > ".join(ours[-3:]) or task.name)
-    return " | ".join(sorted(set(found)))
 
 
 def _leaf(error: BaseException | None) -> BaseException | None:

@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from sfnode.doctor import ports
 from sfnode.doctor.diagnosis import Examination, Question
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
-from sfnode.network import bounds
+from sfnode.network import bounds, discovery
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
 from sfnode.network.network_config import NetworkConfig
@@ -32,7 +31,7 @@ LISTENING = parse_address(f"/ip4/{HOST}/tcp/4001")
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of a router that may really be there."""
     monkeypatch.setattr(bounds, "MAPPING_DISCOVER_MS", 100)
-    for module in (port_mapping, ports):
+    for module in (port_mapping, discovery):
         monkeypatch.setattr(module, "find_gateway", functools.partial(find_gateway, interface=HOST))
 
 

@@ -101,8 +101,10 @@ class _UnequalTestnet(LocalNetwork):
         super().__init__(config, lambda _: None)
         self._of_nodes = sockets
 
-    def _next_socket(self) -> Path:
-        return self._of_nodes[len(self.nodes)]
+    def _arguments(self, *, is_late: bool) -> list[str]:
+        arguments = super()._arguments(is_late=is_late)
+        arguments[arguments.index("--worker-socket") + 1] = str(self._of_nodes[len(self.nodes)])
+        return arguments
 
 
 def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:

@@ -12,7 +12,7 @@ from tests.repository.inside_rooms import Inside, measure
 AT_MOST: Final = {
     "lines": 39_650,
     "exported_names": 494,
-    "init_lines": 785,
+    "init_lines": 786,
     "import_share": 10.7,
     "small_helpers_per_kloc": 0.75,
     "dataclasses_per_kloc": 6.45,  # as many as before on fewer lines
