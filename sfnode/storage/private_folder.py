@@ -13,6 +13,7 @@ from sfnode.storage.disk import describe_os_error
 LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700
 _ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
+_OF_NODES: Final = frozenset({LOCK_FILE, "identity.key", "manifest.run", "ledger.sqlite3"})  # one of them: a node's
 
 
 class PrivateFolder:
@@ -45,6 +46,7 @@ class PrivateFolder:
             self.check()
             was_open = self.is_open_to_others()
             if was_open:
+                self._check_is_a_nodes()
                 self.path.chmod(_MODE)
             is_open = self.is_open_to_others()
         except OSError as error:
@@ -69,6 +71,15 @@ class PrivateFolder:
                     f"{path} belongs to another user of this machine, who has put it into the data directory. Look "
                     "what it is and remove it, or use another --data-dir"
                 )
+
+    def _check_is_a_nodes(self) -> None:
+        """Raise OperatorError if the folder holds files, and none of a node: it may be somebody's home. OSError."""
+        found = {path.name for path in self.path.iterdir()} - {"lost+found"}
+        if found and not found & _OF_NODES:
+            raise OperatorError(
+                f"{self} holds other files, such as {min(found)!r}. A data directory is closed to the other users of "
+                "this machine, so this one stays as it is. Use a new or an empty --data-dir"
+            )
 
     def is_open_to_others(self) -> bool:
         """Return whether anybody but its owner can enter, list or change the folder. OSError."""

@@ -36,6 +36,24 @@ def test_claim__folder_that_others_can_enter__is_closed_and_said(mode: int, tmp_
     assert DataDirectory(folder).claim() is False
 
 
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [("holiday.jpg", True), (".bashrc", True), ("lost+found", False), ("identity.key", False), (LOCK_FILE, False)],
+)
+def test_claim__open_folder_with_other_files__stays_as_it_is(name: str, is_refused: bool, tmp_path: Path) -> None:
+    """`sfnode join --data-dir ~` would have closed the whole home to everybody else."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / name).touch()
+    if is_refused:
+        with pytest.raises(OperatorError, match=f"holds other files, such as '{name}'.*a new or an empty --data-dir"):
+            DataDirectory(folder).claim()
+    else:
+        DataDirectory(folder).claim()
+    assert mode_of(folder) == (0o755 if is_refused else 0o700)
+
+
 def test_claim__folder_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.storage.private_folder.os.geteuid", lambda: os.getuid() + 1)
     with pytest.raises(OperatorError, match=f"{tmp_path} belongs to another user.*another --data-dir"):
