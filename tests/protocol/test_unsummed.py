@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from protocol.crypto import hashing
 from protocol.crypto.hashing import Digest, hash_pieces
-from protocol.state import coefficients, unsummed
+from protocol.state import unsummed
 from protocol.state.replica import Replica
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
@@ -52,7 +53,7 @@ def test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for(
 
     while not voided.is_summed:
         voided.tick()
-    monkeypatch.setattr(coefficients, "hash_pieces", counting)
+    monkeypatch.setattr(hashing, "hash_pieces", counting)
     voided.state_digest()
     assert 0 < hashed.count("sfnode/epoch/1") <= 6  # two that waited, and four that are open
 

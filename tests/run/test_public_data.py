@@ -111,6 +111,6 @@ def test_share_data__nothing_to_give__says_why(task: TaskSpec, words: str) -> No
 def test_share_data__file_is_too_large__says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = file_with(tmp_path)
     assert shared_data(TASK, path) == path
-    monkeypatch.setattr("sfnode.run.public_data.DATA_FILE_BYTES_MAX", len(DATA) - 1)
+    monkeypatch.setattr(bounds, "DATA_FILE_BYTES_MAX", len(DATA) - 1)
     with pytest.raises(OperatorError, match="publish the file elsewhere"):
         shared_data(TASK, path)

@@ -21,6 +21,7 @@ from sfnode.training import allocator, shared_model
 from sfnode.training.bench.memory import random_files, worker_peaks
 from sfnode.training.bench.subjects import BenchBasis, bench_bases, shape_tensors, some_coefficients
 from sfnode.training.bench.timing import process_bytes
+from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
@@ -87,7 +88,7 @@ def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
         done.append("loads")
         return load_in(precision, folder, device, limit)
 
-    monkeypatch.setattr(shared_model, "load_in", load)
+    monkeypatch.setattr(quantised, "load_in", load)
     shared_model.load_shared("bf16", tiny, CPU)
     assert done == ["maps 65536 times", "loads", "gives back", "maps 0 times"]
     shared_model.load_shared("bf16", tiny, CPU, 1_000)  # memory is short
