@@ -71,16 +71,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The promise of the project comes first: a live node equals a node that only replays. Then the longest tests.
-
-    The tests of a file run one after the other in one process, unless they are of a group of their own.
-    """
+    """The promise of the project comes first: a live node equals a node that only replays. Then the longest tests."""
     items.sort(key=lambda item: (not item.nodeid.startswith("tests/test_convergence.py"), not _is_long(item)))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 def _is_long(item: pytest.Item) -> bool:

@@ -11,7 +11,7 @@ from tests.attacks.catalogue import ATTACKS
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ATTACKS])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_attack__short_form__does_no_harm(name: str) -> None:
     outcome = ATTACKS[name](True)
 

@@ -149,9 +149,10 @@ def _signals_noted() -> Iterator[list[int]]:
 def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], ...]:
     """Return what runs at the same time: processes that wait, and at lower priorities what computes.
 
-    tests/conftest.py puts the longest tests of processes first, and keeps those of one file together.
+    tests/conftest.py puts the longest tests of processes first. Those of one file run one after the other: they may
+    share what a machine has once, such as the port on which routers are looked for.
     """
-    at_once = ("-n", str(PROCESS_TESTS_AT_ONCE), "--dist", "loadgroup", "--no-loadscope-reorder")
+    at_once = ("-n", str(PROCESS_TESTS_AT_ONCE), "--dist", "loadfile", "--no-loadscope-reorder")
     waiting = _tool("pytest", "-m", "process and not slow", *at_once, *arguments, *files_with_process_tests())
     on_all_cores = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
     computing = _tool("pytest", "-m", "not process and not slow", *on_all_cores, *arguments)

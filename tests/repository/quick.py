@@ -41,7 +41,7 @@ def main(seconds: float, since: str | None, is_list: bool) -> None:
     passes = is_list or run_tests(tests, seconds)
     if processes:
         click.echo("  LEFT OUT, tests of real processes. To run them:")
-        click.echo(f"  {BIN}/pytest -m {shlex.quote(PROCESSES)} -n 2 --dist loadgroup {' '.join(processes)}")
+        click.echo(f"  {BIN}/pytest -m {shlex.quote(PROCESSES)} -n 2 --dist loadfile {' '.join(processes)}")
     sys.exit(0 if passes else 1)
 
 

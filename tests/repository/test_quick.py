@@ -133,7 +133,7 @@ def test_command__list__says_what_would_run_and_how_to_run_the_rest(monkeypatch:
     said = result.output.splitlines()
     assert said[0].startswith("==> 1 files differ, ") and said[1] == "tests/protocol/test_ledger.py"
     assert said[-2] == "  LEFT OUT, tests of real processes. To run them:"
-    assert "pytest -m 'process and not slow' -n 2 --dist loadgroup " in said[-1]
+    assert "pytest -m 'process and not slow' -n 2 --dist loadfile " in said[-1]
     assert "tests/processes/test_kill_restart.py" in said[-1] and "tests/protocol/test_ledger.py" not in said[-1]
 
 
