@@ -13,9 +13,10 @@ from sfnode.storage.disk import describe_os_error
 LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700
 _ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
-_OF_NODES: Final = frozenset(
-    {LOCK_FILE, "identity.key", "manifest.run", "ledger.sqlite3", "status.json", "node.toml", "basis.bin", "end.json"}
-)  # with one of them, it is the folder of a node
+_OF_NODES: Final = frozenset(  # a folder with one of these is a node's
+    "lock identity.key manifest.run ledger.sqlite3 status.json node.toml basis.bin end.json statements "
+    "invitation.claim evaluations.json".split()
+)
 
 
 class PrivateFolder:
