@@ -39,7 +39,7 @@ RECORDS = (
                 _INTAKE,
                 "Intake._admit",
                 _IGNORED,
-                "        from protocol.errors import RejectReason\n"
+                "        from protocol.errors import Reject, RejectReason\n"
                 "        raise Reject(RejectReason.SIZE, str(ignore)) from None\n",
             ),
         ),
@@ -54,7 +54,7 @@ RECORDS = (
                 "Intake._admit",
                 _IGNORED,
                 "        if ignore.reason.name == 'SLOT_VOID':\n"
-                "            from protocol.errors import RejectReason\n"
+                "            from protocol.errors import Reject, RejectReason\n"
                 "            raise Reject(RejectReason.SIZE, str(ignore)) from None\n" + _IGNORED,
             ),
         ),
