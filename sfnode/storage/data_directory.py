@@ -17,15 +17,17 @@ from sfnode.storage.disk import read_bytes, write_durably
 from sfnode.storage.end_file import EndFile
 from sfnode.storage.evaluations import AtStep, EvaluationsFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.private_folder import PrivateFolder
-from sfnode.storage.statement_files import StatementFiles
-from sfnode.storage.stored_bases import RenewedBasis, StoredBases
+from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
+from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
+from sfnode.storage.stored_bases import BASIS_FILE, RenewedBasis, StoredBases
 from sfnode.storage.stored_records import StoredRecords, stored_records
 
 MANIFEST_FILE: Final = "manifest.run"
 LEDGER_FILE: Final = "ledger.sqlite3"
 STATUS_FILE: Final = "status.json"
 NODE_FILE: Final = "node.toml"
+_EVALUATIONS_FILE: Final = "evaluations.json"
+_END_FILE: Final = "end.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,10 @@ class StoredState:
 
 class DataDirectory(PrivateFolder):
     """Owns the folder of one node in one run. A `Store` opens it for the node; everything here works without one."""
+
+    own_files = frozenset(
+        (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
+    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE}
 
     @property
     def manifest_file(self) -> Path:
@@ -89,12 +95,12 @@ class DataDirectory(PrivateFolder):
     @property
     def evaluations(self) -> EvaluationsFile:
         """Return the results on the node's held-out data."""
-        return EvaluationsFile(self.path / "evaluations.json")
+        return EvaluationsFile(self.path / _EVALUATIONS_FILE)
 
     @property
     def end(self) -> EndFile:
         """Return how the node's last life ended."""
-        return EndFile(self.path / "end.json")
+        return EndFile(self.path / _END_FILE)
 
     # --- the run ------------------------------------------------------------------------------------------
 

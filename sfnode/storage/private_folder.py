@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from protocol.errors import OperatorError
 from sfnode.storage.disk import describe_os_error
@@ -13,14 +13,16 @@ from sfnode.storage.disk import describe_os_error
 LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700
 _ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
-_OF_NODES: Final = frozenset(  # a folder with one of these is a node's
-    "lock identity.key manifest.run ledger.sqlite3 status.json node.toml basis.bin end.json statements "
-    "invitation.claim evaluations.json".split()
-)
 
 
 class PrivateFolder:
-    """Closes a folder to other users, and to other processes while one holds its lock."""
+    """Closes a folder to other users, and to other processes while one holds its lock.
+
+    Attributes:
+        own_files: a folder with any of these belongs to the program, and may be closed.
+    """
+
+    own_files: ClassVar[frozenset[str]] = frozenset({LOCK_FILE})
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +51,7 @@ class PrivateFolder:
             self.check()
             was_open = self.is_open_to_others()
             if was_open:
-                self._check_is_a_nodes()
+                self._check_is_ours()
                 self.path.chmod(_MODE)
             is_open = self.is_open_to_others()
         except OSError as error:
@@ -75,10 +77,10 @@ class PrivateFolder:
                     "what it is and remove it, or use another --data-dir"
                 )
 
-    def _check_is_a_nodes(self) -> None:
-        """Raise OperatorError if the folder holds files, and none of a node: it may be somebody's home. OSError."""
+    def _check_is_ours(self) -> None:
+        """Raise OperatorError if the folder holds files, and none of ours: it may be somebody's home. OSError."""
         found = {path.name for path in self.path.iterdir()} - {"lost+found"}
-        if found and not found & _OF_NODES:
+        if found and not found & self.own_files:
             raise OperatorError(
                 f"{self} holds other files, such as {min(found)!r}. A data directory is closed to the other users of "
                 "this machine, so this one stays as it is. Use a new or an empty --data-dir"
