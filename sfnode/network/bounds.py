@@ -90,6 +90,7 @@ NEGOTIATION_LINE_BYTES_MAX: Final = 1_024  # holds a protocol name; ours have 20
 WRITE_S: Final = 20.0  # one stream write; a slow link (25 kbit/s) still manages 64 KiB
 BYE_S: Final = 0.7  # a polite end waits this long for the peer's end of stream
 CLOSE_S: Final = 0.5  # closing one connection; takes milliseconds
+START_S: Final = 30.0  # the library begins to listen; takes milliseconds
 STOP_S: Final = 1.8  # stopping the whole network, so that the daemon ends within 5 s
 SIMULTANEOUS_S: Final = 25.0  # sessions this close, one dial and one hello, count as dialled from both ends
 

@@ -131,6 +131,7 @@ class Points:
                 result = await function(*args, **kwargs)
                 other: Any = _garbled(result, fault.chance)
                 if other is result:
+                    del result, other  # the error's traceback would keep open sockets that nobody has
                     raise fault.error()
                 return other  # type: ignore[no-any-return]
         return await function(*args, **kwargs)

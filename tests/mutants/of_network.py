@@ -63,6 +63,12 @@ PROCESS = (
         _OF_HOST + "test_listen__start_fails_after_the_bind__the_port_is_free_again",
     ),
     _mutant(
+        "start-without-deadline",
+        "a node whose library hangs as it begins to listen waits for ever, and Ctrl-C does not end it",
+        Edit(_HOST, "Host.running", "trio.fail_after(bounds.START_S)", "trio.CancelScope()"),
+        _OF_HOST + "test_listen__library_hangs_as_it_starts__ends_in_start_s_and_the_next_life_listens",
+    ),
+    _mutant(
         "failed-listen-is-silent",
         "a node that could not listen runs as if it did",
         Edit(_HOST, "Host._bound", "if not found:", "if False:"),

@@ -74,6 +74,25 @@ async def test_listen__start_fails_after_the_bind__the_port_is_free_again(monkey
         pass  # the next life of the node, in the same process
 
 
+async def test_listen__library_hangs_as_it_starts__ends_in_start_s_and_the_next_life_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node waited for ever inside the library, shielded, so that Ctrl-C did not end it either (make faults)."""
+
+    async def hang(_swarm: Swarm, _address: Multiaddr) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(bounds, "START_S", 0.2)
+    (port,) = free_ports(1)
+    listen = (parse_listen(f"/ip4/127.0.0.1/tcp/{port}"),)
+    with monkeypatch.context() as patches, pytest.RaisesGroup(trio.TooSlowError, flatten_subgroups=True):
+        patches.setattr(Swarm, "notify_listen", hang)
+        async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
+            pytest.fail("must not start")
+    async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
+        pass
+
+
 async def test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once() -> None:
     async with running_host(1) as gone:
         address = address_of(gone)

@@ -37,6 +37,7 @@ TASKS = {
     ("sfnode.network.sessions.session", "self._beat"): _SESSION,
     ("sfnode.network.transport.libp2p_patches", "drop_connection"): _LIFE,
     ("sfnode.network.transport.host", "listener.close"): _LIFE,
+    ("sfnode.network.transport.host", "serve"): _LIFE,
     ("sfnode.metrics.scrape_server", "server.answer"): "contains the connection itself",
     ("sfnode.web.app", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
     ("sfnode.web.server", "viewers.run"): _PAGE,

@@ -102,13 +102,26 @@ class Host:
 
     @asynccontextmanager
     async def running(self, listen: tuple[Address, ...]) -> AsyncIterator[None]:
-        """Listen and serve until the block ends, then drop all connections. OperatorError for a port in use."""
+        """Listen and serve until the block ends. OperatorError: port in use; trio.TooSlowError: no start in START_S."""
         await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
+        is_over, has_ended = trio.Event(), trio.Event()
+
+        async def serve(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            async with self._host.run(listen_addrs=wanted):  # in a task: its start and its end can hang
+                task_status.started()
+                await is_over.wait()
+            has_ended.set()
+
         async with AsyncExitStack() as at_end:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.
             at_end.push_async_callback(self._in_stop_time, self.stop_listening)
-            await at_end.enter_async_context(self._host.run(listen_addrs=wanted))
+            nursery = await at_end.enter_async_context(trio.open_nursery())
+            at_end.callback(nursery.cancel_scope.cancel)
+            with trio.fail_after(bounds.START_S):
+                await nursery.start(serve)
+            at_end.push_async_callback(self._in_stop_time, has_ended.wait)
+            at_end.callback(is_over.set)
             at_end.push_async_callback(self._in_stop_time, partial(drop_all_connections, self._swarm))
             self.addresses = tuple(bound for address in listen for bound in self._bound(address))
             yield
