@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -18,8 +18,8 @@ from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 
 from sfnode.callers import Stranger, Strangers
-from sfnode.event_log import log
 from sfnode.page import Page
+from sfnode.slips import Slips
 from sfnode.web.access import Client, PageAccess, Recognise
 from sfnode.web.app import page_app
 from sfnode.web.viewers import VIEWERS_MAX, Viewers
@@ -30,10 +30,10 @@ _REFUSAL_S: Final = 1.0  # a stranger gets a few hundred bytes, which fit into a
 _IDLE_S: Final = 5.0
 
 
-async def serve_page(page: Page, access: PageAccess, listener: socket.socket) -> None:
-    """Serve ``page`` until cancelled, then close every connection. Log errors; they end only their connection."""
+async def serve_page(page: Page, access: PageAccess, listener: socket.socket, slips: Slips) -> None:
+    """Serve ``page`` until cancelled, then close every connection. A slip ends only its connection."""
     viewers = Viewers(page)
-    connections = _Connections(partial(page_app, viewers, access))
+    connections = _Connections(partial(page_app, viewers, access), slips)
     with listener:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(viewers.run)
@@ -47,7 +47,7 @@ class _Connections:
     a browser that reads nothing. The streams here can be closed.
     """
 
-    def __init__(self, app: Callable[[Recognise], Starlette]) -> None:
+    def __init__(self, app: Callable[[Recognise], Starlette], slips: Slips) -> None:
         self._app: AppWrapper = wrap_app(app(self._recognise), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = Config()
         self._config.errorlog = logging.getLogger("sfnode.web.http")
@@ -56,6 +56,7 @@ class _Connections:
         self._context = WorkerContext(None)
         self._open: dict[Client, _Stream] = {}
         self._strangers = Strangers()
+        self._slips = slips
 
     async def accept(self, listener: trio.SocketListener) -> None:
         """Serve connections until cancelled."""
@@ -74,22 +75,19 @@ class _Connections:
     async def _serve(self, accepted: trio.SocketStream) -> None:
         """Serve one connection; treat it as a stranger until a request on it passes the gate."""
         try:
-            host, port, *_ = accepted.socket.getpeername()
-            client = host, port
-            # `Strangers` makes room among strangers.
-            known = sum(stream.stranger.is_known for stream in self._open.values())
-            if known < _CONNECTIONS_MAX and len(self._open) < 2 * _CONNECTIONS_MAX:
-                with (
-                    self._strangers.place(client[0]) as stranger,
-                    self._listed(client, _Stream(accepted, stranger)) as it,
-                ):
-                    await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
-        except OSError:  # the peer has disconnected already
-            pass
-        except Exception:
-            log(logging.ERROR, "page_connection_failed", is_failure=True)
+            with self._slips.contained("a connection of the page", endings=()), suppress(OSError):  # it has gone
+                await self._answer(accepted)
         finally:
             await trio.aclose_forcefully(accepted)
+
+    async def _answer(self, accepted: trio.SocketStream) -> None:
+        host, port, *_ = accepted.socket.getpeername()
+        client = host, port
+        # `Strangers` makes room among strangers.
+        known = sum(stream.stranger.is_known for stream in self._open.values())
+        if known < _CONNECTIONS_MAX and len(self._open) < 2 * _CONNECTIONS_MAX:
+            with self._strangers.place(client[0]) as stranger, self._listed(client, _Stream(accepted, stranger)) as it:
+                await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
 
     @contextmanager
     def _listed(self, client: Client, stream: _Stream) -> Iterator[_Stream]:

@@ -10,6 +10,7 @@ import trio
 
 from sfnode.page import PageAddress
 from sfnode.page.node_page import Page
+from sfnode.slips import Slips
 from sfnode.web import PageAccess, serve_page
 
 
@@ -26,7 +27,7 @@ def served_in_thread(page: Page) -> Iterator[str]:
         tokens.append(trio.lowlevel.current_trio_token())
         ready.set()
         with scope:
-            await serve_page(page, access, listener)
+            await serve_page(page, access, listener, Slips())
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()

@@ -15,6 +15,7 @@ import trio
 from sfnode.page import PageAddress, asset
 from sfnode.page.assets import INDEX, SCRIPTS, STYLE
 from sfnode.page.node_page import Page, Sections
+from sfnode.slips import Slips
 from sfnode.web import server, viewers
 from sfnode.web.access import PageAccess
 from sfnode.web.server import serve_page
@@ -83,12 +84,15 @@ class Stream:
 
 
 @asynccontextmanager
-async def served(page: Page, host: str = "127.0.0.1", token: str | None = None) -> AsyncIterator[Browser]:
+async def served(
+    page: Page, host: str = "127.0.0.1", token: str | None = None, slips: Slips | None = None
+) -> AsyncIterator[Browser]:
     """A page at a free port, until the context ends; that takes less than a second."""
     listener = PageAddress(host="127.0.0.1", port=None).listen()
     port = listener.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_page, page, PageAccess(host=host, port=port, token=token), listener)
+        access = PageAccess(host=host, port=port, token=token)
+        nursery.start_soon(serve_page, page, access, listener, slips or Slips())
         yield Browser(port)
         nursery.cancel_scope.cancel()
         ended = trio.current_time()
@@ -258,3 +262,18 @@ async def test_connection__garbage_instead_of_http__ends_without_harm(made: Made
             with trio.fail_after(LIMIT_S):
                 assert b"".join([piece async for piece in stream]).startswith((b"HTTP/1.1 400", b""))
         assert (await browser.ask("/")).status == 200
+
+
+async def test_connection__a_slip_of_ours__ends_it_alone_and_is_counted(
+    made: MadeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood in the log alone, where `status` and `doctor` did not see it."""
+    slips = Slips()
+    async with served(made.page(), slips=slips) as browser:
+        with monkeypatch.context() as patches:
+            patches.setattr(server, "ConnectionState", lambda _state: 1 / 0)
+            async with await trio.open_tcp_stream("127.0.0.1", browser.port) as connection:
+                with trio.fail_after(LIMIT_S):
+                    assert await connection.receive_some() == b""
+        assert (await browser.ask("/")).status == 200
+    assert (slips.state.count, slips.state.last.split(",")[0]) == (1, "ZeroDivisionError in a connection of the page")

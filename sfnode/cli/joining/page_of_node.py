@@ -42,7 +42,7 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
 
     async def serve() -> None:
         listener = listeners.pop() if listeners else replace(address, port=port).listen()  # after a slip
-        await serve_page(page, access, listener)
+        await serve_page(page, access, listener, daemon.slips)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(daemon.slips.outlive, "page", serve, endings=()))

@@ -107,7 +107,7 @@ class Host:
         wanted = [Multiaddr(address.transport) for address in listen]
         is_over, has_ended = trio.Event(), trio.Event()
 
-        async def serve(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async def serve(task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
             async with self._host.run(listen_addrs=wanted):  # in a task: its start and its end can hang
                 task_status.started()
                 await is_over.wait()
