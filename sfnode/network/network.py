@@ -99,24 +99,27 @@ class Network:
         await check_can_listen(self._listen)
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_set_when_cancelled, stop)
-            with trio.CancelScope(shield=True):
-                await self._serve(stop, task_status)
+            nursery.start_soon(self._serve, stop, task_status)
+            try:
+                await trio.sleep_forever()
+            finally:
+                stop.set()
 
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
-        async with self._host.running(self._listen), trio.open_nursery() as nursery:
-            outlive = self.slips.outlive
-            nursery.start_soon(outlive, "upkeep", self.dialler.run)
-            nursery.start_soon(outlive, "memory guard", self._memory.run)
-            if self._config.local_discovery and not self._config.neighbours_fixed:
-                own = self.peer, self._run_id, lambda: self._host.addresses
-                nursery.start_soon(outlive, "discovery", LocalDiscovery(*own, self._exchange.found_nearby).run)
-            if self._config.port_mapping:
-                nursery.start_soon(outlive, "port mapping", self.mapper.run)
-            task_status.started(self.introduction.addresses)
-            await stop.wait()
-            await self._say_bye_to_all()
-            nursery.cancel_scope.cancel()
+        outlive = self.slips.outlive
+        with trio.CancelScope(shield=True):
+            async with self._host.running(self._listen), trio.open_nursery() as nursery:
+                nursery.start_soon(outlive, "upkeep", self.dialler.run)
+                nursery.start_soon(outlive, "memory guard", self._memory.run)
+                if self._config.local_discovery and not self._config.neighbours_fixed:
+                    own = self.peer, self._run_id, lambda: self._host.addresses
+                    nursery.start_soon(outlive, "discovery", LocalDiscovery(*own, self._exchange.found_nearby).run)
+                if self._config.port_mapping:
+                    nursery.start_soon(outlive, "port mapping", self.mapper.run)
+                task_status.started(self.introduction.addresses)
+                await stop.wait()
+                await self._say_bye_to_all()
+                nursery.cancel_scope.cancel()
 
     async def _say_bye_to_all(self) -> None:
         self._arrivals.is_stopping = True
@@ -168,10 +171,3 @@ class Network:
             expects_peers=bool(self.known_peers()),
             unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )
-
-
-async def _set_when_cancelled(event: trio.Event) -> None:
-    try:
-        await trio.sleep_forever()
-    finally:
-        event.set()

@@ -29,7 +29,7 @@ TASKS = {
     ("sfnode.node.running_node", "trainer.run"): _TRAINING,
     ("sfnode.node.model_fetcher", "self._watch"): _TRAINING,
     ("sfnode.node.piece_fetcher", "self._use_stream"): "RefusedError alone leaves a download: `NeighbourFiles.asking`",
-    ("sfnode.network.network", "_set_when_cancelled"): "waits, and sets an event",
+    ("sfnode.network.network", "self._serve"): _LIFE,
     ("sfnode.network.discovery.mdns", "self._ask"): "discovery begins anew: `Network._serve`",
     ("sfnode.network.discovery.mdns", "self._listen"): "discovery begins anew: `Network._serve`",
     ("sfnode.network.discovery.dialler", "self._dial_and_run"): "contains the session itself",
