@@ -12,7 +12,7 @@ from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hashing
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.record_store import Archive, Slot, step_of
+from protocol.ledger.records_on_disk import Archive, Slot, step_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.slot_table import SlotTable
 from protocol.ledger.statements import Statement

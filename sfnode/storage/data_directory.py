@@ -14,9 +14,9 @@ from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import read_bytes, write_durably
-from sfnode.storage.end_file import EndFile
 from sfnode.storage.evaluations import AtStep, EvaluationsFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
+from sfnode.storage.last_life import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
 from sfnode.storage.stored_bases import BASIS_FILE, RenewedBasis, StoredBases

@@ -109,7 +109,7 @@ class StoredRecords:
         return self if found else None
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """Return an author's records of these ascending steps; see :class:`protocol.ledger.record_store.Archive`."""
+        """Return an author's records of these ascending steps; see :class:`protocol.ledger.records_on_disk.Archive`."""
         if not steps:
             return []
         wanted = [step.to_bytes(4, "big") for step in steps]

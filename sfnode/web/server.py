@@ -32,7 +32,7 @@ _IDLE_S: Final = 5.0
 
 async def serve_page(page: Page, access: PageAccess, listener: socket.socket, slips: Slips) -> None:
     """Serve ``page`` until cancelled, then close every connection. A slip ends only its connection."""
-    viewers = Viewers(page)
+    viewers = Viewers(page, slips)
     connections = _Connections(partial(page_app, viewers, access), slips)
     with listener:
         async with trio.open_nursery() as nursery:

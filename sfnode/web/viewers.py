@@ -6,15 +6,14 @@ Nothing is queued for a slow browser: it gets the newest sections when it is rea
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import trio
 
-from sfnode.event_log import log
 from sfnode.page import Page
+from sfnode.slips import Slips
 
 VIEWERS_MAX: Final = 8
 _LOOK_S: Final = 1.0
@@ -24,8 +23,8 @@ _SILENCE_S: Final = 20.0  # then a comment is sent: proxies and browsers give up
 class Viewers:
     """Refreshes a page once a second while at least one browser watches."""
 
-    def __init__(self, page: Page) -> None:
-        self._page = page
+    def __init__(self, page: Page, slips: Slips) -> None:
+        self._page, self._slips = page, slips
         self._texts: dict[str, str] = {}
         self._changed: dict[str, int] = {}  # section -> number of the look that found it new
         self.looks = 0
@@ -64,12 +63,10 @@ class Viewers:
                 await self._news.wait()
 
     def _look(self) -> None:
-        """Refresh the sections if somebody watches; log a failure, and try again at the next look."""
-        try:
+        """Refresh the sections if somebody watches; after a slip the next look tries again."""
+        with self._slips.contained("the page", endings=()):
             if self._watching:
                 self._refresh()
-        except Exception:
-            log(logging.ERROR, "page_failed", is_failure=True)
 
     def _refresh(self) -> None:
         texts = {name: json.dumps(section, separators=(",", ":")) for name, section in self._page.sections().items()}

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from protocol.crypto import SIGNATURE_BYTES, hashing
 from protocol.ledger.digest_buckets import Bucket
-from protocol.ledger.record_store import ReadBack, Slot
+from protocol.ledger.records_on_disk import ReadBack, Slot
 from tests.properties.plain_model import bucket_digest
 from tests.support.ledgers import MemoryArchive, seal, signer
 from tests.support.manifests import small_manifest

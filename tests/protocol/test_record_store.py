@@ -15,7 +15,7 @@ from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, StorageDamagedError
 from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.ledger import Accepted, Ledger, Voided
-from protocol.ledger.record_store import slots_in
+from protocol.ledger.records_on_disk import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
 from sfnode.storage.replay import replay, replay_statements

@@ -245,14 +245,11 @@ class FailingPage(Page):
         return super().sections()
 
 
-async def test_page__cannot_be_made__is_said_in_the_log_and_made_again(
-    made: MadeNode, caplog: pytest.LogCaptureFixture
-) -> None:
-    page = made.page(FailingPage)
-    with caplog.at_level(logging.ERROR, "sfnode"):
-        async with served(page) as browser, await browser.open("/events") as connection:
-            assert "status" in await Stream(connection).next()
-    assert "page_failed" in caplog.text
+async def test_page__cannot_be_made__is_counted_as_a_slip_and_made_again(made: MadeNode) -> None:
+    page, slips = made.page(FailingPage), Slips()
+    async with served(page, slips=slips) as browser, await browser.open("/events") as connection:
+        assert "status" in await Stream(connection).next()
+    assert (slips.state.count, slips.state.last.split(",")[0]) == (2, "ZeroDivisionError in the page")
 
 
 async def test_connection__garbage_instead_of_http__ends_without_harm(made: MadeNode) -> None:
@@ -270,10 +267,9 @@ async def test_connection__a_slip_of_ours__ends_it_alone_and_is_counted(
     """It stood in the log alone, where `status` and `doctor` did not see it."""
     slips = Slips()
     async with served(made.page(), slips=slips) as browser:
-        working = server.ConnectionState
-        monkeypatch.setattr(server, "ConnectionState", lambda _state: 1 / 0)
-        with pytest.raises((IndexError, ValueError)):
-            await browser.ask("/")  # nothing comes
-        monkeypatch.setattr(server, "ConnectionState", working)
+        with monkeypatch.context() as patches:
+            patches.setattr("sfnode.web.server.ConnectionState", lambda _state: 1 / 0)
+            with pytest.raises((IndexError, ValueError)):
+                await browser.ask("/")  # nothing comes
         assert (await browser.ask("/")).status == 200
     assert (slips.state.count, slips.state.last.split(",")[0]) == (1, "ZeroDivisionError in a connection of the page")

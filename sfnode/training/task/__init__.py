@@ -6,6 +6,7 @@ from sfnode.training.task.candidates import (
     batch_of as batch_of,
     chunks_of as chunks_of,
 )
+from sfnode.training.task.data_rows import TaskTemplate as TaskTemplate, field_names as field_names
 from sfnode.training.task.encoding import (
     Example as Example,
     PromptEncoder as PromptEncoder,
@@ -15,4 +16,3 @@ from sfnode.training.task.encoding import (
     row_batch as row_batch,
 )
 from sfnode.training.task.scoring import OutputHead as OutputHead, Scores as Scores
-from sfnode.training.task.templates import TaskTemplate as TaskTemplate, field_names as field_names

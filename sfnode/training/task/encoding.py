@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
-from sfnode.training.task.templates import RowTexts, TaskTemplate
+from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
 _CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
