@@ -1,0 +1,81 @@
+"""python -m benchmarks.one_pass: see --help."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+import torch
+
+from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders, Task, load, read
+from benchmarks.one_pass.basis import make_basis
+from benchmarks.one_pass.layers import LateLayers
+from benchmarks.one_pass.training import calibrated, even_shards, private_shards, train
+
+_SHARED = Path(__file__).resolve().parents[3] / "shared"
+_CALIBRATION_ROWS = 256
+_LAYERS = 10
+# How many rounds for how many authors, each with 16 rows a round.
+_ROUNDS = {1: 128, 4: 64, 16: 16, 64: 8, 256: 4}
+_MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
+
+
+@click.command()
+@click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
+@click.option("--authors", default="16", show_default=True, help="With these numbers of authors, separated by commas.")
+@click.option("--seeds", default=1, show_default=True, help="Repeat with this many seeds.")
+@click.option("--members", is_flag=True, help="Compare 16 members with private, skewed rows: alone, the run, pooled.")
+@click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
+@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
+def main(tasks: str, authors: str, seeds: int, members: bool, pool: int, data: Path) -> None:
+    """Train SmolLM2-135M's last ten layers from one forward pass a row, in a laboratory without a network.
+
+    Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
+    """
+    folders = Folders(data=data, models=_SHARED / "models")
+    chosen = [REAL_TASKS[name] for name in tasks.split(",")]
+    folders.check(SMOLLM2, chosen)
+    for task in chosen:
+        for seed in range(seeds):
+            found = _measured(folders, task, seed, [int(each) for each in authors.split(",")], members, pool)
+            click.echo(json.dumps({"task": task.name, "seed": seed, **found}))
+
+
+def _measured(
+    folders: Folders, task: Task, seed: int, authors: list[int], is_members: bool, pool_rows: int
+) -> dict[str, object]:
+    data, model = read(folders, SMOLLM2, task, is_test=True), load(folders, SMOLLM2)
+    torch.nn.Module.to(model, torch.float32)
+    chance = np.random.default_rng(1_000 + seed)
+    order = chance.permutation(len(data.examples))[: pool_rows + _CALIBRATION_ROWS]
+    first = len(model.model.layers) - _LAYERS
+    layers = LateLayers(model, [data.examples[row] for row in order], data.label_tokens, first)
+    test = LateLayers(model, data.evaluation_examples[: task.test_rows], data.label_tokens, first)
+    calibration, pool = torch.arange(_CALIBRATION_ROWS), np.arange(_CALIBRATION_ROWS, len(order))
+    basis = make_basis(layers, calibration)
+    scale = calibrated(layers, basis, calibration, seed)
+    found: dict[str, object] = {"numbers": basis.zero()[0].numel(), "curvature": basis.curvature}
+    for count in authors:
+        rounds = _ROUNDS[count]
+        shards = even_shards(pool, count)
+        looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, looks=(rounds // 4, rounds // 2))
+        found[f"authors_{count}"] = [asdict(look) for look in looks]
+    if is_members:
+        labels = layers.labels.numpy()
+        shards = private_shards(labels, pool, chance, members=_MEMBERS, rows=_MEMBER_ROWS, skew=_SKEW)
+        pooled = even_shards(np.concatenate(shards), _MEMBERS)
+        run = partial(train, layers, test, basis, scale, rounds=_MEMBER_ROUNDS, seed=seed)
+        alone = run(shards, alone=True)[-1].accuracy
+        found["members"] = {"alone_median": median(alone), "alone_best": max(alone)}
+        found["run"] = asdict(run(shards)[-1])
+        found["pooled"] = asdict(run(pooled)[-1])
+    return found
+
+
+if __name__ == "__main__":
+    main()

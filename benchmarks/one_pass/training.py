@@ -1,0 +1,136 @@
+"""A run of some authors in lock-step: each sends the mean gradient of its rows in whole numbers, and all are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from benchmarks.one_pass.basis import Basis
+from benchmarks.one_pass.layers import LateLayers
+
+_MESSAGE_ROWS = 16  # of the messages that set clip and unit
+_LEVEL_MAX = 127
+_LEVELS_OF_RMS = 16
+_CLIP = 2.0  # in medians of the calibration's norms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How a step's messages change the core: `C -= rate / curvature * w(t) * S_t / (R_t + noise_rows)`.
+
+    S_t: sum over all rows of the step's messages; R_t: their number; w falls linearly to zero over the run. So a step
+    of few rows is short, a step of many is a Newton step along the mean gradient, and nobody has to say how many.
+    """
+
+    rate: float = 3.0
+    noise_rows: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How well the run did after so many forward rows of all authors: accuracy in percent, and loss, of each state."""
+
+    rows: int
+    accuracy: list[float]
+    loss: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a message may hold: its largest norm, and the unit of its whole numbers. From unlabelled rows."""
+
+    norm_max: float
+    unit: float
+
+    def rounded(self, messages: Tensor) -> Tensor:
+        """Return fp32[A, L, r, k] as the sum sees them: clipped in norm, then whole multiples of the unit."""
+        norms = messages.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+        clipped = messages * (self.norm_max / norms).clamp(max=1)
+        levels: Tensor = (clipped / self.unit).round().clamp(-_LEVEL_MAX, _LEVEL_MAX)
+        return levels * self.unit
+
+
+def calibrated(layers: LateLayers, basis: Basis, rows: Tensor, seed: int) -> Scale:
+    """Measure what messages look like, with labels drawn evenly: those of the rows are not looked at."""
+    drawn = torch.randint(len(layers.embedding), (len(rows),), generator=torch.Generator().manual_seed(seed))
+    gradients = basis.gradients(layers.run(rows), drawn)
+    messages = gradients.view(-1, _MESSAGE_ROWS, *gradients.shape[1:]).mean(1)
+    norm = float(messages.flatten(1).norm(dim=1).median())
+    return Scale(_CLIP * norm, float(messages.pow(2).mean().sqrt()) / _LEVELS_OF_RMS)
+
+
+def train(
+    layers: LateLayers,
+    test: LateLayers,
+    basis: Basis,
+    scale: Scale,
+    shards: Sequence[np.ndarray],
+    *,
+    rounds: int,
+    seed: int,
+    rows: int = 16,
+    rule: Rule | None = None,
+    alone: bool = False,
+    looks: Sequence[int] = (),
+) -> list[Look]:
+    """Let one author for each shard send ``rows`` a round, and look after the rounds in ``looks`` and at the end.
+
+    ``alone``: each author trains a model of its own by the same rule, and hears of nobody.
+    """
+    rule, chance, authors = rule or Rule(), np.random.default_rng(seed), len(shards)
+    waiting = [np.zeros(0, dtype=np.int64)] * authors
+    who = torch.arange(authors).repeat_interleave(rows)
+    C, found = basis.zero(authors if alone else 1), []
+    for turn in range(rounds):
+        for author, shard in enumerate(shards):
+            while len(waiting[author]) < rows:
+                waiting[author] = np.concatenate([waiting[author], chance.permutation(shard)])
+        chosen = torch.from_numpy(np.concatenate([queue[:rows] for queue in waiting]))
+        waiting = [queue[rows:] for queue in waiting]
+        passed = layers.run(chosen, basis.term(C, who if alone else torch.zeros_like(who)))
+        gradients = basis.gradients(passed, layers.labels[chosen])
+        messages = scale.rounded(gradients.view(authors, rows, *gradients.shape[1:]).mean(1))
+        sums = rows * (messages if alone else messages.sum(0, keepdim=True))
+        step_rows = rows if alone else authors * rows
+        weight = rule.rate / basis.curvature * (1 - turn / rounds)
+        C = C - weight * sums / (step_rows + rule.noise_rows)
+        if turn + 1 in looks or turn + 1 == rounds:
+            found.append(_look(test, basis, C, (turn + 1) * authors * rows))
+    return found
+
+
+def _look(test: LateLayers, basis: Basis, C: Tensor, rows: int) -> Look:
+    every = torch.arange(len(test.labels))
+    accuracy, loss = [], []
+    for core in C:
+        logits = test.run(every, basis.term(core[None], torch.zeros_like(every))).logits
+        accuracy.append(100 * float((logits.argmax(-1) == test.labels).float().mean()))
+        loss.append(float(cross_entropy(logits, test.labels)))
+    return Look(rows, accuracy, loss)
+
+
+def even_shards(pool: np.ndarray, authors: int) -> list[np.ndarray]:
+    """Give each author the whole pool: all draw from one source."""
+    return [pool] * authors
+
+
+def private_shards(
+    labels: np.ndarray, pool: np.ndarray, chance: np.random.Generator, *, members: int, rows: int, skew: float
+) -> list[np.ndarray]:
+    """Give each member rows of its own, a share ``skew`` of them of one label, as far as there are such rows."""
+    words = int(labels.max()) + 1
+    left = [list(chance.permutation(pool[labels[pool] == word])) for word in range(words)]
+    shards = []
+    for member in range(members):
+        wanted = np.where(chance.random(rows) < skew, member % words, chance.integers(words, size=rows))
+        taken = []
+        for word in wanted.tolist():
+            source = left[word] or max(left, key=len)
+            taken.append(source.pop())
+        shards.append(np.array(taken))
+    return shards

@@ -1,0 +1,107 @@
+"""The laboratory of decision 32 on a tiny Llama: its passes are the model's, and a run of it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from benchmarks.one_pass.basis import Basis, make_basis
+from benchmarks.one_pass.layers import LateLayers
+from benchmarks.one_pass.training import Rule, calibrated, even_shards, private_shards, train
+from sfnode.training.task import Example
+from tests.support.tiny_models import VOCABULARY
+from tests.training.tiny_architectures import tiny_model
+
+WORDS = (3, 4)
+ROWS = 96
+
+
+def single(model: PreTrainedModel) -> PreTrainedModel:
+    torch.nn.Module.to(model, torch.float32)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model() -> PreTrainedModel:
+    return single(tiny_model("llama"))
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    """Prompts of several lengths, whose last token says the label."""
+    chance = np.random.default_rng(0)
+    tokens = [tuple(chance.integers(5, VOCABULARY, size=chance.integers(3, 9)).tolist()) for _ in range(ROWS)]
+    return [Example(tokens=row, label=row[-1] % 2) for row in tokens]
+
+
+@pytest.fixture(scope="module")
+def layers(model: PreTrainedModel, examples: list[Example]) -> LateLayers:
+    return LateLayers(model, examples, WORDS, first=1)
+
+
+@pytest.fixture(scope="module")
+def basis(layers: LateLayers) -> Basis:
+    return make_basis(layers, torch.arange(ROWS), rank=8)
+
+
+def whole_model(model: PreTrainedModel, examples: list[Example]) -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.stack([model(torch.tensor([row.tokens])).logits[0, -1, list(WORDS)] for row in examples])
+
+
+def test_pass__nothing_moved__is_that_of_the_whole_model(
+    model: PreTrainedModel, examples: list[Example], layers: LateLayers
+) -> None:
+    found = layers.run(torch.arange(ROWS)).logits
+    torch.testing.assert_close(found, whole_model(model, examples), rtol=1e-4, atol=1e-5)
+
+
+def test_pass__core_moved__is_that_of_the_model_with_the_product_in_its_weights(
+    examples: list[Example], layers: LateLayers, basis: Basis
+) -> None:
+    C = torch.randn(basis.zero().shape, generator=torch.Generator().manual_seed(1)) / 10
+    moved = single(tiny_model("llama"))
+    slots = [slot for layer in moved.model.layers[1:] for slot in (layer.self_attn.o_proj, layer.mlp.down_proj)]
+    for slot, core, v in zip(slots, C[0], basis.V, strict=True):
+        slot.weight.data += basis.U @ core @ v.T
+    found = layers.run(torch.arange(ROWS), basis.term(C, torch.zeros(ROWS, dtype=torch.int64))).logits
+    torch.testing.assert_close(found, whole_model(moved, examples), rtol=1e-4, atol=1e-5)
+
+
+def test_basis__curvature__bounds_that_of_the_direct_path(layers: LateLayers, basis: Basis) -> None:
+    """With even predictions the curvature along the worst direction is what the basis says, and never more."""
+    passed = layers.run(torch.arange(ROWS))
+    moves = torch.cat([x @ v for x, v in zip(passed.inputs, basis.V, strict=True)], 1)
+    covariance = torch.eye(len(WORDS)) / len(WORDS) - torch.ones(len(WORDS), len(WORDS)) / len(WORDS) ** 2
+    along = basis.contrasts.T @ covariance @ basis.contrasts
+    torch.testing.assert_close(along, torch.eye(len(WORDS) - 1), rtol=1e-4, atol=1e-4)
+    largest = torch.linalg.eigvalsh((moves.T @ moves / ROWS).double())[-1]
+    assert float(largest) == pytest.approx(basis.curvature, rel=1e-5)
+
+
+def test_run__labels_in_the_last_token__are_learnt_by_one_author_and_by_many(layers: LateLayers, basis: Basis) -> None:
+    rows, pool = torch.arange(ROWS), np.arange(ROWS)
+    scale = calibrated(layers, basis, rows, seed=0)
+    before = train(layers, layers, basis, scale, [pool], rounds=1, seed=0, rule=Rule(rate=0.0))[-1]
+    for authors, rounds in ((1, 40), (8, 20)):
+        after = train(layers, layers, basis, scale, even_shards(pool, authors), rounds=rounds, seed=0)[-1]
+        assert after.rows == authors * rounds * 16
+        assert after.loss[0] < 0.9 * before.loss[0]
+
+
+def test_run__alone__each_author_has_a_model_of_its_own(layers: LateLayers, basis: Basis) -> None:
+    scale = calibrated(layers, basis, torch.arange(ROWS), seed=0)
+    shards = [np.flatnonzero(layers.labels.numpy() == label) for label in (0, 1)]
+    (look,) = train(layers, layers, basis, scale, shards, rounds=12, seed=0, alone=True)
+    assert len(look.accuracy) == 2
+    assert max(look.accuracy) < 65  # each has learnt to say one label
+
+
+def test_private_shards__skewed__share_no_row_and_lean_to_one_label() -> None:
+    labels = np.arange(400) % 2
+    shards = private_shards(labels, np.arange(400), np.random.default_rng(0), members=4, rows=50, skew=0.9)
+    assert len({row for shard in shards for row in shard.tolist()}) == 200
+    for member, shard in enumerate(shards):
+        assert (labels[shard] == member % 2).mean() > 0.8
