@@ -160,6 +160,8 @@ class World:
             end = error
         NODE.set(None)
         seat.daemon = None
+        for each in (end, *self.injected):
+            _let_go(each)
         seat.ended.append(end)
         seat.last_end = end
 
@@ -330,6 +332,16 @@ class World:
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}{waits}"
             )
         return "; ".join(told)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Let go of all that an error's frames hold: open sockets, which a process takes along as it ends."""
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for each in (*parts, error and error.__cause__, error and error.__context__):
+        if each is not None and each is not error:
+            _let_go(each)
+    if error is not None:
+        error.__traceback__ = None
 
 
 def _leaf(error: BaseException | None) -> BaseException | None:
