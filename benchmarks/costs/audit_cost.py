@@ -80,7 +80,7 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
         threads=torch.get_num_threads(),
         seconds=median(times["audit"]),
         ratio_to_step=median(times["audit"]) / median(times["step"]),
-        spread={name: timing.spread(found) for name, found in times.items()},
+        spread={name: timing.relative_spread(found) for name, found in times.items()},
         deviation_of_dtypes=median(map(audit_report.deviation, there, here)),
         share_clipped=sum(abs(each) == manifest.method.clip for q in here for each in q) / sum(map(len, here)),
         deviation_of_strangers=median(map(audit_report.deviation, here[1:], here[:-1])),

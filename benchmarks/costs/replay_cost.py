@@ -71,7 +71,8 @@ def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int 
         ratio_to_signatures=median(whole) / median(times["verify"]),
         seconds={part: median(found) for part, found in times.items()},
         us_per_update={part: median(found) / updates * 1e6 for part, found in times.items()},
-        spread={"total": timing.spread(whole)} | {part: timing.spread(found) for part, found in times.items()},
+        spread={"total": timing.relative_spread(whole)}
+        | {part: timing.relative_spread(found) for part, found in times.items()},
         root=replica.ledger.root().hex(),
         state_digest=replica.state_digest().hex(),
     )

@@ -59,7 +59,7 @@ def bench_view(
         "seconds_of_naive": median(times["naive"]) * times_all,
         "ratio_to_naive": median(times["view"]) / median(times["naive"]),
         "ratios": {"to_naive": timing.paired_ratio(times["view"], times["naive"])},
-        "spread": {name: timing.spread(found) for name, found in times.items()},
+        "spread": {name: timing.relative_spread(found) for name, found in times.items()},
         "gflop_per_second": _flops(manifest) * epochs / median(times["view"]) / 1e9,
         "scratch_bytes": scratch,
         "naive_differs": _share_that_differs(exact, plain),

@@ -34,7 +34,7 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def spread(seconds: Sequence[float]) -> float:
+def relative_spread(seconds: Sequence[float]) -> float:
     """Return the width of the middle half of the runs, as a share of the median."""
     low, high = np.quantile(seconds, _QUARTILES)
     return float(high - low) / median(seconds)
@@ -53,5 +53,5 @@ def compared(times: Mapping[str, Sequence[float]], pairs: Mapping[str, tuple[str
         **{f"ratio_{name}": found["ratio"] for name, found in ratios.items()},
         "ratios": ratios,
         "seconds": {name: median(found) for name, found in times.items()},
-        "spread": {name: spread(found) for name, found in times.items()},
+        "spread": {name: relative_spread(found) for name, found in times.items()},
     }
