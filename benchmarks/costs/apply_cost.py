@@ -5,16 +5,18 @@ Needs only the shapes of the tensors, no weights: the cost does not depend on th
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Final, cast
 
 import torch
 from torch import Tensor
 
+from benchmarks.costs.references import perturb
 from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
-from sfnode.training.bench import Times, perturb, subjects, timing
+from sfnode.training.bench import subjects, timing
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import loading
 from sfnode.training.shared_model import SharedModel
@@ -65,7 +67,7 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int 
     }
 
 
-def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats: int) -> dict[str, Times]:
+def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats: int) -> dict[str, list[float]]:
     shared, bases = cast(SharedModel, NoModel(device)), Bases(manifest)
     envelopes, factors = verified_envelopes(manifest, updates), direction_factors(manifest, 1)
     summed = Coefficients(manifest)
@@ -96,20 +98,20 @@ def _dense_seconds(weights: int, device: torch.device) -> float:
             perturb(parameters, seed, 1e-9)
 
     with torch.inference_mode():
-        found = timing.timed_in_turn({"dense": run}, device, 3)["dense"].median
+        found = median(timing.timed_in_turn({"dense": run}, device, 3)["dense"])
     return found / DENSE_UPDATES * weights / sample
 
 
-def _figures(manifest: Manifest, updates: int, dense_once: float, times: dict[str, Times]) -> dict[str, object]:
-    seconds, directions = times["both"].median, manifest.method.directions
+def _figures(manifest: Manifest, updates: int, dense_once: float, times: dict[str, list[float]]) -> dict[str, object]:
+    seconds, directions = median(times["both"]), manifest.method.directions
     dense = dense_once * directions * updates
     return {
         "directions": directions,
         "seconds": seconds,
-        "seconds_min": min(times["both"].values),
-        "seconds_max": max(times["both"].values),
-        "seconds_of_sum": times["add"].median,
-        "seconds_of_terms": times["terms"].median,
+        "seconds_min": min(times["both"]),
+        "seconds_max": max(times["both"]),
+        "seconds_of_sum": median(times["add"]),
+        "seconds_of_terms": median(times["terms"]),
         "microseconds_per_update": 1e6 * seconds / updates,
         "dense_seconds": dense,
         "ratio_to_dense": dense / seconds,

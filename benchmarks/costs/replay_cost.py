@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Final, TypeVar
 
 from benchmarks.sample_runs import some_scalars
@@ -15,7 +16,7 @@ from protocol.crypto import Signer
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.training.bench import Times, subjects
+from sfnode.training.bench import subjects, timing
 
 T = TypeVar("T")
 
@@ -55,8 +56,8 @@ def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int 
     manifest = subjects.bench_manifest(subjects.shape_tensors(shape), directions=directions)
     records = signed_records(manifest, updates)
     runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
-    times = {part: Times(tuple(run[part] for run in runs)) for part in _PARTS}
-    whole = Times(tuple(sum(run.values()) for run in runs))
+    times = {part: [run[part] for run in runs] for part in _PARTS}
+    whole = [sum(run.values()) for run in runs]
     replica = Replica(manifest)
     for record in records:
         replica.add(record)
@@ -65,12 +66,13 @@ def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int 
         updates=updates,
         directions=manifest.method.directions,
         authors=AUTHORS,
-        seconds_total=whole.median,
-        updates_per_second=updates / whole.median,
-        ratio_to_signatures=whole.median / times["verify"].median,
-        seconds={part: found.median for part, found in times.items()},
-        us_per_update={part: found.median / updates * 1e6 for part, found in times.items()},
-        spread={"total": whole.spread} | {part: found.spread for part, found in times.items()},
+        seconds_total=median(whole),
+        updates_per_second=updates / median(whole),
+        ratio_to_signatures=median(whole) / median(times["verify"]),
+        seconds={part: median(found) for part, found in times.items()},
+        us_per_update={part: median(found) / updates * 1e6 for part, found in times.items()},
+        spread={"total": timing.relative_spread(whole)}
+        | {part: timing.relative_spread(found) for part, found in times.items()},
         root=replica.ledger.root().hex(),
         state_digest=replica.state_digest().hex(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from benchmarks.sample_runs import weights_of
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
-from sfnode.training.bench import subjects, timing
+from sfnode.training.bench import memory, subjects, timing
 from sfnode.training.model import fold_weights, loading
 
 REPEATS: Final = 5
@@ -54,12 +55,12 @@ def bench_view(
         "dtype": dtype,
         "device": where.type,
         "threads": torch.get_num_threads(),
-        "seconds": times["view"].median * times_all,
-        "seconds_of_naive": times["naive"].median * times_all,
-        "ratio_to_naive": times["view"].median / times["naive"].median,
+        "seconds": median(times["view"]) * times_all,
+        "seconds_of_naive": median(times["naive"]) * times_all,
+        "ratio_to_naive": median(times["view"]) / median(times["naive"]),
         "ratios": {"to_naive": timing.paired_ratio(times["view"], times["naive"])},
-        "spread": {name: found.spread for name, found in times.items()},
-        "gflop_per_second": _flops(manifest) * epochs / times["view"].median / 1e9,
+        "spread": {name: timing.relative_spread(found) for name, found in times.items()},
+        "gflop_per_second": _flops(manifest) * epochs / median(times["view"]) / 1e9,
         "scratch_bytes": scratch,
         "naive_differs": _share_that_differs(exact, plain),
         "measured_on": f"{len(tensors)} tensors of one layer, scaled by {times_all:.0f}",
@@ -104,10 +105,10 @@ def _scratch_bytes(
 ) -> int | None:
     with torch.inference_mode():
         fold_weights(bases, cores, base)  # what torch keeps from its first product is not scratch
-        timing.reset_peak(device)
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else timing.process_bytes()
+        memory.reset_peak(device)
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else memory.process_bytes()
         fold_weights(bases, cores, base)
-        peak = timing.peak_bytes(device)
+        peak = memory.peak_bytes(device)
     if before is None or peak is None:
         return None
     return max(0, peak - before - sum(weight.nbytes for weight in base.values()))

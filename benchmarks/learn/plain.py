@@ -59,7 +59,7 @@ def _put(weights: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
 def quick_mezo_step(
     parameters: Sequence[Tensor], loss: Callable[[], Tensor], seed: int, epsilon: float, learning_rate: float
 ) -> float:
-    """`mezo_step` of `sfnode.training.bench` bit for bit, with z drawn once, not four times: half the time.
+    """`mezo_step` of `benchmarks.costs` bit for bit, with z drawn once, not four times: half the time.
 
     MeZO's own way saves memory, which does not matter here.
     """

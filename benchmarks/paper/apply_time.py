@@ -12,12 +12,13 @@ from typing import Final
 
 import torch
 
+from benchmarks.costs.references import perturb
 from benchmarks.measures import Stopwatch
 from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.bench import perturb, subjects
+from sfnode.training.bench import subjects
 from sfnode.training.model import fold_weights
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
@@ -88,7 +89,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         for count in counts
     }
     actions["rebuild"] = lambda: perturb([sample], 1, 1e-9)
-    actions["fold"] = _folding(manifest, subjects.SHAPES[shape][1])
+    actions["fold"] = _folding(manifest, subjects.SHAPES[shape].num_hidden_layers)
     with torch.inference_mode():
         found = cpu_seconds(actions, repeats)
     return ApplyTime(
@@ -98,7 +99,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         weights=weights,
         seconds={count: found[str(count)] for count in counts},
         rebuilt_seconds=found["rebuild"] * manifest.method.directions * weights / len(sample),
-        fold_seconds=found["fold"] * subjects.SHAPES[shape][1],
+        fold_seconds=found["fold"] * subjects.SHAPES[shape].num_hidden_layers,
     )
 
 

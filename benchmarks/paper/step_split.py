@@ -18,7 +18,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases, quantise
-from sfnode.training.bench import BenchBasis, forward_twice, subjects
+from sfnode.training.bench import BenchBasis, subjects
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -75,7 +75,7 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
     """Measured on random prompts; ``model`` stays as it is."""
     manifest = bases.manifest
     data = _data(manifest, int(model.config.vocab_size))
-    passes = forward_twice(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
+    passes = subjects.forward_twice(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
     session = Estimator(SharedModel(subjects.shared_copy(model)), bases, data)
     records = _records(manifest)
     codec = EnvelopeCodec(manifest)

@@ -8,45 +8,44 @@ from collections.abc import Mapping
 import click
 
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option
+from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option, together
 from sfnode.doctor import plan_memory
 from sfnode.training.allocator import keep_freed_memory
 
-_shape_option = click.option(
-    "--shape",
-    default="opt-125m",
-    show_default=True,
-    help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b, smollm2-135m.",
-)
-_rows_option = number_option("--rows", 16, "Use this many examples in each forward pass.", most=1 << 16)
-_tokens_option = number_option("--tokens", 64, "Use this many tokens per example.", most=1 << 20)
-_basis_option = click.option(
-    "--basis",
-    type=click.Choice(["random", "published", "start"]),
-    default="random",
-    show_default=True,
-    help="Train in `random` bases of rank 32, as the paper does; in a `published` one of rank 1 in every tensor; or in "
-    "what `sfnode init` makes, a `start` and one column in the layers that it moves.",
+_measured_options = together(
+    click.option(
+        "--shape",
+        default="opt-125m",
+        show_default=True,
+        help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b, smollm2-135m.",
+    ),
+    number_option("--rows", 16, "Use this many examples in each forward pass.", most=1 << 16),
+    number_option("--tokens", 64, "Use this many tokens per example.", most=2_048),  # positions of all these shapes
+    click.option(
+        "--basis",
+        type=click.Choice(["random", "published", "start"]),
+        default="random",
+        show_default=True,
+        help="Train in `random` bases of rank 32, as the paper does; in a `published` one of rank 1 in every tensor; "
+        "or in what `sfnode init` makes, a `start` and one column in the layers that it moves.",
+    ),
 )
 
 
 @click.group()
 def bench() -> None:
-    """Measure what training costs on this machine, and compare it with what you would use instead."""
-    keep_freed_memory()  # as in the worker; the references run under it, too
+    """Measure what training costs on this machine, and compare it with inference and with the plan of `doctor`."""
+    keep_freed_memory()  # as in the worker; the forward passes run under it, too
 
 
 @bench.command()
-@_shape_option
-@_rows_option
-@_tokens_option
+@_measured_options
 @dtype_option
 @device_option
-@_basis_option
 @number_option("--repeats", 9, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
 def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int, is_json: bool) -> None:
-    """Compare one step with forward passes, MeZO in place, AdamW and LoRA; and the peak memory of each.
+    """Compare one step with bare forward passes of the same rows, and the peak memory of both.
 
     \b
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
@@ -59,11 +58,8 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
 
 
 @bench.command()
-@_shape_option
-@_rows_option
-@_tokens_option
+@_measured_options
 @quantised_dtype_option
-@_basis_option
 @json_option
 def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: bool) -> None:
     """Measure what a training process takes at most, loading and training, and compare it with the plan of `doctor`.
@@ -74,13 +70,12 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: 
     check_can_train()
     from sfnode.training.bench import BenchBasis, random_files, subjects, worker_peaks
 
-    size = (rows, tokens)
+    size, kind = (rows, tokens), BenchBasis(basis)
+    manifest = subjects.bench_bases(subjects.shape_tensors(shape), kind, size=size).manifest
     with random_files(shape) as folder:
-        run = subjects.bench_bases(subjects.shape_tensors(shape), BenchBasis(basis), size=size)
-        plan = plan_memory(run.manifest, folder, dtype)
-        found = worker_peaks(folder, shape, size, dtype, BenchBasis(basis))
+        plan = plan_memory(manifest, folder, dtype)
+        found = worker_peaks(folder, shape, size, dtype, kind)
     planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
-    measured = {name: found[name] for name in planned}
     program = found["program"]
     fields = {
         "shape": shape,
@@ -90,29 +85,20 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: 
         "basis": basis,
         "program": program,
         "planned": planned,
-        "measured": measured,
-        "ratio": {name: planned[name] / measured[name] for name in planned},
-        "ratio_without_program": {name: (planned[name] - program) / (measured[name] - program) for name in planned},
+        "measured": {name: found[name] for name in planned},
+        "ratio": {name: peak / found[name] for name, peak in planned.items()},
+        "ratio_without_program": {name: (peak - program) / (found[name] - program) for name, peak in planned.items()},
     }
     _print(fields, is_json)
 
 
-def _print(fields: Mapping[str, object], is_json: bool) -> None:
+def _print(fields: Mapping[str, object], is_json: bool, path: str = "") -> None:
+    """Print JSON, or a line for each field; the name of a nested field is its path with dots."""
     if is_json:
         click.echo(json.dumps(fields))
         return
-    lines = list(_lines(fields))
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        click.echo(f"{name:<{width}}  {value}")
-
-
-def _lines(fields: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the name and the value of every field; the name of a nested field is its path with dots."""
-    found: list[tuple[str, str]] = []
     for name, value in fields.items():
-        if isinstance(value, dict):
-            found += _lines(value, f"{prefix}{name}.")
+        if isinstance(value, Mapping):
+            _print(value, is_json, f"{path}{name}.")
         else:
-            found.append((prefix + name, f"{value:.4g}" if isinstance(value, float) else str(value)))
-    return found
+            click.echo(f"{path + name:<35}  {value:.4g}" if isinstance(value, float) else f"{path + name:<35}  {value}")

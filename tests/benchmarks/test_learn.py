@@ -12,6 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from benchmarks.costs.references import mezo_step
 from benchmarks.learn import __main__ as command, jobs, recipes
 from benchmarks.learn.clients import opposite
 from benchmarks.learn.comparison import Compared, compare
@@ -28,7 +29,6 @@ from benchmarks.learn.scaling import Scaled
 from benchmarks.learn.trained_core import Dimension
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
-from sfnode.training.bench.references import mezo_step
 from tests import REPOSITORY
 from tests.support.manifests import small_manifest
 

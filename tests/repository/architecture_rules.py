@@ -33,9 +33,6 @@ GLOBAL_RANDOMNESS = frozenset(
     "torch.bernoulli torch.normal torch.multinomial torch.cuda.manual_seed torch.cuda.manual_seed_all "
     "np.random numpy.random random.random random.seed random.shuffle random.choice random.randrange".split()
 )
-RANDOMNESS_ALLOWED = {
-    "sfnode.training.bench.references": "baselines that `sfnode bench` compares with; their numbers reach no state",
-}
 OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra
 
@@ -146,7 +143,7 @@ def _keeps_order(function: ast.expr) -> bool:
 
 def global_randomness(module: Module) -> Iterator[str]:
     """No generator of NumPy, torch or Python in what computes updates: all shared randomness is counter-based."""
-    if module.name in RANDOMNESS_ALLOWED or not module.is_in("protocol", "sfnode.training"):
+    if not module.is_in("protocol", "sfnode.training"):
         return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and dotted(node) in GLOBAL_RANDOMNESS:

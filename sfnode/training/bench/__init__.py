@@ -4,9 +4,7 @@
 nothing is downloaded. No state of a run ever comes from here.
 """
 
-from sfnode.training.bench import subjects as subjects, timing as timing
+from sfnode.training.bench import memory as memory, subjects as subjects, timing as timing
 from sfnode.training.bench.memory import random_files as random_files, worker_peaks as worker_peaks
-from sfnode.training.bench.references import forward_twice as forward_twice, perturb as perturb
 from sfnode.training.bench.step_cost import bench_step as bench_step
 from sfnode.training.bench.subjects import BenchBasis as BenchBasis
-from sfnode.training.bench.timing import Times as Times

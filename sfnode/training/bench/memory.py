@@ -1,52 +1,47 @@
 """Measure peak memory, each figure in a process of its own so that none sees another's leftovers.
 
-`peaks` measures a step and its references. On a CPU, their figure is the largest resident memory since the model was
-made, less what Python and torch held before it: weights, activations, gradients, moments, and the libraries' scratch.
-On CUDA it is the allocated memory. `worker_peaks` measures what a worker takes while it loads a model from files and
-while it trains: resident memory, as a user sees it. Both run this module, which prints a mapping as JSON.
+`peaks` measures a step and forward passes. On a CPU, their figure is the largest resident memory since the model was
+made, less what Python and torch held before it: weights, activations, and the libraries' scratch. On CUDA it is the
+allocated memory. `worker_peaks` measures what a worker takes while it loads a model from files and while it trains:
+resident memory, as a user sees it. Both run this module, which prints a mapping as JSON.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Final, assert_never
+from typing import Final
 
 import torch
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.subspace import Bases
 from sfnode.children.program import Program
-from sfnode.training.allocator import giving_back_freed_memory, keep_freed_memory
-from sfnode.training.bench import references
-from sfnode.training.bench.subjects import (
-    BenchBasis,
-    bench_bases,
-    bench_manifest,
-    published,
-    random_data,
-    random_model,
-    shape_tensors,
-    some_coefficients,
-)
-from sfnode.training.bench.timing import Action, peak_bytes, process_bytes, reset_peak, wait_for
+from sfnode.training.allocator import giving_back_freed_memory, keep_freed_memory, trim
+from sfnode.training.bench import subjects
+from sfnode.training.bench.subjects import Action, BenchBasis
+from sfnode.training.bench.timing import wait_for
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
-from sfnode.training.shared_model import SharedModel, load_shared
-from sfnode.training.task import row_batch
+from sfnode.training.shared_model import load_shared
+from sfnode.training.task import TaskData, row_batch
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
 _PROCESSES: Final = 3  # the layout of the heap differs by a tenth between them
 _SECONDS_MAX: Final = 3_600
 _CPU: Final = torch.device("cpu")
 _WORKER: Final = "worker"
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
+_RESET_PEAK: Final = "5"  # proc(5): sets VmHWM to the resident memory of now
 
 
 class Alternative(StrEnum):
@@ -56,25 +51,35 @@ class Alternative(StrEnum):
     STEP = "step"  # in the run's first epoch
     STEP_LATER = "step_later"  # with a random basis, and an epoch folded into copies of the trained weights
     STEP_LATER_PUBLISHED = "step_later_published"  # with a published basis, which all epochs share
-    MEZO = "mezo"
-    ADAMW = "adamw"
-    LORA = "lora"
 
 
-def peaks(
-    shape: str,
-    size: tuple[int, int],
-    dtype: str,
-    device: str,
-    alternatives: Sequence[Alternative] = tuple(Alternative),
-) -> dict[str, int]:
-    """Return peak bytes of ``alternatives`` with ``size`` = (rows, tokens), medians; empty where memory is unknown."""
-    if process_bytes() is None and device != "cuda":
+def peaks(setting: Sequence[str], alternatives: Sequence[Alternative] = tuple(Alternative)) -> dict[str, int]:
+    """Return the peak bytes of ``alternatives``; ``setting``: shape, rows, tokens, dtype and device, as text."""
+    programs = {each.value: Program(module=__name__, arguments=(each, *setting)) for each in alternatives}
+    return median_peaks(programs, torch.device(setting[-1]))
+
+
+def median_peaks(programs: Mapping[str, Program], device: torch.device) -> dict[str, int]:
+    """Run each program, which must call `print_peak`, a few times; return medians. Empty where memory is unknown."""
+    if peak_bytes(device) is None:
         return {}
-    settings = (shape, *map(str, size), dtype, device)
-    return {
-        name: int(median(_measured_apart(name, *settings)["peak"] for _ in range(_PROCESSES))) for name in alternatives
-    }
+    runs = {name: [_printed_by(program)["peak"] for _ in range(_PROCESSES)] for name, program in programs.items()}
+    return {name: int(median(found)) for name, found in runs.items()}
+
+
+def print_peak(make: Callable[[PreTrainedModel, TaskData], Action], setting: Sequence[str]) -> None:
+    """Print the peak bytes of the action that ``make`` returns, in a fresh process that does nothing else."""
+    keep_freed_memory()
+    shape, rows, tokens, dtype, device = setting
+    where = loading.choose_device(device)
+    before = 0 if where.type == "cuda" else process_bytes() or 0
+    model = subjects.random_model(shape, where, loading.choose_dtype(dtype))
+    action = make(model, subjects.random_data(int(rows), int(tokens)))
+    reset_peak(where)
+    for _ in range(_RUNS):
+        action()
+    wait_for(where)
+    sys.stdout.write(json.dumps({"peak": (peak_bytes(where) or 0) - before}))
 
 
 @contextmanager
@@ -82,7 +87,7 @@ def random_files(shape: str) -> Iterator[Path]:
     """Make a folder with a model of the given shape, in fp16 like most published ones: config.json and safetensors."""
     with TemporaryDirectory(prefix="sfnode-bench-") as folder:
         with giving_back_freed_memory():  # the process to be measured may need the room
-            random_model(shape, _CPU, torch.float16).save_pretrained(folder)
+            subjects.random_model(shape, _CPU, torch.float16).save_pretrained(folder)
         yield Path(folder)
 
 
@@ -98,79 +103,74 @@ def worker_peaks(
     """
     if process_bytes() is None:
         raise OperatorError("this system does not say what memory a process takes: run it on Linux")
-    return _measured_apart(_WORKER, shape, *map(str, size), dtype, basis.value, str(folder))
+    return _printed_by(Program(module=__name__, arguments=(_WORKER, shape, *map(str, size), dtype, basis, str(folder))))
 
 
-def _measured_apart(name: str, *settings: str) -> dict[str, int]:
-    done = Program(module=__name__, arguments=(name, *settings)).run(_SECONDS_MAX)
+def process_bytes() -> int | None:
+    """Return the resident memory of this process now; None where the system does not report it."""
+    return _status("VmRSS")
+
+
+def reset_peak(device: torch.device) -> None:
+    """Let `peak_bytes` count from here. Returns free memory to the system first."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR.exists():
+        trim()
+        _CLEAR.write_text(_RESET_PEAK)
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """Return the most memory since `reset_peak`: allocated on a CUDA device, else resident here; None: unknown."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
+
+
+def _status(field: str) -> int | None:
+    lines = _STATUS.read_text("ascii").splitlines() if _STATUS.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")), None)
+
+
+def _printed_by(program: Program) -> dict[str, int]:
+    done = program.run(_SECONDS_MAX)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
-        raise OperatorError(f"peak memory of {name}: the process ended with {done.returncode}: {last}")
+        raise OperatorError(f"peak memory of {program.arguments[0]}: the process ended with {done.returncode}: {last}")
     found: dict[str, int] = json.loads(done.stdout)
     return found
 
 
-def _measure_alternative(alternative: Alternative, shape: str, size: tuple[int, int], dtype: str, device: str) -> int:
-    """Return the peak bytes of ``alternative`` in this process, which must be fresh."""
-    where = loading.choose_device(device)
-    before = 0 if where.type == "cuda" else process_bytes() or 0
-    action = _action(alternative, random_model(shape, where, loading.choose_dtype(dtype)), size)
-    reset_peak(where)
-    for _ in range(_RUNS):
-        action()
-    wait_for(where)
-    return (peak_bytes(where) or 0) - before
+def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) -> Action:
+    if alternative is Alternative.FORWARD:
+        return subjects.forward_twice(model, row_batch(data.examples, 0, model.device))
+    size = len(data.examples), len(data.examples[0].tokens)
+    bases = subjects.bench_bases(trainable_tensors(model), BenchBasis.RANDOM, size=size)
+    if alternative is Alternative.STEP_LATER_PUBLISHED:
+        bases = subjects.published(bases)
+    return subjects.first_step(model, bases, data, epoch=int(alternative is not Alternative.STEP))
 
 
-def _action(alternative: Alternative, model: PreTrainedModel, size: tuple[int, int]) -> Action:
-    data = random_data(*size)
-    rows = row_batch(data.examples, 0, model.device)
-    match alternative:
-        case Alternative.FORWARD:
-            return references.forward_twice(model, rows)
-        case Alternative.MEZO:
-            return references.mezo(model, rows, data.label_tokens)
-        case Alternative.ADAMW:
-            return references.adamw(model, rows, data.label_tokens)
-        case Alternative.LORA:
-            return references.lora(model, rows, data.label_tokens)
-        case Alternative.STEP | Alternative.STEP_LATER | Alternative.STEP_LATER_PUBLISHED:
-            bases = Bases(bench_manifest(trainable_tensors(model), rows=size[0], tokens=size[1]))
-            if alternative is Alternative.STEP_LATER_PUBLISHED:
-                bases = published(bases)
-            session = Estimator(SharedModel(model), bases, data)
-            epoch = int(alternative is not Alternative.STEP)
-            for each in range(epoch + 1):
-                session.set_coefficients(each, some_coefficients(bases.manifest, each))
-            return lambda: session.estimate(1, epoch * bases.manifest.method.epoch_steps)
-    assert_never(alternative)
-
-
-def _measure_worker(
-    shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis, folder: Path
-) -> dict[str, int | None]:
-    """Return the peaks of this process, which must be fresh."""
-    program = process_bytes()
+def _print_worker_peaks(shape: str, rows: str, tokens: str, dtype: str, basis: str, folder: str) -> None:
+    program, size = process_bytes(), (int(rows), int(tokens))
     reset_peak(_CPU)
-    shared = load_shared(dtype, folder, _CPU)
+    shared = load_shared(dtype, Path(folder), _CPU)
     load_peak, loaded = peak_bytes(_CPU), process_bytes()
     reset_peak(_CPU)
-    bases = bench_bases(shape_tensors(shape), basis, size=size)
-    session = Estimator(shared, bases, random_data(*size))
+    bases = subjects.bench_bases(subjects.shape_tensors(shape), BenchBasis(basis), size=size)
+    session = Estimator(shared, bases, subjects.random_data(*size))
     epoch_steps = bases.manifest.method.epoch_steps
     for epoch in (0, 1):  # in the second, the first is closed, and the bases of both are kept
         for step in range(_RUNS):
             session.estimate(seed=1 + step, step=epoch * epoch_steps + step)
-        session.set_coefficients(epoch, some_coefficients(bases.manifest, epoch))
-    return {"program": program, "load_peak": load_peak, "loaded": loaded, "training_peak": peak_bytes(_CPU)}
+        session.set_coefficients(epoch, subjects.some_coefficients(bases.manifest, epoch))
+    found = {"program": program, "load_peak": load_peak, "loaded": loaded, "training_peak": peak_bytes(_CPU)}
+    sys.stdout.write(json.dumps(found))
 
 
 if __name__ == "__main__":
-    _name, _shape, _rows, _tokens, _dtype, _where, *_folder = sys.argv[1:]
-    _size = int(_rows), int(_tokens)
+    _name, *_setting = sys.argv[1:]
     if _name == _WORKER:
-        _found = _measure_worker(_shape, _size, _dtype, BenchBasis(_where), Path(*_folder))
+        _print_worker_peaks(*_setting)
     else:
-        keep_freed_memory()
-        _found = {"peak": _measure_alternative(Alternative(_name), _shape, _size, _dtype, _where)}
-    sys.stdout.write(json.dumps(_found) + "\n")
+        print_peak(partial(_action, Alternative(_name)), _setting)

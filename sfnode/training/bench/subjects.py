@@ -1,10 +1,10 @@
-"""Make models, manifests and data to measure with: published shapes, meaningless numbers."""
+"""Make what is measured: models of published shapes, runs and data of meaningless numbers, a step, forward passes."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
@@ -17,52 +17,60 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Pretraine
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import (
-    DATA_PRIVATE,
-    FORMAT,
-    AdmissionKind,
-    AdmissionSpec,
-    BasisKind,
-    CoreKind,
-    Manifest,
-    Method,
-    Objective,
-    ScalarKind,
-    Schedule,
-    ScheduleKind,
-    TaskKind,
-    TaskSpec,
-    TensorKind,
-    TensorSpec,
-    checked,
-    no_model,
-)
+from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, Basis, BasisContent, Start, basis_file, words
-from sfnode.training.task import Example, TaskData
+from protocol.subspace import Bases, BasisContent, Start, words
+from sfnode.training.estimator import Estimator
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, RowBatch, TaskData
 
-_SMOLLM2: Final = "smollm2-135m"
-# name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1), and of SmolLM2 (Ben Allal et
-# al., arXiv 2502.02737)
-SHAPES: Final = {
-    "opt-tiny": (64, 2, 2, 256),
-    "opt-125m": (768, 12, 12, 3_072),
-    "opt-1.3b": (2_048, 24, 32, 8_192),
-    "opt-2.7b": (2_560, 32, 32, 10_240),
-    "opt-6.7b": (4_096, 32, 32, 16_384),
-    _SMOLLM2: (576, 30, 9, 1_536),
+Action = Callable[[], object]
+
+
+def _opt(hidden: int, layers: int, heads: int) -> OPTConfig:
+    return OPTConfig(
+        hidden_size=hidden,
+        word_embed_proj_dim=hidden,
+        ffn_dim=4 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+    )
+
+
+# OPT: Zhang et al., arXiv 2205.01068, table 1; SmolLM2: Ben Allal et al., arXiv 2502.02737
+SHAPES: Final[dict[str, PretrainedConfig]] = {
+    "opt-tiny": _opt(64, 2, 2),
+    "opt-125m": _opt(768, 12, 12),
+    "opt-1.3b": _opt(2_048, 24, 32),
+    "opt-2.7b": _opt(2_560, 32, 32),
+    "opt-6.7b": _opt(4_096, 32, 32),
+    "smollm2-135m": LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        intermediate_size=1_536,
+        tie_word_embeddings=True,
+    ),
 }
-_VOCABULARY_OPT: Final = 50_272
-_VOCABULARY_SMOLLM2: Final = 49_152
-_POSITIONS: Final = 2_048
-_SIGNER: Final = Signer(b"benchmark".ljust(32, b"."))
-_RANK: Final = 32  # of random bases
-_RANK_PUBLISHED: Final = 1
-_DIRECTIONS: Final = 8
-_CLIP: Final = 1 << 10
+_VOCABULARY_MIN: Final = 49_152
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; the keys below separate its uses
+_CLIP: Final = 1 << 10
+_METHOD: Final = """{
+    "epoch_steps": 1024, "basis": "random", "basis_sha256": "", "basis_unit_exp": 0, "basis_max": 1, "start_rank": 0,
+    "scalar": "raw", "epsilon_exp": -10, "sides": 2, "shares": 1, "local_steps": 1, "alpha_exp": -30, "quantum_exp": -3
+}"""  # slopes of random models are large: with this quantum_exp, no scalar is at the clip
+_TASK: Final = """{
+    "kind": "classification", "template": "{text}", "completion": "", "objective": "loss", "label_words": ["a", "b"],
+    "data": "private", "data_sha256": ""
+}"""
+_RUN: Final = """{
+    "name": "bench", "steps": 4096, "staleness": 1, "authors_max": 1024, "admission": {"kind": "open", "pow_bits": 0},
+    "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}
+}"""
 # The layers of these shapes that `calibration.residual_stream.writers_of` finds in a loaded model
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
 _START_EXP: Final = -20  # so small that a start of ones hardly moves the weights
@@ -98,36 +106,6 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
     return result
 
 
-def _empty_model(shape: str) -> Any:
-    if shape not in SHAPES:
-        raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
-    hidden, layers, heads, ffn = SHAPES[shape]
-    if shape == _SMOLLM2:
-        config: PretrainedConfig = LlamaConfig(
-            vocab_size=_VOCABULARY_SMOLLM2,
-            hidden_size=hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            num_key_value_heads=3,
-            intermediate_size=ffn,
-            max_position_embeddings=_POSITIONS,
-            tie_word_embeddings=True,
-        )
-    else:
-        config = OPTConfig(
-            vocab_size=_VOCABULARY_OPT,
-            hidden_size=hidden,
-            word_embed_proj_dim=hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            ffn_dim=ffn,
-            max_position_embeddings=_POSITIONS,
-        )
-    models: Any = AutoModelForCausalLM
-    with torch.device("meta"):
-        return models.from_config(config)
-
-
 def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
     """Return specs of the linear layers' weights, as `sfnode init` would train them, without making the model."""
     return tuple(
@@ -135,6 +113,14 @@ def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
         for name, module in _empty_model(shape).named_modules()
         if isinstance(module, nn.Linear) and name != "lm_head"
     )
+
+
+def _empty_model(shape: str) -> Any:
+    if shape not in SHAPES:
+        raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
+    models: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        return models.from_config(copy.deepcopy(SHAPES[shape]))
 
 
 def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -147,58 +133,22 @@ def bench_manifest(
     *,
     rows: int = 16,
     tokens: int = 64,
-    directions: int = _DIRECTIONS,
+    directions: int = 8,
     core: CoreKind = CoreKind.CANONICAL,
-    rank: int = _RANK,
+    rank: int = 32,
 ) -> Manifest:
-    """Return a run of rank ``rank`` with raw scalars; ``directions`` is halved until it divides the rows."""
+    """Return a run with raw scalars, in random bases; ``directions`` is halved until it divides the rows."""
     while rows % directions:
         directions //= 2
-    task = TaskSpec(
-        kind=TaskKind.CLASSIFICATION,
-        template="{text}",
-        completion="",
-        objective=Objective.LOSS,
-        label_words=("a", "b"),
-        data=DATA_PRIVATE,
-        data_sha256="",
-        max_tokens=max(tokens, 4),
-        batch_rows=rows,
-    )
-    method = Method(
-        rank=rank,
-        epoch_steps=1 << 10,
-        basis=BasisKind.RANDOM,
-        basis_sha256="",
-        basis_unit_exp=0,
-        basis_max=1,
-        start_rank=0,
-        core=core,
-        scalar=ScalarKind.RAW,
-        epsilon_exp=-10,
-        sides=2,
-        directions=directions,
-        shares=1,
-        local_steps=1,
-        alpha_exp=-30,
-        quantum_exp=-3,  # slopes of random models are large: no scalar at the clip
-        clip=_CLIP,
-    )
-    manifest = Manifest(
-        format=FORMAT,
-        name="bench",
-        owner=_SIGNER.author.hex(),
-        model=no_model("local:bench"),
-        tensors=tuple(tensors),
-        task=task,
-        method=method,
-        schedule=Schedule(kind=ScheduleKind.CONSTANT, weight_start=1, weight_end=1),
-        steps=1 << 12,
-        staleness=1,
-        admission=AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0),
-        authors_max=1 << 10,
-    )
-    return checked(to_plain(manifest, as_rows=False))
+    plain = json.loads(_RUN) | {
+        "format": FORMAT,
+        "owner": Signer(b"benchmark".ljust(32, b".")).author.hex(),
+        "model": to_plain(no_model("local:bench"), as_rows=False),
+        "tensors": [to_plain(each, as_rows=False) for each in tensors],
+        "task": json.loads(_TASK) | {"max_tokens": max(tokens, 4), "batch_rows": rows},
+        "method": json.loads(_METHOD) | {"rank": rank, "core": core.value, "directions": directions, "clip": _CLIP},
+    }
+    return checked(plain)
 
 
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple[int, int]) -> Bases:
@@ -207,7 +157,7 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple
     if basis is BenchBasis.RANDOM:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     else:
-        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=_RANK_PUBLISHED)
+        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=1)
     bases = Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
     return bases if basis is BenchBasis.RANDOM else published(bases, has_start=basis is BenchBasis.START)
 
@@ -217,30 +167,26 @@ def published(bases: Bases, *, has_start: bool = False) -> Bases:
 
     With ``has_start``, there are a start and columns in the tensors that `sfnode init` moves, and zeros in the others.
     """
-    method, names = bases.manifest.method, [tensor.name for tensor in bases.manifest.tensors]
-    found = [bases.of(0, index) for index in range(len(names))]
-    start = None
+    manifest, start = bases.manifest, None
+    found = [bases.of(0, index) for index in range(len(manifest.tensors))]
     if has_start:
-        writing = [index for index, name in enumerate(names) if name.endswith(_WRITING)]
-        for index in range(len(names)):
-            if index not in writing[-max(1, len(writing) // 3) :]:
-                u, v = found[index].u, found[index].v
-                found[index] = Basis(u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
+        writing = [index for index, tensor in enumerate(manifest.tensors) if tensor.name.endswith(_WRITING)]
+        for index in set(range(len(found))) - set(writing[-max(1, len(writing) // 3) :]):
+            u, v = found[index].u, found[index].v
+            found[index] = replace(found[index], u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
         start = Start(exp=_START_EXP, products=tuple(found))
-    data = basis_file.encode_basis(method.rank, BasisContent(bases=tuple(found), start=start))
     method = replace(
-        method,
+        manifest.method,
         basis=BasisKind.PUBLISHED,
-        basis_sha256=hashlib.sha256(data).hexdigest(),
-        start_rank=method.rank if start else 0,
+        basis_sha256="00" * 32,  # there is no file
+        start_rank=manifest.method.rank if has_start else 0,
     )
-    manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
-    return Bases(manifest, basis_file.decode_basis_untrusted(manifest, data))
+    return Bases(replace(manifest, method=method), BasisContent(bases=tuple(found), start=start))
 
 
 def random_data(rows: int, tokens: int) -> TaskData:
     """Return ``rows`` prompts of ``tokens`` tokens each."""
-    drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (_VOCABULARY_SMOLLM2 - 4)
+    drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (_VOCABULARY_MIN - 4)
     lines = drawn.reshape(rows, tokens).tolist()
     examples = tuple(Example(tokens=tuple(line), label=index % 2) for index, line in enumerate(lines))
     return TaskData(label_tokens=(4, 5), examples=examples)
@@ -250,3 +196,22 @@ def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
     """Return arbitrary coefficients for every tensor, int64[layout.size]."""
     size = CoefficientLayout(manifest).size
     return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * _CLIP) - _CLIP
+
+
+def first_step(model: PreTrainedModel, bases: Bases, data: TaskData, epoch: int = 1) -> Action:
+    """Return an estimate at the first step of ``epoch``; that epoch and all before it have coefficients."""
+    session = Estimator(SharedModel(model), bases, data)
+    for each in range(epoch + 1):
+        session.set_coefficients(each, some_coefficients(bases.manifest, each))
+    return lambda: session.estimate(1, epoch * bases.manifest.method.epoch_steps)
+
+
+def forward_twice(model: PreTrainedModel, rows: RowBatch, *, has_head: bool = False) -> Action:
+    """Return an action that runs the model's body, or with logits at every token, over both sides' rows in one pass."""
+    both_NT, module = rows.tokens.repeat(2, 1), model if has_head else model.base_model
+
+    @torch.inference_mode()
+    def run() -> None:
+        module(input_ids=both_NT, use_cache=False)
+
+    return run

@@ -1,11 +1,12 @@
-"""Make what a user would run instead of a step: forward passes, MeZO in place, AdamW and LoRA with back-propagation.
+"""Make what a user would run instead of a step: MeZO in place, AdamW and LoRA with back-propagation.
 
-All of them work on ``rows`` examples a step. Those that write to weights share one scratch copy of the model, whose
-values mean nothing; only their time and memory count. No state of a run ever comes from here.
+All of them work on all rows of the data in each step. Those that write to weights share one scratch copy of the model,
+whose values mean nothing; only their time and memory count. As a program, this prints the peak memory of one of them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -14,10 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.bench.subjects import shared_copy
-from sfnode.training.bench.timing import Action
+from sfnode.training.bench import memory, subjects
 from sfnode.training.model import loading
-from sfnode.training.task import RowBatch
+from sfnode.training.task import RowBatch, TaskData, row_batch
 
 LORA_RANK: Final = 8
 LORA_SCALE: Final = 2.0  # lora_alpha 16 / rank 8
@@ -32,17 +32,6 @@ def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, 
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=hidden_NTH.device), rows.last].float()
     head = loading.output_embedding(model).weight[list(label_tokens)].float()
     return functional.cross_entropy(functional.linear(hidden_NH, head), rows.labels)
-
-
-def forward_twice(model: PreTrainedModel, rows: RowBatch, *, has_head: bool = False) -> Action:
-    """Return an action that runs the model's body, or with logits at every token, over both sides' rows in one pass."""
-    both_NT, module = rows.tokens.repeat(2, 1), model if has_head else model.base_model
-
-    @torch.inference_mode()
-    def run() -> None:
-        module(input_ids=both_NT, use_cache=False)
-
-    return run
 
 
 def perturb(parameters: Sequence[Tensor], seed: int, scale: float) -> None:
@@ -70,28 +59,27 @@ def mezo_step(
     return projected
 
 
-def mezo(
-    scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...], names: Iterable[str] | None = None
-) -> Action:
-    """Return MeZO's step in place: two passes over ``rows``. On all parameters as published, or on ``names``."""
+def mezo(scratch: PreTrainedModel, data: TaskData, names: Iterable[str] | None = None) -> subjects.Action:
+    """Return MeZO's step in place: two passes over the rows. On all parameters as published, or on ``names``."""
     chosen = list(scratch.parameters()) if names is None else [scratch.get_parameter(name) for name in names]
+    rows = _rows(scratch, data)
 
     @torch.inference_mode()
     def run() -> None:
-        mezo_step(chosen, lambda: label_loss(scratch, rows, label_tokens), 1, _EPSILON, _LEARNING_RATE)
+        mezo_step(chosen, lambda: label_loss(scratch, rows, data.label_tokens), 1, _EPSILON, _LEARNING_RATE)
 
     return run
 
 
-def adamw(scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
+def adamw(scratch: PreTrainedModel, data: TaskData) -> subjects.Action:
     """Return a step of AdamW on all parameters, with back-propagation (moments in their dtype, gradients dropped)."""
-    parameters = list(scratch.parameters())
+    parameters, rows = list(scratch.parameters()), _rows(scratch, data)
     optimiser = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
 
     def run() -> None:
         for parameter in parameters:
             parameter.requires_grad_(True)
-        _train(optimiser, label_loss(scratch, rows, label_tokens))
+        _train(optimiser, label_loss(scratch, rows, data.label_tokens))
         for parameter in parameters:
             parameter.requires_grad_(False)
 
@@ -116,9 +104,9 @@ class LoraLinear(nn.Module):
         return y
 
 
-def lora(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
+def lora(model: PreTrainedModel, data: TaskData) -> subjects.Action:
     """Return a step of AdamW on rank-8 adapters of queries and values, with back-propagation; the base is unchanged."""
-    adapted = shared_copy(model)
+    adapted, rows = subjects.shared_copy(model), _rows(model, data)
     generator = torch.Generator(device=rows.tokens.device).manual_seed(0)
     trained: list[nn.Parameter] = []
     for parent in list(adapted.modules()):
@@ -128,7 +116,7 @@ def lora(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) 
                 setattr(parent, name, added)
                 trained += [added.down, added.up]
     optimiser = torch.optim.AdamW(trained, lr=_LEARNING_RATE)
-    return lambda: _train(optimiser, label_loss(adapted, rows, label_tokens))
+    return lambda: _train(optimiser, label_loss(adapted, rows, data.label_tokens))
 
 
 def _train(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -136,3 +124,17 @@ def _train(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
     torch.autograd.backward(loss)
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
+
+
+def _rows(model: PreTrainedModel, data: TaskData) -> RowBatch:
+    return row_batch(data.examples, 0, model.device)
+
+
+MEASURED: Final[dict[str, Callable[[PreTrainedModel, TaskData], subjects.Action]]] = {
+    "mezo": mezo,
+    "adamw": adamw,
+    "lora": lora,
+}
+
+if __name__ == "__main__":
+    memory.print_peak(MEASURED[sys.argv[1]], sys.argv[2:])
