@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
 from sfnode.keys import claim_invitation, node_seed
-from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
@@ -77,8 +77,9 @@ def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
 
 def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
     """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
-    addresses = (*map(policy.parse_listen, network.listen), *map(policy.parse_announce, network.announce))
-    is_reachable = any(not (address.is_inside or address.is_loopback) for address in addresses)
+    is_reachable = any(
+        not (address.is_inside or address.is_loopback) for address in (*network.listen, *network.announce)
+    )
     if manifest.admission == builder.OPEN and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
@@ -99,7 +100,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
         upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
-        origins=ip_groups.parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
+        origins=ip_groups.Origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )
 
