@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
@@ -28,12 +29,12 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
+    fetched: Path | None = None
     if not options.is_relay and public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
-        data = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
-        options = replace(options, training=replace(options.training, data=data))
-    training = None if options.is_relay else _training_config(manifest, options)
+        fetched = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+    training = None if options.is_relay else _training_config(manifest, options, fetched)
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
@@ -105,14 +106,14 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
     )
 
 
-def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:
+def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | None) -> TrainingConfig:
     training = options.training
     eval_data = data_files.evaluation_file(manifest.task, training.eval_data)
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
         model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
-        data=data_files.training_file(manifest.task, training.data),
+        data=fetched or data_files.training_file(manifest.task, training.data),
         eval_data=eval_data,
         devices=options.devices,
         threads=training.threads,

@@ -134,12 +134,12 @@ class RunningNode:
 
         A worker that several nodes share finds the model itself, once for all of them.
         """
-        finder, model = self._model_finder, training.model
+        folder: Path | None = None
+        model: Path | str | None = training.model
         if training.worker_socket is None or model is None:
-            folder: Path | None = await finder.find(self.network.neighbour_files)
-            model = str(folder)
+            model = folder = await self._model_finder.find(self.network.neighbour_files)
         else:
-            folder = finder.find_ready()
+            folder = self._model_finder.find_ready()
         async with trio.open_nursery() as nursery:
             if folder is not None:
                 nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))

@@ -26,14 +26,14 @@ def is_of_peers(task: TaskSpec, data: str | None) -> bool:
 
 async def find_public_data(
     task: TaskSpec, address: RunAddress, data_dir: DataDirectory, reporter: Reporter
-) -> str | None:
+) -> Path | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
     if path.is_file() and hashlib.sha256(disk.read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
-        return str(path)
+        return path.resolve()
     if not address.run_data_bytes:
         return None
     text = f"asking the bootstrap for the run's public data, {address.run_data_bytes:,} bytes; --data FILE takes a copy"
@@ -44,7 +44,7 @@ async def find_public_data(
     disk.write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))
-    return str(path)
+    return path.resolve()
 
 
 def described_source(address: RunAddress) -> str:

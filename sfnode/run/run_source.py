@@ -57,7 +57,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
     given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
     if given is not None:
         data = disk.read_bytes(given, "the basis")
-        return data_dir.bases.store(manifest, data, origin=str(given))
+        return data_dir.bases.store(manifest, data, origin=given)
     held = data_dir.bases.first(manifest)
     try:
         stored_bases.read_bases(manifest, held)
