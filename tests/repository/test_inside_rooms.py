@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 39_680,
+    "lines": 39_669,
     "exported_names": 494,
     "init_lines": 786,
     "import_share": 10.7,
