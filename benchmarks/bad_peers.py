@@ -29,6 +29,7 @@ from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records, encode
 from sfnode.network import (
+    Address,
     Channel,
     Host,
     Link,
@@ -84,7 +85,7 @@ class PeerCost:
 async def measure(kinds: tuple[str, ...] = KINDS) -> list[PeerCost]:
     """One bad peer of each kind after the other, each until it is cut."""
     costs = []
-    config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), neighbours_fixed=True)
+    config = NetworkConfig(listen=(policy.parse_listen("/ip4/127.0.0.1/tcp/0"),), neighbours_fixed=True)
     inbox, unread = open_inbox()
     run = ServedRun(run_id=RUN_ID, manifest_bytes=b"manifest", record_bytes=EnvelopeCodec(RUN).record_bytes)
     victim = Network(config=config, identity_seed=bytes(31) + b"\x01", run=run, inbox=inbox)
@@ -98,7 +99,7 @@ async def measure(kinds: tuple[str, ...] = KINDS) -> list[PeerCost]:
     return costs
 
 
-async def _measure_one(address: str, kind: str, number: int) -> PeerCost:
+async def _measure_one(address: Address, kind: str, number: int) -> PeerCost:
     cpu_s, peak, start_s = time.process_time(), _peak_kib(), trio.current_time()
     await _attack(address, kind, number)
     return PeerCost(
@@ -124,8 +125,8 @@ async def _live(victim: Network, events: trio.MemoryReceiveChannel[Event]) -> No
             victim.conversation.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
-async def _attack(address: str, kind: str, number: int) -> None:
-    command = [sys.executable, "-m", "benchmarks.bad_peers", "attack", address, kind, str(number)]
+async def _attack(address: Address, kind: str, number: int) -> None:
+    command = [sys.executable, "-m", "benchmarks.bad_peers", "attack", str(address), kind, str(number)]
     with trio.fail_after(60):
         await trio.run_process(command)
 
@@ -137,7 +138,7 @@ def _peak_kib() -> float:
 # --- the bad peer
 
 
-async def _be_bad_together(address: str, kind: str, number: int) -> None:
+async def _be_bad_together(address: Address, kind: str, number: int) -> None:
     """Returns when the victim has cut all connections."""
     each_kind, count = CROWDS.get(kind, (kind, 1))
     async with trio.open_nursery() as nursery:
@@ -145,14 +146,13 @@ async def _be_bad_together(address: str, kind: str, number: int) -> None:
             nursery.start_soon(_be_bad, address, each_kind, bytes([number, index]))
 
 
-async def _be_bad(address: str, kind: str, identity: bytes) -> None:
-    target = policy.parse_address(address)
+async def _be_bad(address: Address, kind: str, identity: bytes) -> None:
     if kind in RAW:
-        await _be_bad_before_noise(target.host, target.port, RAW[kind])
+        await _be_bad_before_noise(address.host, address.port, RAW[kind])
         return
     host = Host(identity_seed=bytes(30) + identity, on_inbound=_hang_up)
     async with host.running(()):
-        link = await host.dial(target)
+        link = await host.dial(address)
         try:
             await _misbehave(link, kind)
             while await link.receive_some(65_536):
@@ -212,7 +212,7 @@ async def _hang_up(link: Link) -> None:
 def main(arguments: list[str]) -> int:
     """A table; exit code 1 when one kind costs more than it may."""
     if arguments[:1] == ["attack"]:
-        trio.run(_be_bad_together, arguments[1], arguments[2], int(arguments[3]))
+        trio.run(_be_bad_together, policy.parse_address(arguments[1]), arguments[2], int(arguments[3]))
         return 0
     costs = trio.run(measure)
     for cost in costs:

@@ -61,7 +61,7 @@ class Fetching:
     def __init__(self, addresses: list[str]) -> None:
         inbox, self._unread = open_inbox()
         self.network = Network(
-            config=NetworkConfig(bootstrap=tuple(addresses), neighbours_fixed=True),
+            config=NetworkConfig(bootstrap=tuple(map(policy.parse_bootstrap, addresses)), neighbours_fixed=True),
             identity_seed=bytes(30) + b"\x01\x00",
             run=ServedRun(run_id=RUN_ID, manifest_bytes=b"manifest", record_bytes=RECORD_BYTES),
             inbox=inbox,

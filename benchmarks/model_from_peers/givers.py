@@ -24,7 +24,7 @@ from sfnode.network import Host, Link, LinkBrokenError, Network, NetworkConfig, 
 from sfnode.node import open_inbox
 
 RUN_ID: Final = bytes(range(32))
-LISTEN: Final = "/ip4/127.0.0.1/tcp/0"
+LISTEN: Final = policy.parse_listen("/ip4/127.0.0.1/tcp/0")
 WEIGHTS: Final = "model.safetensors"
 RECORD_BYTES: Final = 110
 HONEST, LIAR, STALLER, COPY = "honest", "liar", "staller", "copy"
@@ -81,7 +81,7 @@ async def _give(kind: str, folder: Path, number: int, updates_per_s: int, bytes_
     )
     async with trio.open_nursery() as nursery:
         (address, *_) = await nursery.start(network.run)
-        _say(address)
+        _say(str(address))
         nursery.start_soon(_send_updates, network, updates_per_s)
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()
@@ -111,7 +111,7 @@ async def _copy(folder: Path, number: int) -> None:
         await trio.sleep_forever()
 
     host = Host(identity_seed=bytes(31) + bytes([number]), on_inbound=serve)
-    async with host.running((policy.parse_listen(LISTEN),)):
+    async with host.running((LISTEN,)):
         _say(f"{host.addresses[0].transport}/p2p/{host.peer}")
         await trio.to_thread.run_sync(sys.stdin.read)
 

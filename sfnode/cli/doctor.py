@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -10,6 +12,7 @@ from typing import Final
 import click
 import trio
 
+from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import (
     REPEAT,
@@ -22,8 +25,9 @@ from sfnode.cli.options import (
 from sfnode.cli.settings import given_settings, recall
 from sfnode.cli.value_types import DataFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
+from sfnode.network import Address, policy
 from sfnode.reporter import printable
-from sfnode.run import JoinOptions, NetworkOptions, RunAddress, RunSource, TrainingOptions, find_data_directory
+from sfnode.run import JoinOptions, NetworkOptions, RunSource, TrainingOptions, find_data_directory, run_address
 from sfnode.storage import DataDirectory, decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
@@ -47,11 +51,12 @@ _COLOURS: Final = {
     type=DataFolder,
     help="Examine this data directory: of a node, running or not, or of a new one.",
 )
-@run_address_options
+@run_address_options(run_address.put_together)
 @run_file_option
 @joiner_model_option
 @click.option(
     "--listen",
+    metavar="MULTIADDR",
     multiple=True,
     help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first one. {REPEAT}",
 )
@@ -65,7 +70,7 @@ _COLOURS: Final = {
 @json_option
 def doctor(
     data_dir: DataDirectory | None,
-    bootstrap: RunAddress,
+    bootstrap: list[str],
     run_file: Path | None,
     model: str | None,
     revision: str | None,
@@ -87,31 +92,38 @@ def doctor(
     signed = decode_run_file(run_file) if run_file else None
     if data_dir is None and signed is not None:
         data_dir = find_data_directory(signed.manifest, None)
+    faults: list[Finding] = []
+    address, listening = run_address.combined([]), list[Address]()
+    for text in bootstrap:
+        with _noted(faults, "bootstrap address", "copy it whole, as that node prints it at its start"):
+            address = run_address.combined([address, run_address.parse_run_addresses([text])])
+    for text in listen:
+        with _noted(faults, f"listen {text}", "give /ip4/0.0.0.0/tcp/PORT"):
+            listening.append(policy.parse_listen(text))
     options = JoinOptions(
-        source=RunSource(bootstrap=bootstrap),
-        network=NetworkOptions(listen=listen),
+        source=RunSource(bootstrap=address),
+        network=NetworkOptions(listen=tuple(listening)),
         training=TrainingOptions(model=model, revision=revision),
         devices=devices,
         is_relay=is_relay,
     )
     if data_dir is not None:
-        options = recall(options, given_settings(click.get_current_context()), data_dir).options
+        with _noted(faults, "settings", "correct the file, or use `sfnode config set`"):
+            options = recall(options, given_settings(click.get_current_context()), data_dir).options
     question = Question(
         data_dir=data_dir,
-        is_new=signed is not None or bool(bootstrap.nodes),
+        is_new=signed is not None or bool(bootstrap),
         signed=signed,
         run_file=run_file,
         bootstrap=options.source.bootstrap.nodes,
-        run_id=bootstrap.run_id,
+        run_id=address.run_id,
         listen=options.network.listen,
         model=options.training.model,
         revision=options.training.revision,
-        device=options.devices.device,
-        dtype=options.devices.dtype,
-        device_memory=options.devices.device_memory,
+        devices=options.devices,
         is_relay=options.is_relay,
     )
-    findings = trio.run(_collect, question, is_json)
+    findings = trio.run(_collect, question, faults, is_json)
     last = summary_of(findings)
     if is_json:
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
@@ -122,7 +134,16 @@ def doctor(
         raise SystemExit(ExitCode.FAILED)
 
 
-async def _collect(question: Question, is_json: bool) -> list[Finding]:
+@contextmanager
+def _noted(faults: list[Finding], check: str, advice: str) -> Iterator[None]:
+    """Add a finding to ``faults`` for an operator's mistake in the block, which then ends there."""
+    try:
+        yield
+    except OperatorError as error:
+        faults.append(Finding(check=check, verdict=Verdict.FAIL, text=str(error), advice=advice))
+
+
+async def _collect(question: Question, faults: list[Finding], is_json: bool) -> list[Finding]:
     findings: list[Finding] = []
 
     def report(finding: Finding) -> None:
@@ -130,6 +151,8 @@ async def _collect(question: Question, is_json: bool) -> list[Finding]:
         if not is_json:
             _say(finding)
 
+    for fault in faults:
+        report(fault)
     await Examination(question, report).run()
     return findings
 

@@ -24,6 +24,7 @@ from sfnode.cli.options import (
 from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, DataFolder, FilePath, SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
+from sfnode.network import ip_groups, policy
 from sfnode.page import LOOPBACK, PORT, PageAddress
 from sfnode.run import (
     JoinOptions,
@@ -37,6 +38,7 @@ from sfnode.run import (
     parse_hours,
     parse_rate,
     parse_size,
+    run_address,
 )
 
 _NETWORK = NetworkOptions()
@@ -46,7 +48,7 @@ _SHARING = SharingOptions()
 _source_options = group(
     "source",
     RunSource,
-    run_address_options,
+    run_address_options(run_address.parse_run_addresses),
     run_file_option,
     click.option(
         "--data-dir",
@@ -92,11 +94,15 @@ _network_options = group(
     NetworkOptions,
     click.option(
         "--listen",
+        type=policy.parse_listen,
+        metavar="MULTIADDR",
         multiple=True,
         help=f"Listen on this multiaddr, such as /ip4/0.0.0.0/tcp/4001. {REPEAT}  [default: dial out only]",
     ),
     click.option(
         "--announce",
+        type=policy.parse_announce,
+        metavar="MULTIADDR",
         multiple=True,
         help=f"Tell others to dial this multiaddr, where it is not that of --listen. {REPEAT}",
     ),
@@ -117,6 +123,8 @@ _network_options = group(
     ),
     click.option(
         "--trusted-proxy",
+        type=ip_groups.parse_proxy,
+        metavar="ADDRESS",
         multiple=True,
         help="Take this IP address or network for a proxy of yours, behind which everybody may be: its connections "
         f"count in all only. {REPEAT}",

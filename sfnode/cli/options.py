@@ -11,7 +11,7 @@ import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
-from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words, run_address
+from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words
 from sfnode.storage import AtStep, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -292,25 +292,30 @@ run_file_option = click.option(
 )
 
 
-def run_address_options(command: Command) -> Command:
-    """Add the arguments ADDRESS and ``--bootstrap``; the command gets both as one `RunAddress` ``bootstrap``.
+def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
+    """Return the arguments ADDRESS and ``--bootstrap``; the command gets as ``bootstrap`` what ``parse`` makes of both.
 
     Each may also be @FILE, or - for standard input, because a string to join may hold an invitation.
     """
-
-    @click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)
-    @click.option(
-        "--bootstrap",
-        multiple=True,
-        help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in /p2p/ID. "
-        f"{REPEAT}",
+    arguments = (
+        click.argument("addresses", metavar="[ADDRESS]...", nargs=-1),
+        click.option(
+            "--bootstrap",
+            multiple=True,
+            help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in "
+            f"/p2p/ID. {REPEAT}",
+        ),
     )
-    @functools.wraps(command)
-    def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
-        given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
-        command(bootstrap=run_address.parse_run_addresses(given), **values)
 
-    return gather
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
+            given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
+            command(bootstrap=parse(given), **values)
+
+        return together(*arguments)(gather)
+
+    return decorate
 
 
 _revision_option = click.option(

@@ -16,7 +16,6 @@ from click.core import ParameterSource
 
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
-from sfnode.network import ip_groups, policy
 from sfnode.run import FieldValue, JoinOptions, RunSource, node_file, run_address, values_of, with_values
 from sfnode.storage import DataDirectory, data_files, disk
 
@@ -101,7 +100,7 @@ def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory)
 def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
     """Return the typed settings of ``context`` as `JoinOptions`, and their names, for a command other than join."""
     given = given_settings(context)
-    values = {_field(key): converted(key, context.params[SETTINGS[key].name or key], f"--{key}") for key in given}
+    values = {_field(key): _understood(key, context.params[SETTINGS[key].name or key]) for key in given}
     return with_values(JoinOptions(source=RunSource()), values), given
 
 
@@ -157,27 +156,16 @@ def _form_of(option: click.Option) -> tuple[type, str]:
 def converted(key: str, value: object, where: str) -> object:
     """Convert a value or its text to what `JoinOptions` takes; ``where``: its source, for errors. OperatorError."""
     try:
-        result: object = SETTINGS[key].process_value(click.Context(_declared), value)
-        return _checked_addresses(key, result) if isinstance(result, tuple) else result
+        return _understood(key, SETTINGS[key].process_value(click.Context(_declared), value))
     except click.BadParameter as error:
         raise OperatorError(f"{where} = {value!r}: {error.message}") from None
     except OperatorError as error:
         raise OperatorError(f"{where}: {error}") from None
 
 
-def _checked_addresses(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the texts of an option that takes several; check those that are addresses. Raises OperatorError."""
-    match key:
-        case "bootstrap":
-            texts = run_address.parse_run_addresses(texts).nodes
-            _ = [policy.parse_bootstrap(text) for text in texts]
-        case "listen":
-            _ = [policy.parse_listen(text) for text in texts]
-        case "announce":
-            _ = [policy.parse_announce(text) for text in texts]
-        case "trusted-proxy":
-            ip_groups.parse_origins(is_private_limited=False, proxies=texts)
-    return texts
+def _understood(key: str, value: object) -> object:
+    """Return the value of an option as `JoinOptions` takes it, from what click makes of it. Raises OperatorError."""
+    return run_address.parse_run_addresses(value).nodes if key == _BOOTSTRAP and isinstance(value, tuple) else value
 
 
 def as_kept(key: str, value: object) -> FieldValue | None:

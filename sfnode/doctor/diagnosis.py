@@ -14,10 +14,10 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import directory as data, machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
-from sfnode.network import saved_peers
+from sfnode.network import Address, policy, saved_peers
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, size_of_run, stored_bases
-from sfnode.worker_protocol import DeviceReport, free_memory
+from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -41,14 +41,12 @@ class Question:
     is_new: bool
     signed: SignedManifest | None
     run_file: Path | None
-    bootstrap: tuple[str, ...]
+    bootstrap: tuple[Address, ...]
     run_id: bytes | None
-    listen: tuple[str, ...]
+    listen: tuple[Address, ...]
     model: str | None
     revision: str | None
-    device: str
-    dtype: str
-    device_memory: int | None
+    devices: DeviceOptions
     is_relay: bool
 
 
@@ -115,8 +113,8 @@ class Examination:
         """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
         question = self._question
         own_pid = _pid_on(question.data_dir)
-        for text in question.listen:
-            self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
+        for address in question.listen:
+            self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
         run_id = self._signed.manifest.run_id if self._signed else question.run_id
         known = peers.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
         async with ports.held_open(question.listen[0] if question.listen else None) as port:
@@ -146,7 +144,7 @@ class Examination:
             text = f"none of the {len(remembered)} peers that the node met last answers: {remembered[0].text}"
             self._tell(fail("bootstrap", text, "give --bootstrap with a node that runs, here and to `sfnode join`"))
         else:
-            self._tell(unknown("bootstrap", "none was given: nobody was asked", "give --bootstrap as for join"))
+            self._tell(unknown("bootstrap", "none to dial was given: nobody was asked", "give --bootstrap as for join"))
 
     async def _look_at_training(self) -> None:
         question, manifest = self._question, self._signed.manifest if self._signed else None
@@ -176,20 +174,20 @@ class Examination:
         await self._check("memory plan", partial(self._plan, manifest, folder))
 
     def _check_device(self) -> Finding:
-        self._devices = model_check.find_devices()
-        return model_check.check_device(self._devices, self._question.device, self._question.dtype)
+        self._devices, devices = model_check.find_devices(), self._question.devices
+        return model_check.check_device(self._devices, devices.device, devices.dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        question = self._question
+        question, devices = self._question, self._question.devices
         held = None if question.data_dir is None else question.data_dir.bases.first(manifest)
         basis = held or stored_bases.basis_beside(manifest, question.run_file)
-        plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory, basis)
+        plan = memory_plan.plan_memory(manifest, folder, devices.dtype, devices.device_memory, basis)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
-        is_on_card = bool(cards) and question.device in ("auto", "cuda")
+        is_on_card = bool(cards) and devices.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)
 
 
-def _remembered(data_dir: DataDirectory | None) -> tuple[str, ...]:
+def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
     """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
     if data_dir is None:
         return ()
@@ -199,7 +197,8 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[str, ...]:
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
-    return tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)[:_REMEMBERED]
+    texts = tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)
+    return policy.parse_untrusted(texts)[:_REMEMBERED]
 
 
 def _pid_on(data_dir: DataDirectory | None) -> int | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from protocol.errors import OperatorError, Reject
+from protocol.errors import Reject
 from protocol.run import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
@@ -32,7 +32,6 @@ from sfnode.network import (
     Traffic,
     Wanted,
     handshake,
-    policy,
     share_port,
 )
 from sfnode.reporter import counted
@@ -76,26 +75,22 @@ class Surroundings:
     seen: list[Seen] = field(default_factory=list)
 
 
-async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, report: Callable[[Finding], None]) -> None:
+async def check_bootstraps(nodes: tuple[Address, ...], known: Surroundings, report: Callable[[Finding], None]) -> None:
     """Check each bootstrap under a fresh key; pass on a finding for each, and add the answers to ``known``."""
-    if not texts:
+    if not nodes:
         return
     known.local_port = _free_port()
     host = Host(identity_seed=secrets.token_bytes(32), on_inbound=Link.aclose)
     async with host.running(()):
-        for text in texts:
+        for address in nodes:
             with trio.move_on_after(_PEER_S) as scope:
-                report(await _check_bootstrap(host, text, known))
+                report(await _check_bootstrap(host, address, known))
             if scope.cancelled_caught:
-                report(fail(f"bootstrap {text}", f"not done within {_PEER_S:.0f} s", "try another one"))
+                report(fail(f"bootstrap {address}", f"not done within {_PEER_S:.0f} s", "try another one"))
 
 
-async def _check_bootstrap(host: Host, text: str, known: Surroundings) -> Finding:
-    name = f"bootstrap {text}"
-    try:
-        address = policy.parse_bootstrap(text)
-    except OperatorError as error:
-        return fail(name, str(error), "copy it whole, as that node prints it at its start")
+async def _check_bootstrap(host: Host, address: Address, known: Surroundings) -> Finding:
+    name = f"bootstrap {address}"
     if (trouble := await _resolve(name, address)) is not None:
         return trouble
     started_s = trio.current_time()

@@ -10,18 +10,14 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import NoMappingError, check_can_listen, discovery, policy
+from sfnode.network import Address, NoMappingError, check_can_listen, discovery
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
 
-async def check_port(text: str, own_pid: int | None) -> Finding:
+async def check_port(address: Address, own_pid: int | None) -> Finding:
     """Check one ``--listen`` address; ``own_pid``: the node that runs on the data directory and may listen there."""
-    name = f"listen {text}"
-    try:
-        address = policy.parse_listen(text)
-    except OperatorError as error:
-        return fail(name, str(error), "give /ip4/0.0.0.0/tcp/PORT")
+    name = f"listen {address}"
     try:
         await check_can_listen((address,))
     except OperatorError as error:
@@ -82,15 +78,11 @@ def _name_of(pid: int) -> str:
 
 
 @asynccontextmanager
-async def held_open(text: str | None) -> AsyncIterator[int]:
+async def held_open(address: Address | None) -> AsyncIterator[int]:
     """Listen at one address while the block lasts, so that peers can be asked to dial it; yield the port.
 
-    Where that fails, perhaps because a node listens there already, yield the port in ``text``; 0: it has none.
+    Where that fails, perhaps because a node listens there already, yield the port of ``address``; 0: it has none.
     """
-    try:
-        address = policy.parse_listen(text) if text else None
-    except OperatorError:
-        address = None
     if address is None:
         yield 0
         return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from protocol.wire import Hello
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import Address, parse_announce
+from sfnode.network.policy import Address
 from sfnode.network.sessions import ServedRun, handshake
 from sfnode.network.transport import Host, dialable
 
@@ -16,20 +18,20 @@ class Introduction:
         self._agent = config.agent
         self._run = run
         self._host = host
-        self._given = self._announced = tuple(parse_announce(text) for text in config.announce)
+        self._given = self._announced = config.announce
 
     def mapped(self, address: Address) -> None:
         """Announce the address that the router forwards to this node."""
         self._announced = (*self._given, address)
 
     @property
-    def addresses(self) -> tuple[str, ...]:
+    def addresses(self) -> tuple[Address, ...]:
         """The addresses at which others can dial this node, with its peer id; announced ones first.
 
         The listening ones are among them while the network runs.
         """
         listening = [found for address in self._host.addresses for found in dialable(address)]
-        return tuple(f"{address.transport}/p2p/{self._host.peer}" for address in (*self._announced, *listening))
+        return tuple(replace(address, peer=self._host.peer) for address in (*self._announced, *listening))
 
     def hello(self) -> Hello:
         """Return the hello that this node says now."""

@@ -17,7 +17,7 @@ from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, Port
 from sfnode.network.introduction import Introduction
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import Address, AddressBook, Fault, PeerRow, parse_bootstrap, parse_listen
+from sfnode.network.policy import Address, AddressBook, Fault, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
 from sfnode.network.sessions import (
     FILES_PROTOCOL,
@@ -37,7 +37,7 @@ class Network:
     """Connects one node with its neighbours. Start ``run`` in a nursery; its parts may be called from any task.
 
     Neighbours that come and go, and their messages, are events in ``inbox``. While it is full, the readers of the
-    sessions wait, and so do the senders. OperatorError for a bad configuration.
+    sessions wait, and so do the senders.
 
     Attributes:
         sessions: sends to neighbours and drops them; keeps the discouraged peers.
@@ -60,7 +60,6 @@ class Network:
     ) -> None:
         self._config = config
         self._run_id = run.run_id
-        self._listen = tuple(parse_listen(text) for text in config.listen)
         self.slips = slips or Slips()
         self._host = Host(
             identity_seed=identity_seed,
@@ -72,8 +71,7 @@ class Network:
         self._total = Traffic(upload_bytes_per_s=config.upload_bytes_per_s)
         open_channel = partial(Channel, timings=config.timings, total=self._total)
         self.introduction = Introduction(config, run, self._host)
-        bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
-        self.book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
+        self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(known_peers)
         self.sessions = OpenSessions(self.peer, config.origins)
         self._exchange = PeerExchange(config=config, book=self.book, open_sessions=self.sessions)
@@ -96,7 +94,7 @@ class Network:
 
         ``started`` gets the addresses. OperatorError if an address cannot be listened on.
         """
-        await check_can_listen(self._listen)
+        await check_can_listen(self._config.listen)
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve, stop, task_status)
@@ -108,7 +106,7 @@ class Network:
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         outlive = self.slips.outlive
         with trio.CancelScope(shield=True):
-            async with self._host.running(self._listen), trio.open_nursery() as nursery:
+            async with self._host.running(self._config.listen), trio.open_nursery() as nursery:
                 nursery.start_soon(outlive, "upkeep", self.dialler.run)
                 nursery.start_soon(outlive, "memory guard", self._memory.run)
                 if self._config.local_discovery and not self._config.neighbours_fixed:

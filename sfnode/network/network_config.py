@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
-from sfnode.network.policy import Origins, ip_groups
+from sfnode.network.policy import Address, Origins, ip_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,11 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """The settings of a node's network. Addresses are multiaddrs; `Network` raises OperatorError for malformed ones."""
+    """The settings of a node's network."""
 
-    listen: tuple[str, ...] = ()  # /ip4/0.0.0.0/tcp/4001; port 0: any free one; empty: outbound only
-    bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
-    announce: tuple[str, ...] = ()  # announced to others in place of the listening addresses
+    listen: tuple[Address, ...] = ()  # port 0: any free one; empty: outbound only
+    bootstrap: tuple[Address, ...] = ()  # with a peer id; never forgotten
+    announce: tuple[Address, ...] = ()  # announced to others in place of the listening addresses
     agent: str = "sfnode"
     outbound_target: int = bounds.OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
     outbound_max: int = bounds.OUTBOUND_MAX  # includes extra dials that re-check a bootstrap

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from protocol.wire import PeerId
 from sfnode.network.memory_guard import MemoryState
+from sfnode.network.policy import Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,5 +82,5 @@ class Readiness(Protocol):
     It stands for trio.TaskStatus, which is missing from the stubs that libp2p installs.
     """
 
-    def started(self, value: tuple[str, ...], /) -> None:
+    def started(self, value: tuple[Address, ...], /) -> None:
         """Report that the network is up; nursery.start returns ``value``."""

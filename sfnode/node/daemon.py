@@ -13,7 +13,7 @@ from functools import partial
 import trio
 
 from protocol.state import Replica
-from sfnode.network import Readiness
+from sfnode.network import Address, Readiness
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_sharing import DataSharing
 from sfnode.node.running_node import RunningNode
@@ -44,7 +44,7 @@ class Daemon:
         """
         has_started = False
 
-        def started(addresses: tuple[str, ...]) -> None:
+        def started(addresses: tuple[Address, ...]) -> None:
             nonlocal has_started
             if not has_started:
                 has_started = True
@@ -52,7 +52,7 @@ class Daemon:
 
         await self.slips.outlive("the core", partial(self._live, started))
 
-    async def _live(self, started: Callable[[tuple[str, ...]], None]) -> None:
+    async def _live(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Open the disk, and run the node on it until it ends, is cancelled or raises."""
         self.running = None
         store = Store(self.config.data_dir, self.config.signed)

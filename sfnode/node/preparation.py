@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
 from sfnode.keys import claim_invitation, node_seed
-from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
@@ -28,12 +29,12 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
+    fetched: Path | None = None
     if not options.is_relay and public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
-        data = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
-        options = replace(options, training=replace(options.training, data=data))
-    training = None if options.is_relay else _training_config(manifest, options)
+        fetched = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+    training = None if options.is_relay else _training_config(manifest, options, fetched)
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
@@ -77,8 +78,9 @@ def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
 
 def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
     """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
-    addresses = (*map(policy.parse_listen, network.listen), *map(policy.parse_announce, network.announce))
-    is_reachable = any(not (address.is_inside or address.is_loopback) for address in addresses)
+    is_reachable = any(
+        not (address.is_inside or address.is_loopback) for address in (*network.listen, *network.announce)
+    )
     if manifest.admission == builder.OPEN and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
@@ -99,19 +101,19 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
         upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
-        origins=ip_groups.parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
+        origins=ip_groups.Origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
     )
 
 
-def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:
+def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | None) -> TrainingConfig:
     training = options.training
     eval_data = data_files.evaluation_file(manifest.task, training.eval_data)
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
         model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
-        data=data_files.training_file(manifest.task, training.data),
+        data=fetched or data_files.training_file(manifest.task, training.data),
         eval_data=eval_data,
         devices=options.devices,
         threads=training.threads,

@@ -19,7 +19,7 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import FileSource, Network, ServedRun, saved_peers
+from sfnode.network import Address, FileSource, Network, ServedRun, saved_peers
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
@@ -113,8 +113,8 @@ class RunningNode:
         whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
         return self.config.data_dir.bases.renewals(self.manifest, whole)
 
-    async def run(self, started: Callable[[tuple[str, ...]], None]) -> None:
-        """Run until cancelled or finished; call ``started`` with the listening multiaddrs."""
+    async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
+        """Run until cancelled or finished; call ``started`` with the listening addresses."""
         async with trio.open_nursery() as nursery:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
@@ -134,12 +134,12 @@ class RunningNode:
 
         A worker that several nodes share finds the model itself, once for all of them.
         """
-        finder, model = self._model_finder, training.model
+        folder: Path | None = None
+        model: Path | str | None = training.model
         if training.worker_socket is None or model is None:
-            folder: Path | None = await finder.find(self.network.neighbour_files)
-            model = str(folder)
+            model = folder = await self._model_finder.find(self.network.neighbour_files)
         else:
-            folder = finder.find_ready()
+            folder = self._model_finder.find_ready()
         async with trio.open_nursery() as nursery:
             if folder is not None:
                 nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from protocol.node import SnapshotUse
-from sfnode.network import bounds
+from sfnode.network import Address, bounds, ip_groups
 from sfnode.run.run_address import RunAddress
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
@@ -38,23 +38,23 @@ class NetworkOptions:
     """Holds how a node meets others.
 
     Attributes:
-        listen, announce: multiaddrs; nothing to listen on: the node only dials out.
+        listen: where; empty: the node only dials out.
         upnp: ask the router for a port.
         no_mdns: leave the local network alone.
         neighbours_fixed: dial the bootstraps only.
         limit_private: count private addresses by network, like public ones.
-        trusted_proxy: addresses or networks of proxies, whose connections count only towards the total.
+        trusted_proxy: networks of proxies, whose connections count only towards the total.
         neighbours_min: how many to wait for before training.
         memory_max: MiB of the node's own process, without the run's coefficients.
     """
 
-    listen: tuple[str, ...] = ()
-    announce: tuple[str, ...] = ()
+    listen: tuple[Address, ...] = ()
+    announce: tuple[Address, ...] = ()
     upnp: bool = False
     no_mdns: bool = False
     neighbours_fixed: bool = False
     limit_private: bool = False
-    trusted_proxy: tuple[str, ...] = ()
+    trusted_proxy: tuple[ip_groups.IpNetwork, ...] = ()
     neighbours_min: int = 0
     memory_max: int = bounds.MEMORY_BYTES_MAX >> 20
 

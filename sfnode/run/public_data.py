@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
@@ -14,8 +12,6 @@ from sfnode.reporter import Reporter
 from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
 from sfnode.storage import DataDirectory, data_files, disk
-
-_SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 
 
 def public_data_path(data_dir: DataDirectory, task: TaskSpec) -> Path:
@@ -30,26 +26,25 @@ def is_of_peers(task: TaskSpec, data: str | None) -> bool:
 
 async def find_public_data(
     task: TaskSpec, address: RunAddress, data_dir: DataDirectory, reporter: Reporter
-) -> str | None:
+) -> Path | None:
     """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
     ``address`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
     if path.is_file() and hashlib.sha256(disk.read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
-        return str(path)
+        return path.resolve()
     if not address.run_data_bytes:
         return None
     text = f"asking the bootstrap for the run's public data, {address.run_data_bytes:,} bytes; --data FILE takes a copy"
-    reporter.event("fetching_data", text, bootstrap=list(address.nodes), total_bytes=address.run_data_bytes)
+    reporter.event("fetching_data", text, bootstrap=list(map(str, address.nodes)), total_bytes=address.run_data_bytes)
     report = progress_of(reporter, "data", "the data")
     download = Download(Wanted.data(task.data_sha256, address.run_data_bytes), report)
-    seed = secrets.token_bytes(_SEED_BYTES)
-    data = await sessions.fetch(download, address.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
+    data = await sessions.fetch(download, address.nodes, on_failure=failures_to(reporter, "fetch it from"))
     disk.write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))
-    return str(path)
+    return path.resolve()
 
 
 def described_source(address: RunAddress) -> str:

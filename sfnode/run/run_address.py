@@ -16,7 +16,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import Invitation, read_invitation
 from protocol.run import Manifest
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
-from sfnode.network import bounds, policy
+from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
 NODES_MAX: Final = 4  # in a join string: each makes its QR code larger, and one that answers is enough
@@ -30,7 +30,7 @@ class RunAddress:
 
     Attributes:
         run_id: None: any run that the nodes are in.
-        nodes: multiaddrs, each with a peer id.
+        nodes: each with a peer id.
         invitation: to the run, as text; empty: none.
         run_model: the manifest's name of the model; empty: unknown.
         run_data: the manifest's name of the data; empty: unknown.
@@ -38,7 +38,7 @@ class RunAddress:
     """
 
     run_id: bytes | None = None
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[Address, ...] = ()
     invitation: str = ""
     run_model: str = ""
     run_data: str = ""
@@ -46,13 +46,13 @@ class RunAddress:
 
     def __str__(self) -> str:
         """Return the address to paste, without an invitation; empty if there is no node to dial."""
-        nodes = ",".join(self.nodes)
+        nodes = ",".join(map(str, self.nodes))
         return f"{SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
 
     @property
     def is_public(self) -> bool:
         """Return whether one of the nodes can be dialled from other networks."""
-        return any(not policy.parse_address(node).is_inside for node in self.nodes)
+        return any(not node.is_inside for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,11 @@ class _Content:
 
 
 def join_string(address: RunAddress) -> str:
-    """Return the join string with at most `NODES_MAX` nodes. The run, a node and both names must be known."""
+    """Return the join string with at most `NODES_MAX` nodes; empty without one. Run and names must be known."""
+    if not address.nodes:
+        return ""
     invitation = read_invitation(address.invitation) if address.invitation else None
-    nodes = map(policy.parse_address, address.nodes[:NODES_MAX])
+    nodes = address.nodes[:NODES_MAX]
     content = _Content(
         run_id=address.run_id or b"",
         nodes=tuple(_Node(transport=node.transport, author=policy.author_of_peer(node.peer or "")) for node in nodes),
@@ -91,14 +93,15 @@ def join_string(address: RunAddress) -> str:
 
 def _content_of(text: str) -> RunAddress:
     """Decode a join string, which a stranger may have made. OperatorError."""
+    decoded = unwrapped(text)
     try:
-        plain = msgpack.unpackb(unwrapped(text), max_array_len=16, max_map_len=0, max_ext_len=0)
+        plain = msgpack.unpackb(decoded, max_array_len=16, max_map_len=0, max_ext_len=0)
         content = from_plain_untrusted(_Content, plain, "string")
         nodes = tuple(
-            str(policy.parse_address(f"{node.transport}/p2p/{policy.peer_of_author(node.author)}"))
+            policy.parse_bootstrap(f"{node.transport}/p2p/{policy.peer_of_author(node.author)}")
             for node in content.nodes
         )
-    except (ValueError, Malformed, msgpack.UnpackException) as error:
+    except (ValueError, Malformed, msgpack.UnpackException, OperatorError) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
     packed = content.invitation
     if len(packed) not in (0, _INVITATION_BYTES):
@@ -117,10 +120,13 @@ def _content_of(text: str) -> RunAddress:
 def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
     """Combine what an operator has given: join strings, addresses `sfnode:RUN_ID@ADDRESS,ADDRESS`, and multiaddrs.
 
-    A shell may have split a join string into words. All must be of one run. OperatorError for a truncated string, or
-    two runs. The multiaddrs are checked when they are dialled.
+    OperatorError: one is malformed, or they are of two runs.
     """
-    found = [_parsed(text) for text in _put_together(texts)]
+    return combined([_parsed(text) for text in put_together(texts)])
+
+
+def combined(found: Sequence[RunAddress]) -> RunAddress:
+    """Return one address with all nodes, and with what the first join string says. OperatorError for two runs."""
     run_ids = sorted({each.run_id for each in found if each.run_id is not None})
     if len(run_ids) > 1:
         raise OperatorError(
@@ -132,7 +138,7 @@ def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
     return replace(longest, run_id=next(iter(run_ids), None), nodes=nodes)
 
 
-def _put_together(texts: Sequence[str]) -> list[str]:
+def put_together(texts: Sequence[str]) -> list[str]:
     """Join the words into which a shell has split a join string with white space."""
     whole: list[str] = []
     for text in texts:
@@ -141,32 +147,29 @@ def _put_together(texts: Sequence[str]) -> list[str]:
     return whole
 
 
-def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: int) -> str:
-    """Return the join string for a node with these addresses, without an invitation; empty if it cannot be dialled.
-
-    ``data_bytes`` is the length of the public data that the node gives; 0: it gives none.
-    """
-    address = address_for_others(manifest.run_id, addresses)
-    whole = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
-    return join_string(whole) if address.nodes else ""
-
-
-def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:
+def address_for_others(manifest: Manifest, addresses: Sequence[Address], data_bytes: int) -> RunAddress:
     """Return the address by which others find the run through a node with these addresses.
 
     It has the public addresses; if there are none, those of the local network; else those of this machine.
+    ``data_bytes`` is the length of the public data that the node gives; 0: it gives none.
     """
-    parsed = {text: policy.parse_address(text) for text in addresses}
-    public = tuple(text for text, address in parsed.items() if not address.is_inside)
-    nearby = tuple(text for text, address in parsed.items() if not address.is_loopback)
-    return RunAddress(run_id=run_id, nodes=public or nearby or tuple(parsed))
+    own = tuple(dict.fromkeys(addresses))
+    public = tuple(address for address in own if not address.is_inside)
+    nearby = tuple(address for address in own if not address.is_loopback)
+    return RunAddress(
+        run_id=manifest.run_id,
+        nodes=public or nearby or own,
+        run_model=manifest.model.id,
+        run_data=manifest.task.data,
+        run_data_bytes=data_bytes,
+    )
 
 
 def _parsed(text: str) -> RunAddress:
     if is_wrapped(text):
         return _content_of(text)
     if not text.startswith(SCHEME):
-        return RunAddress(nodes=(text,))
+        return RunAddress(nodes=(policy.parse_bootstrap(text),))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")
     if not is_hex(run_id, 2 * hashing.DIGEST_BYTES) or not nodes:
         raise OperatorError(
@@ -174,4 +177,4 @@ def _parsed(text: str) -> RunAddress:
             f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
             "Copy it whole, as a node of the run prints it at its start"
         )
-    return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(nodes.split(",")))
+    return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(map(policy.parse_bootstrap, nodes.split(","))))

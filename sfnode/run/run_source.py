@@ -5,18 +5,15 @@ They come from the operator's files, from the data directory, or from a bootstra
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Download, Wanted, sessions
+from sfnode.network import Address, Download, Wanted, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
 from sfnode.storage import DataDirectory, decode_run_file, disk, stored_bases
-
-_SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -33,11 +30,8 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
         )
 
     text = "asking the bootstrap for the run's manifest"
-    reporter.event("fetching_manifest", text, bootstrap=list(nodes))
-    seed = secrets.token_bytes(_SEED_BYTES)
-    data = await sessions.fetch(
-        Download(Wanted.manifest(wanted)), nodes, seed, on_failure=failures_to(reporter, "reach")
-    )
+    reporter.event("fetching_manifest", text, bootstrap=list(map(str, nodes)))
+    data = await sessions.fetch(Download(Wanted.manifest(wanted)), nodes, on_failure=failures_to(reporter, "reach"))
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -63,7 +57,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
     given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
     if given is not None:
         data = disk.read_bytes(given, "the basis")
-        return data_dir.bases.store(manifest, data, origin=str(given))
+        return data_dir.bases.store(manifest, data, origin=given)
     held = data_dir.bases.first(manifest)
     try:
         stored_bases.read_bases(manifest, held)
@@ -77,14 +71,13 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
 
 
 async def _fetch_basis(
-    manifest: Manifest, bootstrap: tuple[str, ...], data_dir: DataDirectory, reporter: Reporter
+    manifest: Manifest, bootstrap: tuple[Address, ...], data_dir: DataDirectory, reporter: Reporter
 ) -> Path:
     wanted = Wanted.basis(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
-    reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
-    report = progress_of(reporter, "basis", "the basis")
-    download, seed = Download(wanted, report), secrets.token_bytes(_SEED_BYTES)
-    data = await sessions.fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
+    reporter.event("fetching_basis", text, bootstrap=list(map(str, bootstrap)), total_bytes=wanted.total)
+    download = Download(wanted, progress_of(reporter, "basis", "the basis"))
+    data = await sessions.fetch(download, bootstrap, on_failure=failures_to(reporter, "fetch it from"))
     path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

@@ -25,7 +25,7 @@ class RenewedBasis:
 
     from_epoch: int
     sha256: str
-    file: str
+    file: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,7 @@ class StoredBases:
 
     def renewals(self, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
         """Return the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
-        paths = {sha256: self.path_of(manifest, sha256) for sha256 in renewals.values()}  # each is checked once
-        here = {sha256: str(path) for sha256, path in paths.items() if path.exists()}
+        here = {each: path for each in set(renewals.values()) if (path := self.path_of(manifest, each)).exists()}
         return tuple(
             RenewedBasis(from_epoch=epoch, sha256=sha256, file=here[sha256])
             for epoch, sha256 in renewals.items()
@@ -100,7 +99,7 @@ class StoredBases:
                 raise OperatorError(f"{path}: {text}: start the node, it fetches the file from its neighbours")
         return self.renewals(replica.manifest, replica.ledger.roster.renewals())
 
-    def store(self, manifest: Manifest, data: bytes, *, origin: str, sha256: str | None = None) -> Path:
+    def store(self, manifest: Manifest, data: bytes, *, origin: Path | str, sha256: str | None = None) -> Path:
         """Store ``data``, which came from ``origin``, as a published basis of the run; return its path.
 
         ``sha256`` is that of a renewal; None: the manifest's. OperatorError if ``data`` is another file.
@@ -134,19 +133,18 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
             "the run has a published basis, and it is not here: join with --bootstrap, so that a peer sends it, or "
             "give the owner's file with --basis"
         )
-    first = _decode(manifest, read_bytes(path, "the basis"), str(path))
-    contents: dict[str, Published] = {}  # a file that several renewals name is read once
-    for each in renewals:
-        if each.sha256 not in contents:
-            content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
-            contents[each.sha256] = Published(sha256=each.sha256, bases=content.bases, start=content.start)
+    first = _decode(manifest, read_bytes(path, "the basis"), path)
+    contents: dict[str, Published] = {}
+    for sha256, file in {each.sha256: each.file for each in renewals}.items():  # one that several name is read once
+        content = _decode(manifest, read_bytes(file, "the basis"), file, sha256)
+        contents[sha256] = Published(sha256=sha256, bases=content.bases, start=content.start)
     return Bases(manifest, first, {each.from_epoch: contents[each.sha256] for each in renewals})
 
 
 def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, BasisContent]:
     """Read a file that could renew the run's basis; return its bytes and content. OperatorError: it is no such file."""
     data = read_bytes(path, "the basis")
-    return data, _decode(manifest, data, str(path), hashlib.sha256(data).hexdigest())
+    return data, _decode(manifest, data, path, hashlib.sha256(data).hexdigest())
 
 
 def _holds(path: Path, data: bytes) -> bool:
@@ -156,7 +154,7 @@ def _holds(path: Path, data: bytes) -> bool:
         return False  # missing, or unreadable: it is written again
 
 
-def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:
+def _decode(manifest: Manifest, data: bytes, origin: Path | str, sha256: str | None = None) -> BasisContent:
     try:
         return basis_file.decode_basis_untrusted(manifest, data, sha256)
     except Reject as reject:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -38,6 +39,7 @@ class Evaluate:
 
 
 Job = StartEstimate | Evaluate
+Inbox = trio.MemorySendChannel[Event]
 
 _REST_FACTOR: Final = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
 
@@ -94,18 +96,18 @@ class Trainer:
         """Return what the worker has done so far."""
         return self._statistics
 
-    async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
+    async def run(self, model: Path | str, jobs: trio.MemoryReceiveChannel[Job], inbox: Inbox) -> None:
         """Work on ``model``, a folder or a reference that the worker resolves, until cancelled.
 
         OperatorError if the model, the data or the device cannot be used.
         """
-        self._config = replace(self._config, model=model)
+        self._config = replace(self._config, model=str(model))  # text, as the socket takes it
         self.loading_since_s = trio.current_time()
         await self._give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
-    async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
+    async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: Inbox) -> None:
         restarts = self._statistics.worker_restarts + 1
         self._statistics = replace(self._statistics, worker_restarts=restarts, trouble=str(error))
         self.loading_since_s = trio.current_time()
@@ -113,18 +115,13 @@ class Trainer:
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
         await self._give_up_step(inbox)
 
-    async def _give_up_step(self, inbox: trio.MemorySendChannel[Event]) -> None:
+    async def _give_up_step(self, inbox: Inbox) -> None:
         """Report to the node that the worker's step is lost, if it had one."""
         if self.estimating is not None:
             await inbox.send(EstimateLost(step=self.estimating))
             self.estimating = None
 
-    async def _serve(
-        self,
-        session: WorkerSession,
-        jobs: trio.MemoryReceiveChannel[Job],
-        inbox: trio.MemorySendChannel[Event],
-    ) -> None:
+    async def _serve(self, session: WorkerSession, jobs: trio.MemoryReceiveChannel[Job], inbox: Inbox) -> None:
         try:
             await self._open(session)
             await inbox.send(WorkerReady())

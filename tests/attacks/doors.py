@@ -7,7 +7,6 @@ is this machine.
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -32,9 +31,7 @@ async def manifest_s(victim: Relay) -> float | None:
     """
     stopwatch = Stopwatch(partial(waits_of, (victim.pid, os.getpid())))
     try:
-        await within(
-            NEVER_S, partial(fetch, Download(Wanted.manifest(None)), (victim.address,), secrets.token_bytes(32))
-        )
+        await within(NEVER_S, partial(fetch, Download(Wanted.manifest(None)), (parse_address(victim.address),)))
     except trio.TooSlowError:
         return None
     return stopwatch.seconds()

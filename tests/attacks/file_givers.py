@@ -15,7 +15,6 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import FilePart, FileRequest
 from sfnode.model_files.pieces import PieceList
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_answers import FindFile
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
@@ -55,7 +54,7 @@ async def givers(run_id: bytes, files: dict[str, bytes], *, slow: int, spent: Sp
         run = ServedRun(run_id=run_id, manifest_bytes=b"", find_file=find, find_piece=find)
         config = NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)
         honest = await start(nursery, network_of(secrets.randbelow(1 << 16), run, config))
-        yield (*addresses, honest.addresses[0])
+        yield (*addresses, str(honest.addresses[0]))
         nursery.cancel_scope.cancel()
 
 
@@ -63,7 +62,7 @@ async def givers(run_id: bytes, files: dict[str, bytes], *, slow: int, spent: Sp
 async def _crawling(run_id: bytes, files: dict[str, bytes], spent: Spent) -> AsyncIterator[str]:
     host = Host(identity_seed=secrets.token_bytes(32), on_inbound=partial(_hold_session, run_id))
     host.serve_beside(FILES_PROTOCOL, partial(_crawl, files, spent))
-    async with host.running((parse_listen(LOOPBACK),)):
+    async with host.running((LOOPBACK,)):
         yield str(address_of(host))
 
 

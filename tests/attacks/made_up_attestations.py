@@ -32,6 +32,7 @@ from tests.support.daemons import JoinProcess, free_port
 from tests.support.fake_worker import listening
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
+from tests.support.network_nodes import LOOPBACK
 from tests.support.patience import within
 from tests.support.running_nodes import Joins, address_in
 from tests.support.snapshot_runs import AUTHORS, JOINER, RUN, STEP, attest, replica_of, true_snapshot
@@ -105,7 +106,7 @@ def _neighbour(folder: Path) -> Neighbour:
         node.snapshots.attestations.add(each.data)
     inbox, unread = open_inbox()
     run = ServedRun(run_id=RUN.run_id, manifest_bytes=_SIGNED.encode(), find_file=lambda _: HeldFile(snapshot))
-    config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), neighbours_fixed=True, local_discovery=False)
+    config = NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True, local_discovery=False)
     network = Network(config=config, identity_seed=secrets.token_bytes(32), run=run, inbox=inbox)
     return Neighbour(network=network, inbox=unread, node=node)
 
@@ -120,7 +121,7 @@ async def _join(made_up: int) -> tuple[int, int]:
             (address, *_) = await nursery.start(neighbour.network.run)
             nursery.start_soon(neighbour.serve)
             port = free_port()
-            joiner = _joiner(joins, port, address)
+            joiner = _joiner(joins, port, str(address))
             await within(_LIMIT_S, neighbour.has_told.wait)
             sent_bytes = await _crowd(address_in(joiner.directory, port), made_up)
             neighbour.may_answer.set()

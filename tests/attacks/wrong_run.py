@@ -27,9 +27,8 @@ def wrong_run(is_short: bool) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_run(wanted, folder / "wanted.run")
-        owner = JoinProcess(
-            directory=folder / "owner", arguments=["--run", str(folder / "wanted.run"), "--relay", "--listen", LOOPBACK]
-        )
+        arguments = ["--run", str(folder / "wanted.run"), "--relay", "--listen", str(LOOPBACK)]
+        owner = JoinProcess(directory=folder / "owner", arguments=arguments)
         owner.start()
         try:
             printed = str(owner.wait_for_event("started").get("join", ""))

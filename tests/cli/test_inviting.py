@@ -16,6 +16,7 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from sfnode.cli.inviting import qr_code
 from sfnode.cli.joining import running
+from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import JoinOptions, RunSource
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
@@ -23,7 +24,7 @@ from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
 from tests.support.cli_calls import Outcome, assert_teaches, call
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-NODE = f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}"
+NODE = parse_bootstrap(f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from protocol.run.manifest import sign_manifest
 from sfnode.cli.settings import SETTINGS, Origin, read_settings, recall
+from sfnode.network.policy.addresses import parse_bootstrap, parse_listen
 from sfnode.run.node_file import FieldValue, read_node_file, write_node_file
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
 from sfnode.run.run_address import RunAddress
@@ -58,7 +59,7 @@ def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_re
     typed = JoinOptions(source=RunSource(), training=TrainingOptions(threads=5))
     told = recall(typed, frozenset({"threads"}), DataDirectory(directory))
     assert (told.options.training.threads, told.options.training.eval_every) == (5, 7)
-    assert told.options.network.listen == (LISTEN,) and told.options.is_relay
+    assert told.options.network.listen == (parse_listen(LISTEN),) and told.options.is_relay
     assert told.options.snapshots.snapshot is SnapshotUse.NEVER
     assert told.settings["threads"].origin is Origin.COMMAND_LINE
     assert told.settings["listen"].origin is Origin.FILE
@@ -75,11 +76,12 @@ def test_recall__no_file_and_nothing_typed__is_the_default_of_each_option(direct
 
 def test_recall__bootstraps__are_kept_without_the_run_and_an_address_replaces_them(directory: Path) -> None:
     written(directory, f'bootstrap = ["{PEER}"]\n')
-    assert recall(NOTHING, frozenset(), DataDirectory(directory)).options.source.bootstrap == RunAddress(nodes=(PEER,))
-    other = PEER.replace("203.0.113.7", "203.0.113.8")
+    held = recall(NOTHING, frozenset(), DataDirectory(directory)).options.source.bootstrap
+    assert held == RunAddress(nodes=(parse_bootstrap(PEER),))
+    other = parse_bootstrap(PEER.replace("203.0.113.7", "203.0.113.8"))
     address = RunAddress(run_id=SIGNED.manifest.run_id, nodes=(other,))
     told = recall(JoinOptions(source=RunSource(bootstrap=address)), frozenset({"bootstrap"}), DataDirectory(directory))
-    assert told.options.source.bootstrap == address and told.fields == {"bootstrap": [other]}
+    assert told.options.source.bootstrap == address and told.fields == {"bootstrap": [str(other)]}
 
 
 def test_recall__paths__are_kept_from_the_root_on(
@@ -88,7 +90,7 @@ def test_recall__paths__are_kept_from_the_root_on(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a model").mkdir()
     training = TrainingOptions(model="a model", data="my data.jsonl", eval_data="embedded:reviews")
-    options = JoinOptions(source=RunSource(), training=training, network=NetworkOptions(listen=(LISTEN,)))
+    options = JoinOptions(source=RunSource(), training=training, network=NetworkOptions(listen=(parse_listen(LISTEN),)))
     told = recall(options, frozenset({"model", "data", "eval-data"}), DataDirectory(directory))
     wanted: dict[str, object] = {
         "model": str(tmp_path / "a model"), "data": str(tmp_path / "my data.jsonl"), "eval-data": "embedded:reviews",

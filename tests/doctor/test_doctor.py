@@ -21,8 +21,9 @@ from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
 from sfnode.doctor import machine, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
-from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
+from sfnode.run.run_address import RunAddress, join_string
+from sfnode.storage.data_directory import LEDGER_FILE, NODE_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from sfnode.worker_protocol.device_choices import DeviceReport
@@ -171,6 +172,24 @@ def test_doctor__bootstraps_that_do_not_work__each_line_names_the_stage(running:
             assert code == 1
             assert_fails(found, next(name for name in found if name.startswith("bootstrap")), *parts)
             assert found["reachable from outside"]["verdict"] == found["NAT"]["verdict"] == "unknown"
+
+
+def test_doctor__malformed_addresses__are_findings_among_the_others(tmp_path: Path) -> None:
+    node = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{PEER}"
+    known = RunAddress(run_id=bytes(32), nodes=(parse_bootstrap(node),), run_model="m", run_data="private")
+    string = join_string(known)
+    for malformed, part in ((string[:60], "cut off"), (f"sfnode:12ab@{node}", "64 hexadecimal digits"), ("x", "tcp")):
+        found = relay(malformed, "--bootstrap", node, "--data-dir", tmp_path)
+        assert_fails(found, "bootstrap address", part, "copy it whole")
+        assert_fails(found, "bootstrap", "connection refused")
+
+
+@pytest.mark.process
+def test_doctor__remembered_settings_that_are_wrong__are_a_finding(directory: Path) -> None:
+    (directory / NODE_FILE).write_text('relay = true\nbootstrap = ["203.0.113.7:4001"]\n')
+    found = relay("--data-dir", directory)
+    assert_fails(found, "settings", NODE_FILE, "203.0.113.7:4001", "sfnode config set")
+    assert found["bootstrap"]["verdict"] == "unknown" and found["ledger"]["verdict"] == "ok"
 
 
 @pytest.mark.process

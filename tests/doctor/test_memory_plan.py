@@ -14,6 +14,7 @@ from sfnode.doctor.findings import Verdict
 from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.stored_bases import BASIS_FILE
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from tests.support.demo_run import demo_run
 from tests.support.published_runs import with_start
 
@@ -61,9 +62,7 @@ def test_doctor__basis_in_the_directory_or_beside_the_run__its_start_is_planned(
         listen=(),
         model=None,
         revision=None,
-        device="cpu",
-        dtype="fp32",
-        device_memory=None,
+        devices=DeviceOptions(device="cpu", dtype="fp32"),
         is_relay=False,
     )
 

@@ -132,10 +132,9 @@ class World:
         await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")
 
     def _begin(self, seat: Seat) -> None:
-        others = tuple(other.address for other in self.seats if other.number < seat.number)
-        network = NetworkConfig(
-            listen=(f"/ip4/127.0.0.1/tcp/{seat.port}",), bootstrap=others, local_discovery=False, outbound_target=2
-        )
+        others = tuple(parse_address(other.address) for other in self.seats if other.number < seat.number)
+        listen = (parse_address(f"/ip4/127.0.0.1/tcp/{seat.port}"),)
+        network = NetworkConfig(listen=listen, bootstrap=others, local_discovery=False, outbound_target=2)
         training = TrainingConfig(model="none", data=self._folder, worker_socket=self.worker.path)
         config = DaemonConfig(
             signed=self.signed,

@@ -148,7 +148,8 @@ async def flow_control_cheat(attack: Attack, channel: Channel, step: int) -> Non
 
 async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
     """Listens, lets itself be found, and tells everybody of peers that do not exist."""
-    config = NetworkConfig(listen=("/ip4/0.0.0.0/tcp/4001",), bootstrap=attack.targets)
+    listen = parse_address("/ip4/0.0.0.0/tcp/4001")
+    config = NetworkConfig(listen=(listen,), bootstrap=tuple(map(parse_address, attack.targets)))
     run = ServedRun(run_id=attack.manifest.run_id, manifest_bytes=run_bytes)
     inbox, unread = open_inbox()
     network = Network(config=config, identity_seed=secrets.token_bytes(32), run=run, inbox=inbox)

@@ -13,7 +13,6 @@ from benchmarks.impostors import empty_promises, garbage, stalls, wrong_digests
 from protocol.events import Effect, Event, SendMessage
 from protocol.node.node import Node
 from sfnode import cli
-from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.running_node import RunningNode
 
@@ -43,7 +42,7 @@ class BentLife(RunningNode):
 
     def __init__(self, config: DaemonConfig, *parts: Any) -> None:
         super().__init__(config, *parts)
-        bootstraps = (parse_bootstrap(text).peer for text in config.network.bootstrap)
+        bootstraps = (address.peer for address in config.network.bootstrap)
         bent: Any = self.node
         bent.__class__ = BentNode
         bent.suppliers = frozenset(str(peer) for peer in bootstraps)

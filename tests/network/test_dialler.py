@@ -6,6 +6,7 @@ import logging
 import random
 import socket
 import time
+from dataclasses import replace
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstr
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import ip_groups
 from sfnode.network.policy.address_book import AddressBook, PeerRow
-from sfnode.network.policy.addresses import parse_address
+from sfnode.network.policy.addresses import Address, parse_address
 from sfnode.network.policy.ip_groups import ip_group_of
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
@@ -25,10 +26,10 @@ from tests.support.daemons import free_ports
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
 
 
-def fixed_addresses(numbers: range) -> list[str]:
+def fixed_addresses(numbers: range) -> list[Address]:
     """Addresses of test nodes before they run."""
     ports = free_ports(len(numbers))
-    return [f"/ip4/127.0.0.1/tcp/{port}/p2p/{network(n).peer}" for port, n in zip(ports, numbers, strict=True)]
+    return [replace(LOOPBACK, port=port, peer=network(n).peer) for port, n in zip(ports, numbers, strict=True)]
 
 
 def is_connected(nodes: list[Node]) -> bool:
@@ -50,8 +51,8 @@ async def test_dial__from_both_ends_at_once__one_session_stays(attempt: int) -> 
     async with trio.open_nursery() as nursery:
         nodes: list[Node] = []
 
-        async def run(number: int, own: str, other: str) -> None:
-            config = NetworkConfig(listen=(own.partition("/p2p/")[0],), bootstrap=(other,))
+        async def run(number: int, own: Address, other: Address) -> None:
+            config = NetworkConfig(listen=(replace(own, peer=None),), bootstrap=(other,))
             nodes.append(await start(nursery, network(number, config)))
 
         async with trio.open_nursery() as starting:
@@ -75,7 +76,7 @@ async def test_ring__32_nodes_with_fixed_neighbours__each_has_exactly_two() -> N
         nodes = []
         for index, own in enumerate(addresses):
             config = NetworkConfig(
-                listen=(own.partition("/p2p/")[0],),
+                listen=(replace(own, peer=None),),
                 bootstrap=(addresses[(index + 1) % 32],),
                 neighbours_fixed=True,
             )
@@ -111,9 +112,9 @@ def skip_without_ipv6(*listen: str) -> None:
             pytest.skip(f"this machine has no IPv6 loopback: {error}")
 
 
-def skip_without(*listen: str) -> None:
+def skip_without(*listen: Address) -> None:
     """Loopback is one address on some systems."""
-    for address in map(parse_address, listen):
+    for address in listen:
         with socket.socket() as probe:
             try:
                 probe.bind((address.host, 0))
@@ -121,13 +122,14 @@ def skip_without(*listen: str) -> None:
                 pytest.skip(f"this machine has no address {address.host}: {error}")
 
 
-@pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::1/tcp/0", "/ip6/::/tcp/0", LOOPBACK])
+@pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::1/tcp/0", "/ip6/::/tcp/0", "/ip4/127.0.0.1/tcp/0"])
 async def test_listen__any_kind_of_address__can_be_dialled_as_printed(listen: str) -> None:
     skip_without_ipv6(listen)
     async with trio.open_nursery() as nursery:
-        announce = ("/dns4/localhost/tcp/1",)
-        listener = await start(nursery, network(1, NetworkConfig(listen=(listen,), announce=announce)))
-        assert listener.addresses[0] == f"{announce[0]}/p2p/{listener.peer}"
+        announce = parse_address("/dns4/localhost/tcp/1")
+        config = NetworkConfig(listen=(parse_address(listen),), announce=(announce,))
+        listener = await start(nursery, network(1, config))
+        assert listener.addresses[0] == replace(announce, peer=listener.peer)
         for number, address in enumerate(listener.addresses[1:]):
             node = await start(nursery, network(number + 2, NetworkConfig(bootstrap=(address,))))
             await until(node.connected)
@@ -137,7 +139,8 @@ async def test_listen__any_kind_of_address__can_be_dialled_as_printed(listen: st
 async def test_listen__two_addresses__both_are_served() -> None:
     skip_without_ipv6("/ip6/::1/tcp/0")
     async with trio.open_nursery() as nursery:
-        listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK, "/ip6/::1/tcp/0"))))
+        config = NetworkConfig(listen=(LOOPBACK, parse_address("/ip6/::1/tcp/0")))
+        listener = await start(nursery, network(1, config))
         assert len(listener.addresses) == 2
         for number, address in enumerate(listener.addresses):
             node = await start(nursery, network(number + 2, NetworkConfig(bootstrap=(address,))))
@@ -166,9 +169,9 @@ async def test_bootstrap__not_there_yet__operator_is_told_and_it_is_dialled_unti
         early = await start(nursery, network(2, NetworkConfig(bootstrap=(address,))))
         await until(lambda: early.network.dialler.reports)
         (report,) = early.network.dialler.reports
-        assert (report.address, report.reason) == (address, "connection refused")
+        assert (report.address, report.reason) == (str(address), "connection refused")
         assert 0 <= report.retry_in_s <= 1.0
-        await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        await start(nursery, network(1, NetworkConfig(listen=(replace(address, peer=None),))))
         await until(early.connected, within_s=10.0)
         assert early.network.dialler.reports == ()
         nursery.cancel_scope.cancel()
@@ -202,7 +205,7 @@ async def test_two_islands__same_bootstrap_comes_back__they_merge(monkeypatch: p
             second = await start(nursery, network(number + 1, config))
             await until(second.connected)
             islands += [first, second]
-        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(replace(address, peer=None),))))
         await until(lambda: is_connected([bootstrap, *islands]), within_s=15.0)
         nursery.cancel_scope.cancel()
 
@@ -230,7 +233,7 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
         others = [await start(nursery, network(number)) for number in range(1, 6)]
         node = await start(nursery, network(9, NetworkConfig(bootstrap=others[0].addresses, outbound_target=2)))
         await until(lambda: others[0].peer in node.peers())
-        node.network._exchange.found_nearby(parse_address(others[1].addresses[0]))
+        node.network._exchange.found_nearby(others[1].addresses[0])
         await until(lambda: others[1].peer in node.peers())
         newest = max(row.last_success_unix_ms for row in node.network.known_peers())
         for late in others[2:]:  # met after those two, and however often
@@ -257,7 +260,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
         friend = await start(nursery, network(3))
         known = PeerRow(
             peer=friend.peer,
-            addresses=(friend.addresses[0].partition("/p2p/")[0],),
+            addresses=(friend.addresses[0].transport,),
             last_success_unix_ms=1,
             failures=0,
         )
@@ -278,9 +281,9 @@ async def test_bootstrap_check__all_places_taken__the_youngest_that_is_not_a_boo
         config = NetworkConfig(bootstrap=(address,), outbound_target=3, outbound_max=3)
         node = await start(nursery, network(9, config))
         for other in others:
-            node.network._exchange.found_nearby(parse_address(other.addresses[0]))
+            node.network._exchange.found_nearby(other.addresses[0])
             await until(lambda other=other: other.peer in node.peers())  # type: ignore[misc]  # called at once
-        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(replace(address, peer=None),))))
         await until(lambda: bootstrap.peer in node.peers(), within_s=10.0)
         assert {others[0].peer, others[1].peer} <= node.peers()
         gone = [event.reason for event in others[2].disconnected()]
@@ -294,8 +297,8 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
     """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
     monkeypatch.setattr(ip_groups, "public_group_of", ip_group_of)
     crowd, elsewhere = (
-        [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
-        ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],
+        [parse_address(f"/ip4/127.1.0.{n}/tcp/0") for n in range(1, 6)],
+        [parse_address(f"/ip4/127.{n}.0.1/tcp/0") for n in (2, 3)],
     )
     skip_without(*crowd, *elsewhere)
     async with trio.open_nursery() as nursery:
@@ -307,7 +310,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
 
         def learn(*found: Node) -> None:
             for other in found:
-                node.network._exchange.found_nearby(parse_address(other.addresses[0]))
+                node.network._exchange.found_nearby(other.addresses[0])
 
         learn(*listeners[:5])
         await until(lambda: len(node.peers()) == 4)  # nobody is refused while nobody else is known
@@ -343,7 +346,7 @@ async def test_exchange__neighbour_was_frozen_and_answers_two_questions_at_once_
     monkeypatch.setattr(bounds, "EXCHANGE_START_S", 3_600.0)
     async with trio.open_nursery() as nursery, running_host(2) as sleeper:
         asker = await start(nursery, network(1))
-        channel = Channel(await sleeper.dial(parse_address(asker.addresses[0])), CALM, Traffic())
+        channel = Channel(await sleeper.dial(asker.addresses[0]), CALM, Traffic())
         await exchange_hello(channel, own_hello(run_id=RUN_ID, agent="sleeper", listen=(), head_step=0))
         await until(lambda: asker.peers() == {sleeper.peer})
         exchange = asker.network._exchange

@@ -15,7 +15,7 @@ from protocol.framing import frame
 from protocol.wire import encode
 from sfnode.network import bounds
 from sfnode.network.open_files import allowed_files, connections_max
-from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_origins
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_proxy
 from sfnode.network.transport.doorkeeper import Doorkeeper, NotAdmittedError
 from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -52,7 +52,7 @@ async def test_handshakes__more_than_the_burst__wait_and_too_many_are_refused(
 
 
 async def test_handshakes__operators_proxy__do_not_wait(autojump_clock: MockClock) -> None:
-    origins = parse_origins(is_private_limited=False, proxies=("192.168.7.1",))
+    origins = Origins(proxies=(parse_proxy("192.168.7.1"),))
     assert await turns_s("192.168.7.1", 300, origins) == [0.0] * 300
 
 

@@ -18,6 +18,7 @@ from protocol.run.manifest import Manifest, basis_bytes, checked
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, Message, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy.addresses import Address
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
@@ -34,7 +35,6 @@ from tests.support.network_nodes import (
     network,
     read_to_end,
     running_host,
-    seed,
     start,
     until,
 )
@@ -88,10 +88,10 @@ class Fetch:
     progress: list[tuple[int, int]] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
-    async def run(self, *addresses: str, data: bytes = BASIS, limit_s: float = 10.0) -> bytes:
+    async def run(self, *addresses: Address, data: bytes = BASIS, limit_s: float = 10.0) -> bytes:
         download = Download(Wanted.basis(run_of(data)), lambda *told: self.progress.append(told))
         with trio.fail_after(limit_s):
-            return await fetch(download, addresses, seed(5), on_failure=self._note)
+            return await fetch(download, addresses, on_failure=self._note)
 
     def _note(self, report: DialReport) -> None:
         self.reasons.append(report.reason)
@@ -154,7 +154,7 @@ async def test_fetch_basis__first_peer_breaks_off__second_goes_on_where_it_ended
     source, fetched = Source(), Fetch()
     async with trio.open_nursery() as nursery, serving(9, three_parts) as broken:
         listener = await start(nursery, network(1, basis=source))
-        assert await fetched.run(str(address_of(broken)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(broken), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     # a connection that is dropped may take parts along that were not read yet
     assert source.offsets == list(range(source.offsets[0], len(BASIS), PART_BYTES_MAX))
@@ -170,7 +170,7 @@ async def test_fetch_basis__first_peer_lies__said_so_and_begun_anew_with_the_nex
     source, fetched = Source(), Fetch()
     async with trio.open_nursery() as nursery, serving(9, lying) as liar:
         listener = await start(nursery, network(1, basis=source))
-        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(liar), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert fetched.reasons == ["what came is not the run's basis: another hash. Starting again"]
     assert source.offsets[0] == 0 and len(source.offsets) == PARTS
@@ -187,7 +187,7 @@ async def test_fetch_basis__first_peer_spoils_each_try_with_one_part__comes_from
     source, fetched = Source(), Fetch()
     async with trio.open_nursery() as nursery, serving(9, spoil) as liar:
         listener = await start(nursery, network(1, basis=source))
-        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(liar), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert [reason for reason in fetched.reasons if "another hash" in reason] == fetched.reasons[1:2]
     assert source.offsets == [*range(PART_BYTES_MAX, len(BASIS), PART_BYTES_MAX), *range(0, len(BASIS), PART_BYTES_MAX)]
@@ -204,7 +204,7 @@ async def test_fetch_basis__first_peer_crawls__the_second_goes_on_soon(monkeypat
     source, fetched = Source(), Fetch()
     async with trio.open_nursery() as nursery, serving(9, crawl) as slow:
         listener = await start(nursery, network(1, basis=source))
-        assert await fetched.run(str(address_of(slow)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(slow), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert fetched.reasons == ["it gives less than 50 kB/s. Trying another node"]
     assert source.offsets[0] == PART_BYTES_MAX
@@ -229,7 +229,7 @@ async def test_fetch_basis__all_peers_are_slow__less_is_enough_in_each_round(mon
     monkeypatch.setattr(bounds, "OBSERVER_BYTES_PER_S_MIN", 4.0 * PART_BYTES_MAX / 0.1)
     fetched = Fetch()
     async with serving(8, crawl) as first, serving(9, crawl) as second:
-        assert await fetched.run(str(address_of(first)), str(address_of(second))) == BASIS
+        assert await fetched.run(address_of(first), address_of(second)) == BASIS
     assert len(fetched.reasons) >= 4 and all("gives less than" in reason for reason in fetched.reasons)
 
 
@@ -240,7 +240,7 @@ async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source:
         without = await start(nursery, network(2, basis=source))
         listener = await start(nursery, network(1, basis=Source()))
         assert await fetched.run(*without.addresses, *listener.addresses) == BASIS
-        assert await fetch(Download(Wanted.manifest(None)), without.addresses, seed(6))
+        assert await fetch(Download(Wanted.manifest(None)), without.addresses)
         nursery.cancel_scope.cancel()
     assert fetched.reasons == ["it said bye instead of sending the basis: no basis here"]
 
@@ -263,7 +263,7 @@ async def test_fetch_basis__part_that_does_not_fit__is_refused(answered: FilePar
     fetched = Fetch()
     async with trio.open_nursery() as nursery, serving(9, answer) as liar:
         listener = await start(nursery, network(1, basis=Source()))
-        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(liar), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert len(fetched.reasons) == 1 and fetched.reasons[0].startswith("message_field: basis part")
 
@@ -275,7 +275,7 @@ async def test_fetch_basis__something_else_comes__is_refused() -> None:
     fetched = Fetch()
     async with trio.open_nursery() as nursery, serving(9, answer) as liar:
         listener = await start(nursery, network(1, basis=Source()))
-        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        assert await fetched.run(address_of(liar), *listener.addresses) == BASIS
         nursery.cancel_scope.cancel()
     assert len(fetched.reasons) == 1 and "ManifestPart instead of the basis" in fetched.reasons[0]
 

@@ -13,7 +13,6 @@ import trio
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.ip_groups import Origins
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
@@ -29,7 +28,6 @@ from tests.support.network_nodes import (
     network,
     read_to_end,
     running_host,
-    seed,
     start,
     until,
 )
@@ -68,7 +66,7 @@ async def observer(number: int, local_host: str, node: Node) -> AsyncIterator[Ch
 
 async def ask_for_place(host: Host, local_host: str, node: Node) -> Channel:
     """RefusedError when there is none."""
-    channel = Channel(await dial_from(host, local_host, parse_address(node.addresses[0])), CALM, Traffic())
+    channel = Channel(await dial_from(host, local_host, node.addresses[0]), CALM, Traffic())
     await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
     channel.trust()
     return channel
@@ -99,7 +97,7 @@ async def test_places__one_address_asks_for_all__gets_two_and_another_address_is
             assert await is_refused(13, CROWDED, node)
             assert not await is_refused(14, "127.1.0.2", node)  # private addresses count each alone
             with trio.fail_after(5.0):
-                assert await fetch(Download(Wanted.manifest(None)), node.addresses, seed(15)) == MANIFEST
+                assert await fetch(Download(Wanted.manifest(None)), node.addresses) == MANIFEST
         await until(lambda: node.network._files.has_room_for(CROWDED))
         nursery.cancel_scope.cancel()
 

@@ -16,6 +16,7 @@ from protocol.run.manifest import sign_manifest
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy.addresses import parse_address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
@@ -32,7 +33,6 @@ from tests.support.network_nodes import (
     read_to_end,
     record,
     running_host,
-    seed,
     start,
     until,
 )
@@ -96,14 +96,15 @@ async def test_handshake__bootstrap_is_in_another_run__operator_is_told_and_it_i
         dialler = await start(nursery, network(2, config, run_id=b"x" * 32))
         await until(lambda: dialler.network.dialler.reports)
         (report,) = dialler.network.dialler.reports
-        assert report.address == listener.addresses[0]
+        assert report.address == str(listener.addresses[0])
         assert report.reason.startswith("other run")
         assert report.retry_in_s >= bounds.BACKOFF_BOOTSTRAP_MAX_S
         nursery.cancel_scope.cancel()
 
 
 async def test_handshake__long_list_of_own_addresses__hello_still_fits() -> None:
-    announced = tuple(f"/dns/{'a' * 60}.{'b' * 60}.example/tcp/{port}" for port in range(4_000, 4_012))
+    host = f"{'a' * 60}.{'b' * 60}.example"
+    announced = tuple(parse_address(f"/dns/{host}/tcp/{port}") for port in range(4_000, 4_012))
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1))
         config = NetworkConfig(bootstrap=listener.addresses, announce=announced)
@@ -144,7 +145,7 @@ async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
 async def test_fetch_manifest__node_serves_it__whole_and_equal() -> None:
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1))
-        assert await fetch(Download(Wanted.manifest(None)), listener.addresses, seed(5)) == MANIFEST
+        assert await fetch(Download(Wanted.manifest(None)), listener.addresses) == MANIFEST
         assert not listener.events
         nursery.cancel_scope.cancel()
 
@@ -158,7 +159,6 @@ async def test_fetch_manifest__first_bootstrap_is_down__says_so_and_asks_the_nex
         fetched = await fetch(
             Download(Wanted.manifest(None)),
             (*gone.addresses, *listener.addresses),
-            seed(5),
             on_failure=lambda report: reasons.append(f"{report.address}: {report.reason}"),
         )
         assert fetched == MANIFEST
@@ -176,12 +176,11 @@ async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refus
         ]
         text = f"the node at {wrong.addresses[0]} serves run {other.hex()[:16]}, not {wanted.hex()[:16]}"
         with pytest.raises(OperatorError, match=text):
-            await fetch(Download(Wanted.manifest(wanted)), wrong.addresses, seed(5))
+            await fetch(Download(Wanted.manifest(wanted)), wrong.addresses)
         reasons: list[str] = []
         fetched = await fetch(
             Download(Wanted.manifest(wanted)),
             (*wrong.addresses, *honest.addresses),
-            seed(5),
             on_failure=lambda report: reasons.append(report.reason),
         )
         assert fetched == runs[0].encode()
@@ -190,9 +189,14 @@ async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refus
 
 
 @pytest.mark.parametrize("address", ["/ip4/127.0.0.1/tcp/4001", "localhost:4001", "/ip4/0.0.0.0/tcp/1/p2p/x", ""])
-async def test_fetch_manifest__malformed_address__operator_error(address: str) -> None:
+def test_bootstrap__malformed_address__operator_error(address: str) -> None:
     with pytest.raises(OperatorError, match="bootstrap address"):
-        await fetch(Download(Wanted.manifest(None)), (address,), seed(5))
+        parse_bootstrap(address)
+
+
+async def test_fetch_manifest__no_address__operator_error() -> None:
+    with pytest.raises(OperatorError, match="no bootstrap address"):
+        await fetch(Download(Wanted.manifest(None)), ())
 
 
 @pytest.mark.parametrize("message", [record(1), PeersRequest(), Peers(peers=())])

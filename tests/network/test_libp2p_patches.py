@@ -19,7 +19,6 @@ from libp2p.stream_muxer.yamux import yamux
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sfnode.network import bounds
-from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport.bounded_yamux import WindowedStream
 from sfnode.network.transport.host import DialError, Host
@@ -371,7 +370,7 @@ async def test_close__write_blocked__returns_at_once() -> None:
 async def test_close__host_ends_with_eight_connections__does_not_wait_for_each() -> None:
     host = Host(identity_seed=seed(1), on_inbound=ignore)
     async with running_host(2, is_listening=False) as client, running_host(3, is_listening=False) as other:
-        async with host.running((parse_listen(LOOPBACK),)):
+        async with host.running((LOOPBACK,)):
             links = [await dialler.dial(address_of(host)) for dialler in (client, other) for _ in range(4)]
             await until(lambda: len(connections(host)) == 8)
             ended = connections(host)

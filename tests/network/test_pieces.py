@@ -254,7 +254,7 @@ async def bad_giver(answer: Answer) -> AsyncIterator[tuple[Node, Ask]]:
 
     async with trio.open_nursery() as nursery, running_host(9, hold_session) as host:
         host.serve_beside(FILES_PROTOCOL, serve)
-        asking = await start(nursery, network(2, NetworkConfig(bootstrap=(str(address_of(host)),))))
+        asking = await start(nursery, network(2, NetworkConfig(bootstrap=(address_of(host),))))
         await until(asking.connected)
         with trio.fail_after(10.0):
             async with asking.network.neighbour_files.asking(host.peer) as ask:

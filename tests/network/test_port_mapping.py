@@ -17,6 +17,7 @@ from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, parse_address
+from sfnode.worker_protocol.device_choices import DeviceOptions
 from tests.network.fake_router import HOST, FakeRouter, running
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
@@ -122,11 +123,11 @@ async def test_network__with_a_port_of_the_router__tells_neighbours_and_takes_it
     with running(FakeRouter()) as router:
         async with trio.open_nursery() as nursery:
             mapped = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), port_mapping=True)))
-            port = parse_address(mapped.addresses[0]).port
+            port = mapped.addresses[0].port
             await until(lambda: mapped.network.mapper.report, within_s=20.0)
             assert router.mappings == {port: (HOST, port, bounds.MAPPING_LEASE_S)}
             outside = f"/ip4/203.0.113.77/tcp/{port}"
-            assert mapped.network.introduction.addresses[0] == f"{outside}/p2p/{mapped.peer}"
+            assert mapped.network.introduction.addresses[0] == parse_address(f"{outside}/p2p/{mapped.peer}")
             neighbour = await start(nursery, network(2, NetworkConfig(bootstrap=mapped.addresses)))
             await until(neighbour.connected)
             (known,) = (row for row in neighbour.network.known_peers() if row.peer == mapped.peer)
@@ -176,9 +177,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
         listen=(),
         model=None,
         revision=None,
-        device="",
-        dtype="",
-        device_memory=None,
+        devices=DeviceOptions(),
         is_relay=True,
     )
     asked = Examination(question, told.append)

@@ -20,9 +20,10 @@ import sys
 import trio
 from tests.support.network_nodes import network
 from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy.addresses import parse_bootstrap
 
 async def main():
-    node = network(9, NetworkConfig(bootstrap=tuple(sys.argv[1:])))
+    node = network(9, NetworkConfig(bootstrap=tuple(map(parse_bootstrap, sys.argv[1:]))))
     async with trio.open_nursery() as nursery:
         await nursery.start(node.run)
         async for event in node.unread:
@@ -35,7 +36,7 @@ trio.run(main)
 @contextmanager
 def neighbour_process(node: Node) -> Iterator[subprocess.Popen[bytes]]:
     """A process that connects to the node and reads all that it gets."""
-    command = [sys.executable, "-c", NEIGHBOUR, *node.addresses]
+    command = [sys.executable, "-c", NEIGHBOUR, *map(str, node.addresses)]
     process = subprocess.Popen(command, cwd=REPOSITORY, env={"PYTHONPATH": "."})
     try:
         yield process

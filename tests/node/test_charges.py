@@ -54,7 +54,7 @@ async def test_daemon__slow_disk__peer_waits_for_what_its_answers_took(
             return read(self, author, steps)
 
         monkeypatch.setattr(Store, "read", read_slowly)
-        async with visiting(address, signed.manifest.run_id) as greedy:
+        async with visiting(str(address), signed.manifest.run_id) as greedy:
             started_s, questions = trio.current_time(), 4
             for number in range(questions):
                 await greedy.say(PayloadsRequest(request=number, span=0, author=signer(0).author))

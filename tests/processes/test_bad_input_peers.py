@@ -196,7 +196,7 @@ async def send_frame(number: int, address: str, frame: bytes) -> None:
 async def send_unsigned(address: str, manifest: Manifest) -> None:
     """As a neighbour in the run that sends a record whose signature does not fit."""
     record = EnvelopeCodec(manifest).seal(Signer(seed(98)), 0, (32, -32, 32, -32)).record
-    config = NetworkConfig(bootstrap=(address,))
+    config = NetworkConfig(bootstrap=(parse_bootstrap(address),))
     async with trio.open_nursery() as nursery:
         attacker = await start(nursery, network(99, config, run_id=manifest.run_id))
         await until(attacker.connected)

@@ -15,7 +15,7 @@ import trio
 
 from protocol.run.manifest import SignedManifest
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.addresses import peer_of_author
+from sfnode.network.policy.addresses import Address, parse_bootstrap, peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.worker.supervisor import worker_process
@@ -28,6 +28,7 @@ from tests.support.daemons import (
     node_of,
     write_run,
 )
+from tests.support.network_nodes import LOOPBACK
 from tests.support.patience import Patience
 
 NODES = 32
@@ -63,17 +64,17 @@ class Network32:
     edges: list[tuple[int, int]]
     worker: Path
     daemons: dict[int, Daemon] = field(default_factory=dict)
-    addresses: dict[int, str] = field(default_factory=dict)
+    addresses: dict[int, Address] = field(default_factory=dict)
     killed: JoinProcess | None = None
 
-    def targets(self, index: int) -> tuple[str, ...]:
+    def targets(self, index: int) -> tuple[Address, ...]:
         return tuple(self.addresses[low] for high, low in self.edges if high == index)
 
     async def start(self, nursery: trio.Nursery, index: int) -> None:
         if index == KILLED:
             self.start_process(index)
             return
-        config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=self.targets(index), neighbours_fixed=True)
+        config = NetworkConfig(listen=(LOOPBACK,), bootstrap=self.targets(index), neighbours_fixed=True)
         folder = self.folder / f"node{index}"
         daemon = daemon_in_this_process(self.signed, folder, network=config, worker=self.worker, neighbours_min=1)
         (self.addresses[index],) = await nursery.start(daemon.run)
@@ -83,11 +84,12 @@ class Network32:
         folder = self.folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
         KeyFile(folder / IDENTITY_FILE).made_seed()
-        self.addresses[index] = f"{listen}/p2p/{peer_of_author(KeyFile(folder / IDENTITY_FILE).signer().author)}"
+        peer = peer_of_author(KeyFile(folder / IDENTITY_FILE).signer().author)
+        self.addresses[index] = parse_bootstrap(f"{listen}/p2p/{peer}")
         arguments = ["--run", str(self.folder / "test.run"), "--listen", listen, "--neighbours-fixed"]
         arguments += ["--worker-socket", str(self.worker), "--neighbours-min", "1"]
         for target in self.targets(index):
-            arguments += ["--bootstrap", target]
+            arguments += ["--bootstrap", str(target)]
         self.killed = JoinProcess(directory=folder, arguments=arguments)
         self.killed.start()
 

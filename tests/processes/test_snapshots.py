@@ -18,7 +18,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import take_snapshot
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.addresses import peer_of_author
+from sfnode.network.policy.addresses import parse_bootstrap, parse_listen, peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
@@ -53,9 +53,8 @@ def veteran(folder: Path, number: int, worker: Path, bootstrap: tuple[str, ...],
     store.add_statements([admit(RUN, each) for each in (*AUTHORS, JOINER)])
     store.add(records(RUN), is_durable=True)
     store.close()
-    network = NetworkConfig(
-        listen=(f"/ip4/127.0.0.1/tcp/{port}",), bootstrap=bootstrap, neighbours_fixed=True, local_discovery=False
-    )
+    bootstraps, listen = tuple(map(parse_bootstrap, bootstrap)), parse_listen(f"/ip4/127.0.0.1/tcp/{port}")
+    network = NetworkConfig(listen=(listen,), bootstrap=bootstraps, neighbours_fixed=True, local_discovery=False)
     training = TrainingConfig(model="none", data=None, worker_socket=worker)
     config = DaemonConfig(
         signed=SIGNED, data_dir=DataDirectory(folder), identity_seed=seed_of(number), network=network, training=training

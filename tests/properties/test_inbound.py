@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.inbound import PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
-from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, is_public, parse_origins
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, is_public, parse_proxy
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
 PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), min_size=1, max_size=28).map(
@@ -139,7 +139,8 @@ def test_crowd__private_networks_are_limited__count_as_one_like_public_ones() ->
 
 
 def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
-    origins = parse_origins(is_private_limited=True, proxies=("10.0.0.7", "8.8.4.0/24", "2a00:1450::/32"))
+    proxies = tuple(map(parse_proxy, ("10.0.0.7", "8.8.4.0/24", "2a00:1450::/32")))
+    origins = Origins(is_private_limited=True, proxies=proxies)
     for proxy in ("10.0.0.7", "::ffff:10.0.0.7", "8.8.4.4", "2a00:1450::1"):
         assert origins.crowd_of(proxy) is None
         assert origins.has_group_room(proxy, [ip_group_of(proxy)] * 27, 28)
@@ -150,7 +151,7 @@ def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
 @pytest.mark.parametrize("text", ["10.0.0.300", "10.0.0.7/24", "proxy.example", ""])
 def test_trusted_proxy__no_address_or_network__operator_error_says_what_is(text: str) -> None:
     with pytest.raises(OperatorError, match=r"--trusted-proxy .* such as 10\.0\.0\.7"):
-        parse_origins(is_private_limited=False, proxies=(text,))
+        parse_proxy(text)
 
 
 def test_stranger_room__one_private_address__has_less_than_all_connections() -> None:

@@ -10,13 +10,16 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.ledger.statements import StatementCodec, read_invitation
+from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.run.pasted_string import wrapped
 from sfnode.run.public_data import described_source
-from sfnode.run.run_address import NODES_MAX, RunAddress, join_string, parse_run_addresses, string_for_others
+from sfnode.run.run_address import NODES_MAX, RunAddress, address_for_others, join_string, parse_run_addresses
 from tests.support.manifests import OWNER, small_manifest
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-PUBLIC, NAMED = (f"/{host}/tcp/4001/p2p/{PEER}" for host in ("ip4/203.0.113.7", "dns4/node.example.org"))
+PUBLIC, NAMED = (
+    parse_bootstrap(f"/{host}/tcp/4001/p2p/{PEER}") for host in ("ip4/203.0.113.7", "dns4/node.example.org")
+)
 RUN = small_manifest(admission="invite")
 TOLD = RunAddress(
     run_id=RUN.run_id,
@@ -77,7 +80,7 @@ def test_join_string__as_a_chat_leaves_it__is_read(texts: list[str]) -> None:
 def test_join_string__beside_other_addresses__all_nodes_of_one_run() -> None:
     old = RunAddress(run_id=RUN.run_id, nodes=(NAMED,))
     assert parse_run_addresses([str(old), STRING]) == replace(TOLD, nodes=(NAMED, PUBLIC, NAMED))
-    assert parse_run_addresses([STRING, NAMED]).nodes == (PUBLIC, NAMED, NAMED)
+    assert parse_run_addresses([STRING, str(NAMED)]).nodes == (PUBLIC, NAMED, NAMED)
     with pytest.raises(OperatorError, match="of two runs"):
         parse_run_addresses([STRING, str(replace(old, run_id=b"\1" * 32))])
 
@@ -108,14 +111,14 @@ def test_join_string__whole_but_made_by_a_stranger__is_refused_in_words(content:
 
 
 def test_join_string__of_a_node__holds_nothing_but_what_is_listed() -> None:
-    string = string_for_others(RUN, [PUBLIC], 0)
+    string = join_string(address_for_others(RUN, [PUBLIC], 0))
     told = parse_run_addresses([string])
     assert {field.name for field in fields(told)} == {
         "run_id", "nodes", "invitation", "run_model", "run_data", "run_data_bytes",
     }  # fmt: skip
     assert (told.nodes, told.invitation, told.run_data_bytes) == ((PUBLIC,), "", 0)
     assert (told.run_model, told.run_data) == (RUN.model.id, RUN.task.data)
-    assert string_for_others(RUN, [], 0) == ""
+    assert join_string(address_for_others(RUN, [], 0)) == ""
     assert "invite" not in str(TOLD) and str(TOLD).startswith("sfnode:" + RUN.run_id.hex())
 
 

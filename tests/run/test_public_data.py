@@ -39,7 +39,9 @@ def file_with(folder: Path, data: bytes = DATA) -> Path:
     return path
 
 
-async def fetched(folder: Path, given: DataSharing, *, data_bytes: int = len(DATA), limit_s: float = 5.0) -> str | None:
+async def fetched(
+    folder: Path, given: DataSharing, *, data_bytes: int = len(DATA), limit_s: float = 5.0
+) -> Path | None:
     """What a joiner gets of a node that gives that."""
     served = ServedRun(run_id=RUN_ID, manifest_bytes=MANIFEST, find_file=given.find)
     async with trio.open_nursery() as nursery:
@@ -55,7 +57,7 @@ async def fetched(folder: Path, given: DataSharing, *, data_bytes: int = len(DAT
 async def test_public_data__node_gives_them__are_here_and_need_nobody_afterwards(tmp_path: Path) -> None:
     found = await fetched(tmp_path, DataSharing(TASK, file_with(tmp_path), 0))
     path = public_data_path(DataDirectory(tmp_path), TASK)
-    assert found == str(path) and path.read_bytes() == DATA
+    assert found == path and path.read_bytes() == DATA
     assert await find_public_data(TASK, NOBODY, DataDirectory(tmp_path), Reporter(stream=io.StringIO())) == found
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import OperatorError
+from sfnode.network.policy.addresses import Address, parse_bootstrap
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
+from tests.support.manifests import small_manifest
 
 RUN, OTHER_RUN = b"\1" * 32, b"\2" * 32
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
-PUBLIC, NEARBY, HERE = (f"/ip4/{host}/tcp/4001/p2p/{PEER}" for host in ("203.0.113.7", "192.168.1.7", "127.0.0.1"))
-NAMED = f"/dns4/node.example.org/tcp/4001/p2p/{PEER}"
+PUBLIC, NEARBY, HERE, NAMED = (
+    parse_bootstrap(f"/{host}/tcp/4001/p2p/{PEER}")
+    for host in ("ip4/203.0.113.7", "ip4/192.168.1.7", "ip4/127.0.0.1", "dns4/node.example.org")
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,7 @@ def test_run_address__printed_and_parsed__is_the_same(address: RunAddress) -> No
 
 
 def test_parse__several__are_one_run_with_all_nodes() -> None:
-    texts = [f"sfnode:{RUN.hex()}@{PUBLIC}", NEARBY, f"sfnode:{RUN.hex()}@{NAMED},{HERE}"]
+    texts = [f"sfnode:{RUN.hex()}@{PUBLIC}", str(NEARBY), f"sfnode:{RUN.hex()}@{NAMED},{HERE}"]
     assert parse_run_addresses(texts) == RunAddress(run_id=RUN, nodes=(PUBLIC, NEARBY, NAMED, HERE))
     assert parse_run_addresses([]) == RunAddress()
 
@@ -60,8 +64,9 @@ def test_parse__two_runs__are_both_named() -> None:
     ],
 )
 def test_address_for_others__several_addresses__are_those_that_reach_farthest(
-    addresses: tuple[str, ...], given: tuple[str, ...], is_public: bool
+    addresses: tuple[Address, ...], given: tuple[Address, ...], is_public: bool
 ) -> None:
-    address = address_for_others(RUN, addresses)
+    manifest = small_manifest()
+    address = address_for_others(manifest, addresses, 7)
     assert (address.nodes, address.is_public) == (given, is_public)
-    assert str(address) == (f"sfnode:{RUN.hex()}@{given[0]}" if given else "")
+    assert str(address) == (f"sfnode:{manifest.run_id.hex()}@{given[0]}" if given else "")

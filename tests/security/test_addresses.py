@@ -10,7 +10,13 @@ from protocol.wire import PeerAddress, PeerId
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import believable_addresses, parse_bootstrap, parse_untrusted, peer_of_author
+from sfnode.network.policy.addresses import (
+    believable_addresses,
+    parse_address,
+    parse_bootstrap,
+    parse_untrusted,
+    peer_of_author,
+)
 from sfnode.network.sessions.open_sessions import OpenSessions
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))
@@ -22,8 +28,7 @@ def learnt(
 ) -> tuple[str, ...]:
     """What a node remembers of a peer after TELLER, seen at that IP address, has told of it."""
     config = config or NetworkConfig()
-    bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
-    book = AddressBook(own_peer=OWN, bootstrap=bootstrap, chance=random.Random(1))
+    book = AddressBook(own_peer=OWN, bootstrap=config.bootstrap, chance=random.Random(1))
     exchange = PeerExchange(config=config, book=book, open_sessions=OpenSessions(OWN))
     exchange.learn((PeerAddress(peer=about, addresses=addresses),), source=TELLER, observed_host=observed_host)
     return tuple(map(str, book.addresses(about)))
@@ -48,7 +53,7 @@ def test_exchange__own_host_name_of_the_teller__means_the_address_where_we_see_i
 
 def test_exchange__host_name_from_the_operator__is_kept_and_not_doubled() -> None:
     """Containers find each other by name: what the operator gives with --bootstrap is dialled as given."""
-    config = NetworkConfig(bootstrap=(f"/dns4/bootstrap/tcp/4001/p2p/{TELLER}",))
+    config = NetworkConfig(bootstrap=(parse_bootstrap(f"/dns4/bootstrap/tcp/4001/p2p/{TELLER}"),))
     assert learnt(TELLER, "/dns4/bootstrap/tcp/4001", config=config) == ("/dns4/bootstrap/tcp/4001",)
 
 
@@ -119,7 +124,7 @@ def test_exchange__private_address_from_a_stranger__is_not_believed(inside: str,
 
 
 def test_exchange__private_address_that_the_operator_or_the_local_network_gave__is_kept() -> None:
-    config = NetworkConfig(bootstrap=(f"/ip4/192.168.1.7/tcp/4001/p2p/{THIRD}",))
+    config = NetworkConfig(bootstrap=(parse_bootstrap(f"/ip4/192.168.1.7/tcp/4001/p2p/{THIRD}"),))
     assert learnt(THIRD, "/ip4/192.168.1.8/tcp/4001", config=config) == ("/ip4/192.168.1.7/tcp/4001",)
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     nearby = parse_bootstrap(f"/ip4/192.168.1.8/tcp/4001/p2p/{THIRD}")
@@ -129,7 +134,8 @@ def test_exchange__private_address_that_the_operator_or_the_local_network_gave__
 
 def test_exchange__own_address_under_another_peer_id__is_not_believed() -> None:
     """A neighbour that invents peers at our own address made us dial ourselves."""
-    config = NetworkConfig(listen=("/ip4/192.168.1.5/tcp/4001",), announce=("/ip4/198.51.100.1/tcp/4001",))
+    listen, announce = map(parse_address, ("/ip4/192.168.1.5/tcp/4001", "/ip4/198.51.100.1/tcp/4001"))
+    config = NetworkConfig(listen=(listen,), announce=(announce,))
     told = ("/ip4/192.168.1.5/tcp/4001", "/ip6/::ffff:198.51.100.1/tcp/4001", "/ip4/198.51.100.1/tcp/4002")
     assert learnt(THIRD, *told, config=config) == ("/ip4/198.51.100.1/tcp/4002",)
 

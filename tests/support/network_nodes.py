@@ -14,7 +14,7 @@ from protocol.wire import Message, PeerId, Records
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.address_book import PeerRow
-from sfnode.network.policy.addresses import Address, parse_address, parse_listen
+from sfnode.network.policy.addresses import Address, parse_listen
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins
 from sfnode.network.sessions.file_answers import FileSource
 from sfnode.network.sessions.file_server import ServedRun
@@ -26,7 +26,7 @@ from tests.support.patience import Patience
 
 RUN_ID = bytes(range(32))
 MANIFEST = bytes(range(256)) * 400  # 100 KiB: four parts
-LOOPBACK = "/ip4/127.0.0.1/tcp/0"
+LOOPBACK = parse_listen("/ip4/127.0.0.1/tcp/0")
 QUICK = Timings(hello_s=1.0, ping_interval_s=0.1, dead_s=0.35, write_s=0.5, bye_s=0.5)
 CALM = Timings()
 
@@ -82,7 +82,7 @@ class Node:
     """A running network that records its events."""
 
     network: ReadableNetwork
-    addresses: tuple[str, ...]
+    addresses: tuple[Address, ...]
     scope: trio.CancelScope
     events: list[Event] = field(default_factory=list)
     changed: trio.Event = field(default_factory=trio.Event)
@@ -124,7 +124,7 @@ async def start(nursery: trio.Nursery, network: ReadableNetwork, *, is_reading: 
     async def run(task_status: Any) -> None:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as inner:
-                addresses: tuple[str, ...] = await inner.start(network.run)
+                addresses: tuple[Address, ...] = await inner.start(network.run)
                 node = Node(network=network, addresses=addresses, scope=scope)
                 if is_reading:
                     inner.start_soon(node.record)
@@ -189,7 +189,7 @@ async def running_host(
 ) -> AsyncIterator[Host]:
     """A bare host on loopback."""
     host = Host(identity_seed=seed(number), on_inbound=on_inbound, origins=origins)
-    async with host.running((parse_listen(LOOPBACK),) if is_listening else ()):
+    async with host.running((LOOPBACK,) if is_listening else ()):
         yield host
 
 
@@ -221,7 +221,7 @@ HELLO = own_hello(run_id=RUN_ID, agent="stranger", listen=(), head_step=7)
 
 async def dial(host: Host, node: Node) -> Link:
     """A link to a node, on which nothing has been said yet."""
-    return await host.dial(parse_address(node.addresses[0]))
+    return await host.dial(node.addresses[0])
 
 
 async def dial_from(host: Host, local_host: str, address: Address) -> Link:

@@ -22,6 +22,7 @@ from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
 from sfnode.training.calibration import Calibration, FoundBasis, sources
+from sfnode.training.calibration.calibration import hold_back
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
@@ -267,7 +268,7 @@ def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_column
     shared = SharedModel(tiny_opt())
     data = TaskData(label_tokens=(3, 4))
     told = sorted(labelled_by_a_word(2, 120), key=lambda example: example.width)  # as `forward_basis` takes them
-    held = set(held_back(len(told))[1].tolist())
+    held = set(held_back(len(told))[1])
     lying = [replace(each, label=1 - each.label) if number in held else each for number, each in enumerate(told)]
     (honest, found) = (forward_basis(of(shared, data).only(each), 1) for each in (told, lying))
     assert honest.start is not None and honest.of_start is not None and honest.of_start.accuracy == 1.0
@@ -276,12 +277,15 @@ def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_column
     assert found.learning_rate is not None and 0 < found.learning_rate <= 1
 
 
-@pytest.mark.parametrize("count", [4, 16, 300, 800, 1_536])
-def test_held_back__examples_by_length__those_that_judge_are_of_all_lengths(count: int) -> None:
+@pytest.mark.parametrize("is_share_out", [True, False])
+@pytest.mark.parametrize("count", [0, 3, 4, 16, 67, 300, 800, 1_536])
+def test_hold_back__items_in_any_order__those_that_judge_lie_evenly_over_all(count: int, is_share_out: bool) -> None:
     """The first 64 of a quarter were the shortest: a start of 74 % was chosen where 81 % were to be had."""
-    kept, held = (set(each.tolist()) for each in held_back(count))
-    assert not kept & held and len(kept) == count - count // 4 and 0 < len(held) <= 64
-    assert sum(held) / len(held) == pytest.approx(count / 2, rel=0.1, abs=2)
+    kept, held = hold_back(range(count), most=64, share=4, is_share_out=is_share_out)
+    assert not set(kept) & set(held) and held == sorted(held) and kept == sorted(kept)
+    left_out = count // 4 if is_share_out else min(64, count // 4)
+    assert len(kept) == count - left_out and len(held) == (left_out if count <= 256 else len(held)) <= 64
+    assert not held or sum(held) / len(held) == pytest.approx(count / 2, rel=0.1, abs=2)
 
 
 def test_forward_basis__examples_of_one_label__says_so(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def failing(kind: type[Message], *replies: Reply | bytes) -> Script:
 
 
 HANG_UP = b""
-RENEWED = (RenewedBasis(from_epoch=1, sha256="ab" * 32, file="renewed.basis"),)
+RENEWED = (RenewedBasis(from_epoch=1, sha256="ab" * 32, file=Path("renewed.basis")),)
 
 
 async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path: Path) -> None:

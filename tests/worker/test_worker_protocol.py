@@ -40,7 +40,7 @@ MESSAGES: list[Message] = [
             devices=DeviceOptions(device="cpu", device_memory=300),
             threads=2,
             worker_socket=Path("/s/worker.sock"),
-            renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file="/b"),),
+            renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file=Path("/b")),),
         ),
         author=b"a" * 32,
     ),

@@ -12,7 +12,6 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.options import REPEAT, group, number_option
 from sfnode.cli.value_types import NewFilePath
-from sfnode.network import policy
 from sfnode.run import RunAddress, run_address
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
@@ -75,7 +74,6 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
     if not at:
         return running
     given = run_address.parse_run_addresses(at)
-    _ = [policy.parse_bootstrap(node) for node in given.nodes]
     if given.run_id not in (None, manifest.run_id):
         raise OperatorError("--at is an address of another run: give that of a node of this one")
     known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)

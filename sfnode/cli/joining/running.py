@@ -20,6 +20,7 @@ from sfnode.cli.settings import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
+from sfnode.network import Address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_file, public_data, run_address
@@ -159,13 +160,13 @@ def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:
         )
 
 
-def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
+def _tell_started(daemon: Daemon, addresses: tuple[Address, ...]) -> None:
     manifest, data_dir = daemon.manifest, daemon.config.data_dir
     text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
-    given = run_address.address_for_others(manifest.run_id, addresses)
-    string = run_address.string_for_others(manifest, addresses, daemon.data_sharing.bytes)
-    fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
+    given = run_address.address_for_others(manifest, addresses, daemon.data_sharing.bytes)
+    string = run_address.join_string(given)
+    fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(map(str, addresses))}
     how = _how_to_join(given, string, manifest, data_dir)
     daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
 

@@ -37,7 +37,7 @@ class PeerExchange:
         self.book = book
         self.open_sessions = open_sessions
         self.changed = trio.Event()
-        own = parse_untrusted((*config.listen, *config.announce))  # those with a fixed port
+        own = [each for each in (*config.listen, *config.announce) if each.port]  # those with a fixed port
         self._own = frozenset(replace(address, peer=None) for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # time of the next question (s), pause after it (s)
         self._answered_s: dict[PeerId, float] = {}

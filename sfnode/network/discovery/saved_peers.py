@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import DiscouragedRow, PeerRow, parse_bootstrap
+from sfnode.network.policy import Address, DiscouragedRow, PeerRow, parse_bootstrap
 
 Row = TypeVar("Row", PeerRow, DiscouragedRow)
 
@@ -38,19 +38,19 @@ def _decode_rows(declared: type[Row], text: str, where: str) -> tuple[Row, ...]:
         return ()
 
 
-def encode_bootstraps(addresses: Iterable[str]) -> str:
+def encode_bootstraps(addresses: Iterable[Address]) -> str:
     """Encode the bootstraps that were reached as JSON."""
-    return json.dumps(list(addresses))
+    return json.dumps([str(address) for address in addresses])
 
 
 def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
     """Return ``config`` with the bootstraps saved as ``text`` added: any of them leads out of an island."""
     if config.neighbours_fixed:
         return config
-    named = {parse_bootstrap(address).peer for address in config.bootstrap}
+    named = {address.peer for address in config.bootstrap}
     try:
         saved = [parse_bootstrap(entry) for entry in json.loads(text)]
     except (ValueError, TypeError, AttributeError, RecursionError, OperatorError):
         return config
-    earlier = [str(address) for address in saved if address.peer not in named]
+    earlier = [address for address in saved if address.peer not in named]
     return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))

@@ -120,11 +120,11 @@ class AddressBook:
         entry = self._entries.get(peer)
         return entry is not None and entry.is_bootstrap
 
-    def reached_bootstraps(self) -> tuple[str, ...]:
-        """Return the multiaddrs of bootstraps that were ever reached, last met first, at most BOOTSTRAPS_KEPT_MAX."""
+    def reached_bootstraps(self) -> tuple[Address, ...]:
+        """Return the addresses of bootstraps that were ever reached, last met first, at most BOOTSTRAPS_KEPT_MAX."""
         met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
         met.sort(key=lambda item: -item[1].last_success_unix_ms)
-        return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: bounds.BOOTSTRAPS_KEPT_MAX])
+        return tuple(replace(entry.addresses[0], peer=peer) for peer, entry in met[: bounds.BOOTSTRAPS_KEPT_MAX])
 
     # --- dialling
 

@@ -96,16 +96,13 @@ class Origins:
 DEFAULT_ORIGINS: Final = Origins()  # for operators without settings of their own
 
 
-def parse_origins(*, is_private_limited: bool, proxies: Iterable[str]) -> Origins:
-    """Return the operator's `Origins`; OperatorError for a proxy that is no address or network."""
-    networks: list[IpNetwork] = []
-    for text in proxies:
-        try:
-            networks.append(ipaddress.ip_network(text))
-        except ValueError as error:
-            advice = "give an IP address such as 10.0.0.7, or a network such as 10.0.0.0/24"
-            raise OperatorError(f"--trusted-proxy {text!r} is not one: {error}; {advice}") from None
-    return Origins(is_private_limited=is_private_limited, proxies=tuple(networks))
+def parse_proxy(text: str) -> IpNetwork:
+    """Parse the operator's proxy, an address or a network. Raises OperatorError."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        advice = "give an IP address such as 10.0.0.7, or a network such as 10.0.0.0/24"
+        raise OperatorError(f"--trusted-proxy {text!r} is not one: {error}; {advice}") from None
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,7 @@ from protocol.run import Manifest, basis_bytes, decode_run_untrusted
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, PeerId
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.policy import Address, parse_bootstrap
+from sfnode.network.policy import Address
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.bandwidth import Pace
 from sfnode.network.sessions.channel import Channel, Traffic
@@ -236,8 +237,7 @@ class Download:
 
 async def fetch(
     download: Download,
-    addresses: tuple[str, ...],
-    identity_seed: bytes,
+    addresses: tuple[Address, ...],
     *,
     agent: str = "sfnode",
     timings: Timings | None = None,
@@ -245,19 +245,18 @@ async def fetch(
 ) -> bytes:
     """Fetch a document from the nodes at these addresses and check its hash if that is known.
 
-    It tries the addresses in turn without end, with growing pauses, and calls ``on_failure`` after each failure. Put a
-    deadline around it to give up. OperatorError at once for a malformed address, and if all nodes are in another run.
+    It tries the addresses in turn without end, with growing pauses, under a new identity. It calls ``on_failure`` after
+    each failure. Put a deadline around it to give up. OperatorError without an address, or if all are in another run.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
-    dialled = tuple(parse_bootstrap(address) for address in addresses)
     report, elsewhere = on_failure or (lambda _report: None), dict[Address, str]()
-    host = Host(identity_seed=identity_seed, on_inbound=lambda link: link.aclose())
-    rounds = ((number, address) for number in itertools.count(1) for address in dialled)
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=lambda link: link.aclose())
+    rounds = ((number, address) for number in itertools.count(1) for address in addresses)
     async with host.running(()):
         for attempt, address in rounds:
             pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
-            if len(set(dialled)) > 1:  # halved in each round, because all nodes may be slow
+            if len(set(addresses)) > 1:  # halved in each round, because all nodes may be slow
                 download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
@@ -265,10 +264,10 @@ async def fetch(
                 elsewhere[address], reason = str(error), f"it {error}"
             except (DialError, LinkBrokenError, RefusedError, Reject) as error:
                 reason = str(error)
-            if len(elsewhere) == len(set(dialled)):
+            if len(elsewhere) == len(set(addresses)):
                 break
             report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
-            if address == dialled[-1]:
+            if address == addresses[-1]:
                 await trio.sleep(pause_s)
     address, found = elsewhere.popitem()
     raise OperatorError(f"the node at {address} {found}. Ask whoever gave you the address which run they mean")

@@ -92,6 +92,7 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
     """Return the status of a node now, without its detail; ``claim``: its claim of an invitation, if it has one."""
     node, network, manifest = life.node, life.network, life.manifest
     ledger, trainer = node.replica.ledger, life.trainer
+    here = run_address.address_for_others(manifest, network.introduction.addresses, life.data_sharing.bytes)
     return Status(
         node=statistics.node_statistics(node),
         end=node.end.ending,
@@ -104,10 +105,8 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
             pid=os.getpid(),
             paused=life.overseer.paused,
             model=life.model_progress(),
-            join=str(run_address.address_for_others(manifest.run_id, network.introduction.addresses)),
-            join_string=run_address.string_for_others(
-                manifest, network.introduction.addresses, life.data_sharing.bytes
-            ),
+            join=str(here),
+            join_string=run_address.join_string(here),
             disk_free_bytes=disk.free_disk_bytes(life.config.data_dir.path),
             slips=life.slips.state,
         ),

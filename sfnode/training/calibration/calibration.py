@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,8 @@ from sfnode.training.calibration.found_basis import Judged
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, Scores, TaskData, batch_of, chunks_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,17 +54,20 @@ class Calibration:
         )
 
 
-def choose_evenly(examples: Sequence[Example], count: int) -> tuple[list[Example], list[Example]]:
-    """Choose ``count`` examples that lie evenly over all, since files are often sorted by label; return also the rest.
+def hold_back(items: Sequence[T], *, most: int, share: int = 1, is_share_out: bool = False) -> tuple[list[T], list[T]]:
+    """Return the items to learn from, and others that judge what was learnt: one of ``share``, at most ``most``.
 
-    All that are held back from a fit or from training are chosen in this way, but for the fit of a start (`forward`).
+    Those lie evenly over all, since items are often sorted by label or length. ``is_share_out``: one of ``share``
+    is left out even where fewer judge, as in the fit of every start so far; other numbers would give it other bytes.
     """
-    count = min(count, len(examples))
-    chosen = {number * len(examples) // count for number in range(count)}
-    return (
-        [example for number, example in enumerate(examples) if number in chosen],
-        [example for number, example in enumerate(examples) if number not in chosen],
-    )
+    if is_share_out:
+        left_out: Sequence[int] = range(share - 1, len(items), share)
+        held = left_out[:: max(1, -(-len(left_out) // most))]
+    else:
+        count = min(most, len(items) // share)
+        left_out = held = [number * len(items) // count for number in range(count)]
+    out = frozenset(left_out)
+    return [item for number, item in enumerate(items) if number not in out], [items[number] for number in held]
 
 
 def rows_in(examples: Sequence[Example]) -> int:

@@ -17,7 +17,7 @@ from protocol.crypto import Signer
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.calibration.calibration import Calibration, choose_evenly, judged, rows_in
+from sfnode.training.calibration.calibration import Calibration, hold_back, judged, rows_in
 from sfnode.training.calibration.found_basis import Judged
 from sfnode.training.calibration.renewal_trial import RenewalTrial, take_steps
 from sfnode.training.estimator import Estimator
@@ -59,7 +59,7 @@ class RateTrial:
 def set_apart(data: TaskData, used: Sequence[Example]) -> TaskData:
     """Hold back up to 200 examples not in ``used`` for evaluation; all others are the author's, as in a run."""
     seen = frozenset(used)
-    held, _ = choose_evenly([example for example in data.examples if example not in seen], _HELD_MAX)
+    _, held = hold_back([example for example in data.examples if example not in seen], most=_HELD_MAX)
     is_held = frozenset(held)  # the same text may be there twice
     others = tuple(example for example in data.examples if example not in is_held)
     return replace(data, examples=others, evaluation_examples=tuple(held))

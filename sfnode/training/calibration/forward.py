@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import RANK_MAX
-from sfnode.training.calibration.calibration import Calibration
+from sfnode.training.calibration.calibration import Calibration, hold_back
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.readout import fit_readout, uniform_weights
@@ -124,10 +124,10 @@ def _tried(
         uniform_by_layer: weights of each layer that together give one for every example (`uniform_weights`), [I] each.
     """
     layers = slice(-len(moving), None)
-    kept_N, held_N = held_back(len(calibration.data.examples))
-    held = calibration.only([calibration.data.examples[number] for number in held_N.tolist()])
-    seen = look.seen.only(held_N, layers)
-    readout = fit_readout(look.seen.only(kept_N, layers))
+    kept, judging = held_back(len(calibration.data.examples))
+    held = calibration.only([calibration.data.examples[number] for number in judging])
+    seen = look.seen.only(torch.tensor(judging), layers)
+    readout = fit_readout(look.seen.only(torch.tensor(kept), layers))
     added = [inputs_NI @ weight_IL for inputs_NI, weight_IL in zip(seen.inputs, readout.weights, strict=True)]
     alone_NL, weights = _centred(seen.logits), look.weights(readout)
     fitted_NL = alone_NL + torch.stack(added).sum(dim=0)
@@ -197,15 +197,9 @@ def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
     return result
 
 
-def held_back(count: int) -> tuple[Tensor, Tensor]:
-    """Return the numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
-
-    Examples come sorted by length, so the judging ones are of all lengths. These numbers are not those of
-    `choose_evenly`, since other ones would give every start other bytes.
-    """
-    is_left_out = torch.arange(count) % 4 == 3
-    left_out = torch.where(is_left_out)[0]
-    return torch.where(~is_left_out)[0], left_out[:: -(-len(left_out) // _HELD_MAX)]
+def held_back(count: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the examples to fit, three quarters, and of some of the others, which judge the fit."""
+    return hold_back(range(count), most=_HELD_MAX, share=4, is_share_out=True)
 
 
 def held_rows(count: int) -> int:

@@ -13,7 +13,7 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
-from sfnode.training.calibration.calibration import Calibration, choose_evenly
+from sfnode.training.calibration.calibration import Calibration, hold_back
 from sfnode.training.estimator import Estimate, Estimator
 
 _STEPS: Final = 8
@@ -90,13 +90,12 @@ def try_renewal(
         calibration: the model at the weights that the run has reached, and examples that were not used for ``found``;
             authors learn from those that are not held back.
     """
-    shared, examples = calibration.shared, calibration.data.examples
-    held, others = choose_evenly(examples, min(len(examples) // 2, _HELD_MAX))
+    others, held = hold_back(calibration.data.examples, most=_HELD_MAX, share=2)
     if len(held) < _HELD_MIN:
         return None
     data = replace(calibration.data, examples=tuple(others), evaluation_examples=tuple(held))
-    before = Estimator(shared, Bases(manifest, replace(found, start=None)), data).evaluation_losses()
-    session, rows = Estimator(shared, Bases(manifest, found), data), 2 * len(held)
+    before = Estimator(calibration.shared, Bases(manifest, replace(found, start=None)), data).evaluation_losses()
+    session, rows = Estimator(calibration.shared, Bases(manifest, found), data), 2 * len(held)
     state = Coefficients(manifest)
     rows += take_steps(session, state, plan.signers, plan.steps(manifest))
     after = session.evaluation_losses()

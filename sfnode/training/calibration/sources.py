@@ -20,7 +20,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
 from sfnode.storage import data_files, stored_bases
-from sfnode.training.calibration.calibration import Calibration, choose_evenly, rows_in
+from sfnode.training.calibration.calibration import Calibration, hold_back, rows_in
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -201,7 +201,7 @@ def _choice(calibration: Calibration, options: CalibrationOptions) -> tuple[Sour
     count = min(_EXAMPLES[source] * (labels if source is Source.FORWARD else 1), _EXAMPLES_MAX)
     if source is Source.TRAJECTORY and data.examples:
         count = min(_EXAMPLES[source], _TRAJECTORY_ROWS_MAX * len(data.examples) // calibration.rows)
-    used, others = choose_evenly(data.examples, options.examples or count)
+    others, used = hold_back(data.examples, most=options.examples or count)
     return source, calibration.only(used), calibration.only(others)
 
 

@@ -18,7 +18,7 @@ from protocol.crypto import hashing
 from protocol.errors import OperatorError
 from protocol.run import TensorKind
 from protocol.subspace import signs
-from sfnode.training.calibration.calibration import Calibration, choose_evenly, judged
+from sfnode.training.calibration.calibration import Calibration, hold_back, judged
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
@@ -63,8 +63,7 @@ class _Adapter:
 
 def apart(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Split examples into those to train on, and some from all over them that judge; none if there are under 8."""
-    held, kept = choose_evenly(examples, min(len(examples) // _HELD_SHARE, _HELD_MAX))
-    return kept, held
+    return hold_back(examples, most=_HELD_MAX, share=_HELD_SHARE)
 
 
 def trajectory_basis(
