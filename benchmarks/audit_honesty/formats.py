@@ -11,6 +11,7 @@ from protocol.subspace import Bases
 from sfnode.demo import DATA_NAME, LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
 from sfnode.run import MethodOptions, builder
+from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, quantised, trainable_tensors
 from sfnode.training.shared_model import load_shared
@@ -32,7 +33,7 @@ class Models:
         folder = resolve_model(MODEL)
         self._description = load_described(folder)[1]
         self._tokenizer = loading.load_tokenizer(folder.path)
-        device = loading.choose_device("cpu")
+        device = choose_device("cpu")
         self._shared = {name: load_shared(quantised.choose_precision(name), folder.path, device) for name in FORMATS}
 
     def manifest(self, number: int, owner: Signer, steps: int) -> Manifest:

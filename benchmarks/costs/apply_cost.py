@@ -17,8 +17,8 @@ from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
 from sfnode.training.bench import subjects, timing
+from sfnode.training.devices import choose_device
 from sfnode.training.estimator import live_terms
-from sfnode.training.model import loading
 from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 9
@@ -48,7 +48,7 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int 
             per weight and update.
         rademacher_8: the same figures, dense with 8 numbers per weight and update.
     """
-    where = loading.choose_device(device)
+    where = choose_device(device)
     tensors = subjects.shape_tensors(shape)
     canonical = subjects.bench_manifest(tensors, directions=1)
     rademacher = subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER)

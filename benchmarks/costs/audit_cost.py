@@ -14,6 +14,7 @@ from protocol.crypto import hashing
 from protocol.documents import audit_report
 from protocol.subspace import Bases
 from sfnode.training.bench import subjects, timing
+from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -53,7 +54,7 @@ class AuditCost:
 
 def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto") -> AuditCost:
     """Measure one message on two neighbouring states, and the same messages in two dtypes."""
-    where = loading.choose_device(device)
+    where = choose_device(device)
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
     first, other = sessions
     manifest = first.manifest

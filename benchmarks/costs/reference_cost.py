@@ -10,6 +10,7 @@ import torch
 from benchmarks.costs import references
 from sfnode.children.program import Program
 from sfnode.training.bench import BenchBasis, memory, subjects, timing
+from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 
 REPEATS: Final = 3
@@ -26,7 +27,7 @@ def bench_references(
             the step trains; ratio_to_backprop: AdamW on all parameters; ratio_to_lora: AdamW on rank-8 adapters.
         memory_of_mezo, memory_of_backprop, memory_of_lora: peak of the reference / the step's, in a first epoch.
     """
-    where = loading.choose_device(device)
+    where = choose_device(device)
     model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)
     scratch, plain = copy.deepcopy(model), subjects.shared_copy(model)
     bases = subjects.bench_bases(trainable_tensors(model), basis, size=size)

@@ -15,6 +15,7 @@ from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
 from sfnode.training.bench import memory, subjects, timing
+from sfnode.training.devices import choose_device
 from sfnode.training.model import fold_weights, loading
 
 REPEATS: Final = 5
@@ -33,7 +34,7 @@ def bench_view(
         scratch_bytes: peak on top of W0 and the result, of one layer; naive_differs: share of fp32 weights that the
             plain merge gets wrong in the last bits.
     """
-    where = loading.choose_device(device)
+    where = choose_device(device)
     every = subjects.shape_tensors(shape)
     tensors = every[: _per_layer(every)]
     manifest = subjects.bench_manifest(tensors)

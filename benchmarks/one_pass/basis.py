@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from benchmarks.one_pass.layers import LateLayers, Passed, Term
+from benchmarks.one_pass.layers import LateLayers, PassResult, Term
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class CoreBasis:
     """Directions of the core.
 
     Attributes:
@@ -42,14 +42,14 @@ class Basis:
         """Return what the cores ``C`` add to rows of these groups."""
         return Term(U=self.U, V=self.V, C=C, group=group)
 
-    def gradients(self, passed: Passed, labels: Tensor) -> Tensor:
+    def gradients(self, passed: PassResult, labels: Tensor) -> Tensor:
         """Return the gradient of each row's loss by its core along the direct path, in closed form: [B, L, r, k]."""
         residuals = passed.logits.softmax(-1) - one_hot(labels, passed.logits.shape[1]).float()
         inputs = torch.stack([x @ v for x, v in zip(passed.inputs, self.V, strict=True)], 1)
         return torch.einsum("br,blk->blrk", residuals @ self.contrasts, inputs)
 
 
-def make_basis(layers: LateLayers, rows: Tensor, *, rank: int = 64, ridge: float = 0.003) -> Basis:
+def make_basis(layers: LateLayers, rows: Tensor, *, rank: int = 64, ridge: float = 0.003) -> CoreBasis:
     """Make the basis from unlabelled ``rows``: one forward pass each."""
     passed = layers.run(rows)
     J = layers.embedding * layers.norm / passed.rms.mean()
@@ -60,7 +60,7 @@ def make_basis(layers: LateLayers, rows: Tensor, *, rank: int = 64, ridge: float
     V = tuple(_leading(inputs, rank, ridge) for inputs in passed.inputs)
     together = torch.cat([x @ v for x, v in zip(passed.inputs, V, strict=True)], 1).double()
     curvature = float(torch.linalg.eigvalsh(together.T @ together / len(rows))[-1])
-    return Basis(U, V, centred @ U, curvature)
+    return CoreBasis(U, V, centred @ U, curvature)
 
 
 def _leading(inputs: Tensor, rank: int, ridge: float) -> Tensor:

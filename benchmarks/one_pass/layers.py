@@ -39,7 +39,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class PassResult:
     """What one forward pass of B rows gives: label logits fp32[B, K], each slot's input at the token read
     fp32[B, d_l], and the rms of the residual stream there fp32[B]."""
 
@@ -72,7 +72,7 @@ class LateLayers:
                     self._hidden[row] = states[: self.lengths[row]].clone()
 
     @torch.inference_mode()
-    def run(self, rows: Tensor, term: Term | None = None) -> Passed:
+    def run(self, rows: Tensor, term: Term | None = None) -> PassResult:
         """Pass ``rows``, int64[B], through the layers, with what the state adds."""
         places, parts = [], []
         for batch in self._batches(rows):
@@ -83,10 +83,10 @@ class LateLayers:
             with self._heard(last, here) as inputs:
                 end = self._through(self._layers, hidden)[torch.arange(len(chosen)), last].float()
             rms = end.pow(2).mean(-1).add(self._epsilon).sqrt()
-            parts.append(Passed(logits=end / rms[:, None] * self.norm @ self.embedding.T, inputs=inputs, rms=rms))
+            parts.append(PassResult(logits=end / rms[:, None] * self.norm @ self.embedding.T, inputs=inputs, rms=rms))
             places.append(batch)
         back = torch.cat(places).argsort()
-        return Passed(
+        return PassResult(
             logits=torch.cat([part.logits for part in parts])[back],
             inputs=[torch.cat(each)[back] for each in zip(*(part.inputs for part in parts), strict=True)],
             rms=torch.cat([part.rms for part in parts])[back],

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.one_pass.basis import Basis
+from benchmarks.one_pass.basis import CoreBasis
 from benchmarks.one_pass.layers import LateLayers
 
 _MESSAGE_ROWS = 16  # of the messages that set clip and unit
@@ -32,7 +32,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Reading:
     """How well the run did after so many forward rows of all authors: accuracy in percent, and loss, of each state."""
 
     rows: int
@@ -55,7 +55,7 @@ class Scale:
         return levels * self.unit
 
 
-def calibrated(layers: LateLayers, basis: Basis, rows: Tensor, seed: int) -> Scale:
+def calibrated(layers: LateLayers, basis: CoreBasis, rows: Tensor, seed: int) -> Scale:
     """Measure what messages look like, with labels drawn evenly: those of the rows are not looked at."""
     drawn = torch.randint(len(layers.embedding), (len(rows),), generator=torch.Generator().manual_seed(seed))
     gradients = basis.gradients(layers.run(rows), drawn)
@@ -67,7 +67,7 @@ def calibrated(layers: LateLayers, basis: Basis, rows: Tensor, seed: int) -> Sca
 def train(
     layers: LateLayers,
     test: LateLayers,
-    basis: Basis,
+    basis: CoreBasis,
     scale: Scale,
     shards: Sequence[np.ndarray],
     *,
@@ -77,7 +77,7 @@ def train(
     rule: Rule | None = None,
     alone: bool = False,
     looks: Sequence[int] = (),
-) -> list[Look]:
+) -> list[Reading]:
     """Let one author for each shard send ``rows`` a round, and look after the rounds in ``looks`` and at the end.
 
     ``alone``: each author trains a model of its own by the same rule, and hears of nobody.
@@ -104,14 +104,14 @@ def train(
     return found
 
 
-def _look(test: LateLayers, basis: Basis, C: Tensor, rows: int) -> Look:
+def _look(test: LateLayers, basis: CoreBasis, C: Tensor, rows: int) -> Reading:
     every = torch.arange(len(test.labels))
     accuracy, loss = [], []
     for core in C:
         logits = test.run(every, basis.term(core[None], torch.zeros_like(every))).logits
         accuracy.append(100 * float((logits.argmax(-1) == test.labels).float().mean()))
         loss.append(float(cross_entropy(logits, test.labels)))
-    return Look(rows, accuracy, loss)
+    return Reading(rows, accuracy, loss)
 
 
 def even_shards(pool: np.ndarray, authors: int) -> list[np.ndarray]:

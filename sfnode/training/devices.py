@@ -1,17 +1,32 @@
-"""Print what torch can compute on here, as one line of JSON.
+"""Choose what torch computes on; run as a program, print what there is here, as one line of JSON.
 
-This is a program of its own: `sfnode doctor` can end it when a driver hangs, and survives when a driver crashes.
+The program is for `sfnode doctor`, which can end it when a driver hangs, and survives when a driver crashes.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Final
 
 import torch
 
+from protocol.errors import OperatorError
 from protocol.schema import to_plain
 from sfnode.worker_protocol import CudaDevice, DeviceReport
+
+DEVICES: Final = ("auto", "cpu", "cuda", "mps")
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called ``name``; "auto" takes CUDA if it is there, else the CPU. OperatorError if absent."""
+    if name not in DEVICES:
+        raise OperatorError(f"device {name!r}: allowed are {', '.join(DEVICES)}")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
+        raise OperatorError(f"device {name!r}: this machine or this build of torch has none; use --device cpu or auto")
+    return torch.device(name)
 
 
 def describe_devices() -> DeviceReport:

@@ -29,6 +29,7 @@ from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
 from sfnode.storage import stored_bases
+from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading, quantised
 from sfnode.training.niceness import yield_to_others
@@ -74,7 +75,7 @@ class ModelPool:
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         devices = training.devices
-        device, precision = loading.choose_device(devices.device), quantised.choose_precision(devices.dtype)
+        device, precision = choose_device(devices.device), quantised.choose_precision(devices.dtype)
         limit = devices.device_memory
         key = (folder.path, str(device), devices.dtype, limit)
         if key not in self._models:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.one_pass.basis import Basis, make_basis
+from benchmarks.one_pass.basis import CoreBasis, make_basis
 from benchmarks.one_pass.layers import LateLayers
 from benchmarks.one_pass.training import Rule, calibrated, even_shards, private_shards, train
 from sfnode.training.task import Example
@@ -42,7 +42,7 @@ def layers(model: PreTrainedModel, examples: list[Example]) -> LateLayers:
 
 
 @pytest.fixture(scope="module")
-def basis(layers: LateLayers) -> Basis:
+def basis(layers: LateLayers) -> CoreBasis:
     return make_basis(layers, torch.arange(ROWS), rank=8)
 
 
@@ -59,7 +59,7 @@ def test_pass__nothing_moved__is_that_of_the_whole_model(
 
 
 def test_pass__core_moved__is_that_of_the_model_with_the_product_in_its_weights(
-    examples: list[Example], layers: LateLayers, basis: Basis
+    examples: list[Example], layers: LateLayers, basis: CoreBasis
 ) -> None:
     C = torch.randn(basis.zero().shape, generator=torch.Generator().manual_seed(1)) / 10
     moved = single(tiny_model("llama"))
@@ -70,7 +70,7 @@ def test_pass__core_moved__is_that_of_the_model_with_the_product_in_its_weights(
     torch.testing.assert_close(found, whole_model(moved, examples), rtol=1e-4, atol=1e-5)
 
 
-def test_basis__curvature__bounds_that_of_the_direct_path(layers: LateLayers, basis: Basis) -> None:
+def test_basis__curvature__bounds_that_of_the_direct_path(layers: LateLayers, basis: CoreBasis) -> None:
     """With even predictions the curvature along the worst direction is what the basis says, and never more."""
     passed = layers.run(torch.arange(ROWS))
     moves = torch.cat([x @ v for x, v in zip(passed.inputs, basis.V, strict=True)], 1)
@@ -81,7 +81,7 @@ def test_basis__curvature__bounds_that_of_the_direct_path(layers: LateLayers, ba
     assert float(largest) == pytest.approx(basis.curvature, rel=1e-5)
 
 
-def test_run__labels_in_the_last_token__are_learnt_by_one_author_and_by_many(layers: LateLayers, basis: Basis) -> None:
+def test_run__labels_in_the_last_token__are_learnt_by_one_and_by_many(layers: LateLayers, basis: CoreBasis) -> None:
     rows, pool = torch.arange(ROWS), np.arange(ROWS)
     scale = calibrated(layers, basis, rows, seed=0)
     before = train(layers, layers, basis, scale, [pool], rounds=1, seed=0, rule=Rule(rate=0.0))[-1]
@@ -91,7 +91,7 @@ def test_run__labels_in_the_last_token__are_learnt_by_one_author_and_by_many(lay
         assert after.loss[0] < 0.9 * before.loss[0]
 
 
-def test_run__alone__each_author_has_a_model_of_its_own(layers: LateLayers, basis: Basis) -> None:
+def test_run__alone__each_author_has_a_model_of_its_own(layers: LateLayers, basis: CoreBasis) -> None:
     scale = calibrated(layers, basis, torch.arange(ROWS), seed=0)
     shards = [np.flatnonzero(layers.labels.numpy() == label) for label in (0, 1)]
     (look,) = train(layers, layers, basis, scale, shards, rounds=12, seed=0, alone=True)

@@ -31,6 +31,7 @@ from sfnode.reporter import Reporter
 from sfnode.slips import ENDINGS, Slips, split
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker_protocol.training_config import TrainingConfig
+from tests.faults.errors import first_leaf, follows_from, let_go
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
 from tests.faults.tasks import waits_of
 from tests.netlab.worker import PacedWorker
@@ -160,7 +161,7 @@ class World:
         NODE.set(None)
         seat.daemon = None
         for each in (end, *self.injected):
-            _let_go(each)
+            let_go(each)
         seat.ended.append(end)
         seat.last_end = end
 
@@ -245,7 +246,7 @@ class World:
             return
         is_ending = end is not None and split(end, ENDINGS)[0] is None
         is_disk = any(fault.kind.is_disk and seat.number == fault.victim for fault in faults)
-        is_port = "cannot listen on" in str(_leaf(end))  # what the library makes of a failed bind, in words
+        is_port = "cannot listen on" in str(first_leaf(end))  # what the library makes of a failed bind, in words
         if not (is_ending and (is_disk or is_port)):
             raise FoundError(f"node {seat.number} ended: {end!r}")
 
@@ -319,7 +320,7 @@ class World:
         for seat in self.seats:
             life = seat.life
             if life is None:
-                told.append(f"node {seat.number} has no life; its last ended with {_leaf(seat.last_end)!r}")
+                told.append(f"node {seat.number} has no life; its last ended with {first_leaf(seat.last_end)!r}")
                 continue
             node, before = life.node, steps[seat.number] if steps else "?"
             trouble = life.trainer.statistics().trouble if life.trainer else ""
@@ -331,23 +332,6 @@ class World:
                 f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}{waits}"
             )
         return "; ".join(told)
-
-
-def _let_go(error: BaseException | None) -> None:
-    """Let go of all that an error's frames hold: open sockets, which a process takes along as it ends."""
-    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    for each in (*parts, error and error.__cause__, error and error.__context__):
-        if each is not None and each is not error:
-            _let_go(each)
-    if error is not None:
-        error.__traceback__ = None
-
-
-def _leaf(error: BaseException | None) -> BaseException | None:
-    """The first error in a group that is no group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _manifest(**method: object) -> dict[str, object]:
@@ -378,7 +362,7 @@ def _second_slips_heard(world: World) -> Iterator[None]:
 
     def note(self: Slips, where: str, error: Exception, **fields: str) -> None:
         usual(self, where, error, **fields)
-        if not any(_follows_from(error, injected) for injected in world.injected):
+        if not any(follows_from(error, injected) for injected in world.injected):
             world.second_slips.append(f"{self.state.last}\n{''.join(traceback.format_exception(error))}")
 
     setattr(Slips, "note", note)  # noqa: B010 - mypy: a method is no variable
@@ -386,16 +370,6 @@ def _second_slips_heard(world: World) -> Iterator[None]:
         yield
     finally:
         setattr(Slips, "note", usual)  # noqa: B010
-
-
-def _follows_from(error: BaseException | None, injected: Exception) -> bool:
-    """Whether the injected error is this one, in it, or came before it."""
-    if error is None:
-        return False
-    parts = injected.exceptions if isinstance(injected, ExceptionGroup) else (injected,)
-    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    before = (error.__cause__, error.__context__)
-    return error in parts or any(_follows_from(each, injected) for each in (*inside, *before))
 
 
 @contextmanager

@@ -15,8 +15,9 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
 from sfnode.model_files.folder import INDEX_FILE
 from sfnode.model_files.resolve import resolve_model
+from sfnode.training.devices import choose_device
 from sfnode.training.model.content import check_model, load_described
-from sfnode.training.model.loading import choose_device, choose_dtype, load_causal_lm, load_tokenizer
+from sfnode.training.model.loading import choose_dtype, load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel

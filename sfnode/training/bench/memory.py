@@ -29,6 +29,7 @@ from sfnode.training.allocator import giving_back_freed_memory, keep_freed_memor
 from sfnode.training.bench import subjects
 from sfnode.training.bench.subjects import Action, BenchBasis
 from sfnode.training.bench.timing import wait_for
+from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import load_shared
@@ -71,7 +72,7 @@ def print_peak(make: Callable[[PreTrainedModel, TaskData], Action], setting: Seq
     """Print the peak bytes of the action that ``make`` returns, in a fresh process that does nothing else."""
     keep_freed_memory()
     shape, rows, tokens, dtype, device = setting
-    where = loading.choose_device(device)
+    where = choose_device(device)
     before = 0 if where.type == "cuda" else process_bytes() or 0
     model = subjects.random_model(shape, where, loading.choose_dtype(dtype))
     action = make(model, subjects.random_data(int(rows), int(tokens)))

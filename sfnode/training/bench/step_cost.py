@@ -8,6 +8,7 @@ import torch
 
 from sfnode.training.bench import memory, subjects, timing
 from sfnode.training.bench.subjects import BenchBasis
+from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.task import row_batch
 
@@ -26,7 +27,7 @@ def bench_step(
         peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded;
         peak_memory_ratio_later_published: the same epoch with a published basis, where nothing is folded.
     """
-    where = loading.choose_device(device)
+    where = choose_device(device)
     model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)
     plain, rows = subjects.shared_copy(model), row_batch(data.examples, 0, where)
     bases = subjects.bench_bases(trainable_tensors(model), basis, size=size)

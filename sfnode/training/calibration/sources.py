@@ -30,6 +30,7 @@ from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan, t
 from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.calibration.trajectory import LENGTHS, apart, trajectory_basis
 from sfnode.training.describe import RunModel, chosen_groups
+from sfnode.training.devices import choose_device
 from sfnode.training.model import check_model, fold_weights, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, read_task
@@ -83,7 +84,7 @@ def calibrate_described(described: RunModel, on_progress: Progress = _unheard) -
     Moves the model to the device. Raises OperatorError as `calibrate` does.
     """
     module: nn.Module = described.model  # the base class's `to` has types
-    module.to(loading.choose_device(DeviceOptions().device))
+    module.to(choose_device(DeviceOptions().device))
     return new_basis(_described(described), CalibrationOptions(data=""), None, on_progress)
 
 
@@ -179,7 +180,7 @@ def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, e
 
 
 def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
-    return loading.load_causal_lm(folder, loading.choose_device(devices.device), loading.choose_dtype(devices.dtype))
+    return loading.load_causal_lm(folder, choose_device(devices.device), loading.choose_dtype(devices.dtype))
 
 
 def new_basis(

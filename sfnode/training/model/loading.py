@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,8 +25,6 @@ from sfnode.model_files import CONFIG_FILE, INDEX_FILE, read_config, tokenizer_f
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.model_view import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
-
-DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 
 
 def positions_of(folder: Path) -> int | None:
@@ -47,17 +45,6 @@ def check_positions(folder: Path, max_tokens: int) -> None:
             f"prompts of up to {max_tokens} tokens are too long for the model {folder.name}, which takes {positions}: "
             f"make the run with --max-tokens {positions} or fewer"
         )
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device called ``name``; "auto" takes CUDA if it is there, else the CPU. OperatorError if absent."""
-    if name not in DEVICES:
-        raise OperatorError(f"device {name!r}: allowed are {', '.join(DEVICES)}")
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
-        raise OperatorError(f"device {name!r}: this machine or this build of torch has none; use --device cpu or auto")
-    return torch.device(name)
 
 
 def choose_dtype(name: str) -> torch.dtype:
