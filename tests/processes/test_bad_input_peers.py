@@ -107,7 +107,7 @@ async def test_join__bootstrap_that_sends_a_bad_manifest__is_refused(tmp_path: P
             "sfnode",
             "join",
             "--bootstrap",
-            liar.addresses[0],
+            str(liar.addresses[0]),
             "--data-dir",
             str(tmp_path),
         ]
