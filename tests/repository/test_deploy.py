@@ -260,3 +260,20 @@ def test_compose__invited_twice__keeps_the_first_run(tmp_path: Path) -> None:
     subprocess.run(["sh", "-euc", stage.script("invite")], env=stage.environment(), check=True)
     assert (tmp_path / "invitation" / "bootstrap").read_text() == "kept\n"
     assert not list(stage.volume("invite").iterdir())
+
+
+@pytest.mark.parametrize("has_joined", [False, True], ids=["waits", "joins"])
+def test_compose__late_joiner__waits_once_and_can_be_stopped_meanwhile(has_joined: bool, tmp_path: Path) -> None:
+    """Stopped in its first minute it ended with 143, and each restart waited again."""
+    stage = Stage(folder=tmp_path, port=1)
+    for folder in ("bin", "invitation"):
+        (tmp_path / folder).mkdir()
+    for name, script in {"sleep": "kill -TERM $PPID", "sfnode": "echo joined"}.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "invitation" / "bootstrap").write_text("an address\n")
+    if has_joined:
+        (stage.volume("late-joiner") / "manifest.run").touch()
+    command = ["sh", "-euc", stage.script("late-joiner")]
+    result = subprocess.run(command, env=stage.environment("late-joiner"), stdout=subprocess.PIPE, check=False)
+    assert (result.returncode, result.stdout) == (0, b"joined\n" if has_joined else b"")
