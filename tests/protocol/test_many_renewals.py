@@ -81,8 +81,8 @@ def test_read_bases__many_renewals_name_one_file__it_is_looked_for_and_read_once
     manifest = small_manifest(**PUBLISHED_BASIS)
     reads: list[str] = []
 
-    def decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:
-        reads.append(origin)
+    def decode(manifest: Manifest, data: bytes, origin: Path, sha256: str | None = None) -> BasisContent:
+        reads.append(str(origin))
         return BasisContent(bases=())
 
     monkeypatch.setattr(stored_bases, "read_bytes", lambda path, what: b"")
