@@ -41,13 +41,7 @@ def bench_references(
     times = timing.timed_in_turn(actions, where, repeats)
     peak = _peaks((shape, *map(str, size), dtype, where.type))
     return {
-        "shape": shape,
-        "rows": size[0],
-        "tokens": size[1],
-        "dtype": dtype,
-        "basis": basis.value,
-        "device": where.type,
-        "threads": torch.get_num_threads(),
+        **subjects.setting(shape, size, dtype, basis, where),
         **timing.compared(times, {f"to_{name}": (reference, "step") for name, reference in _RATIOS.items()}),
         **{f"memory_of_{name}": peak[_RATIOS[name]] / peak["step"] for name in ("mezo", "backprop", "lora") if peak},
         "peak_bytes": peak,

@@ -14,8 +14,11 @@ from protocol.framing import frame
 from protocol.wire import Bye, ManifestPart, Peers, Records, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
+from sfnode.network.policy.addresses import parse_listen
+from sfnode.network.transport.host import check_can_listen
 from sfnode.network.transport.link import Link
 from sfnode.node import inbox
+from tests.support.daemons import free_ports
 from tests.support.network_nodes import (
     HELLO,
     LOOPBACK,
@@ -139,6 +142,20 @@ async def test_stop__neighbour__is_told_bye_and_gets_the_last_messages() -> None
         assert len(listener.messages()) == 100
         assert listener.disconnected() == [PeerLeft(peer=dialler.peer, reason="the peer said bye: the node stops")]
         nursery.cancel_scope.cancel()
+
+
+async def test_stop__as_the_network_begins_to_listen__ends_and_gives_the_port_back() -> None:
+    """The task that handed the cancellation on could fail, and then nothing ended the network (make faults)."""
+    (port,) = free_ports(1)
+    listen = parse_listen(f"/ip4/127.0.0.1/tcp/{port}")
+    for checkpoints in range(6):
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(network(1, NetworkConfig(listen=(listen,))).run)
+                for _ in range(checkpoints):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        await check_can_listen((listen,))
 
 
 async def test_stop__31_neighbours__takes_less_than_2_s() -> None:

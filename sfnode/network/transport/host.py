@@ -108,10 +108,12 @@ class Host:
         is_over, has_ended = trio.Event(), trio.Event()
 
         async def serve(task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
-            async with self._host.run(listen_addrs=wanted):  # in a task: its start and its end can hang
-                task_status.started()
-                await is_over.wait()
-            has_ended.set()
+            try:
+                async with self._host.run(listen_addrs=wanted):  # in a task: its start and its end can hang
+                    task_status.started()
+                    await is_over.wait()
+            finally:
+                has_ended.set()
 
         async with AsyncExitStack() as at_end:
             # tcp.py:314 serves in a system task: if the start fails, it would hold the port until the process ends.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import torch
-
 from sfnode.training.bench import memory, subjects, timing
 from sfnode.training.bench.subjects import BenchBasis
 from sfnode.training.devices import choose_device
@@ -39,13 +37,7 @@ def bench_step(
     times = timing.timed_in_turn(actions, where, repeats)
     peak = memory.peaks((shape, *map(str, size), dtype, where.type))
     return {
-        "shape": shape,
-        "rows": size[0],
-        "tokens": size[1],
-        "dtype": dtype,
-        "basis": basis.value,
-        "device": where.type,
-        "threads": torch.get_num_threads(),
+        **subjects.setting(shape, size, dtype, basis, where),
         **timing.compared(times, {f"to_{name}": ("step", name) for name in ("forward", "full_forward")}),
         **{f"peak_memory_ratio{name}": peak[f"step{name}"] / peak["forward"] for name in _EPOCHS if peak},
         "peak_bytes": peak,

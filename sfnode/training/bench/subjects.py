@@ -151,6 +151,15 @@ def bench_manifest(
     return checked(plain)
 
 
+def setting(
+    shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis, device: torch.device
+) -> dict[str, object]:
+    """Return what is measured, and on what, as JSON fields."""
+    rows, tokens = size
+    subject = {"shape": shape, "rows": rows, "tokens": tokens, "dtype": dtype, "basis": basis.value}
+    return {**subject, "device": device.type, "threads": torch.get_num_threads()}
+
+
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple[int, int]) -> Bases:
     """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
     rows, tokens = size
