@@ -144,18 +144,18 @@ async def test_stop__neighbour__is_told_bye_and_gets_the_last_messages() -> None
         nursery.cancel_scope.cancel()
 
 
-async def test_stop__as_the_network_begins_to_listen__ends_and_gives_the_port_back() -> None:
+@pytest.mark.parametrize("checkpoints", range(6))
+async def test_stop__as_the_network_begins_to_listen__ends_and_gives_the_port_back(checkpoints: int) -> None:
     """The task that handed the cancellation on could fail, and then nothing ended the network (make faults)."""
     (port,) = free_ports(1)
     listen = parse_listen(f"/ip4/127.0.0.1/tcp/{port}")
-    for checkpoints in range(6):
-        with trio.fail_after(5):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(network(1, NetworkConfig(listen=(listen,))).run)
-                for _ in range(checkpoints):
-                    await trio.lowlevel.checkpoint()
-                nursery.cancel_scope.cancel()
-        await check_can_listen((listen,))
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(network(1, NetworkConfig(listen=(listen,))).run)
+            for _ in range(checkpoints):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    await check_can_listen((listen,))
 
 
 async def test_stop__31_neighbours__takes_less_than_2_s() -> None:
