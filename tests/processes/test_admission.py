@@ -42,13 +42,14 @@ class Run:
         self._joins = joins
         self._worker = worker
         self._port = free_port()
+        self._first = address_in(joins.folder / "first", self._port)
 
     def join(self, name: str, *arguments: object) -> JoinProcess:
         options: list[object] = ["--run", self.file, "--worker-socket", self._worker, "--eval-every", 0]
         if name == "first":
             options += ["--listen", f"/ip4/127.0.0.1/tcp/{self._port}"]
         else:
-            options += ["--bootstrap", address_in(self._joins.folder / "first", self._port)]
+            options += ["--bootstrap", self._first]
         return self._joins(name, *options, *arguments)
 
     def owner(self, command: str, *arguments: object) -> str:

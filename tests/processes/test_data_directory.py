@@ -32,9 +32,11 @@ def test_data_directory__old_backup_started_elsewhere__goes_on_after_all_it_had_
     run_file: Path, worker: Path, joins: Joins, tmp_path: Path
 ) -> None:
     port = free_port()
+    address = address_in(tmp_path / "other", port)  # before it starts: two that make one key at once, and one fails
     common = ["--run", run_file, "--worker-socket", worker]
     other = joins("other", *common, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
-    node = joins("node", *common, "--bootstrap", address_in(tmp_path / "other", port))
+    other.wait_for_event("started")
+    node = joins("node", *common, "--bootstrap", address)
     wait_for_updates(node)
     assert node.stop() == 0
     backup = Path(shutil.copytree(node.directory, tmp_path / "backup"))
