@@ -8,6 +8,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.crypto import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -20,7 +23,7 @@ from protocol.crypto import (
 )
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
-from protocol.run import Manifest, ScalarKind, has_work
+from protocol.run import Manifest, Method, ScalarKind, has_work
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
 _SIGNED_TAG = b"sfnode/envelope1"
@@ -34,7 +37,8 @@ class Envelope:
         author: Ed25519 public key.
         step: first step of the round; a multiple of local_steps.
         seed: 64-bit seed of the round's directions.
-        scalars: quantised projected gradients, local step by local step, D each.
+        scalars: quantised projected gradients, local step by local step, D each. In a dense message the number of its
+            rows, and then those of all coordinates of the core.
         record: the wire bytes, signature included.
     """
 
@@ -43,6 +47,11 @@ class Envelope:
     seed: int
     scalars: tuple[int, ...]
     record: bytes
+
+    @property
+    def dense(self) -> tuple[int, NDArray[np.int8]]:
+        """Return the rows that a dense message stands for, and its numbers, int8."""
+        return self.scalars[0], _dense_numbers(self.record)
 
     @property
     def payload(self) -> bytes:
@@ -56,7 +65,8 @@ class EnvelopeCodec:
     def __init__(self, manifest: Manifest) -> None:
         check_verifier()
         self._manifest = manifest
-        self._scalars = struct.Struct(f">{manifest.method.scalars}h")
+        numbers = manifest.numbers
+        self._scalars = struct.Struct(f">H{numbers - 1}b" if manifest.method.is_dense else f">{numbers}h")
         self._prefix = _SIGNED_TAG + manifest.run_id
         self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
 
@@ -88,6 +98,9 @@ class EnvelopeCodec:
             raise Reject(RejectReason.STEP_RANGE, f"step {step} of a run of {self._manifest.steps} steps")
         if step % method.local_steps != 0:
             raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
+        if method.is_dense:
+            _check_dense(method, scalars[0], _dense_numbers(record))
+            return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
         if max(scalars) > method.clip or min(scalars) < -method.clip:
             raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
@@ -113,6 +126,21 @@ class EnvelopeCodec:
         signature = envelope.record[-SIGNATURE_BYTES:]
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):
             raise Reject(RejectReason.SIGNATURE, f"step {envelope.step} of {envelope.author.hex()[:16]}: bad signature")
+
+
+def _dense_numbers(record: bytes) -> NDArray[np.int8]:
+    return np.frombuffer(record[_HEAD.size + 2 : -SIGNATURE_BYTES], dtype=np.int8)
+
+
+def _check_dense(method: Method, rows: int, numbers: NDArray[np.int8]) -> None:
+    """Check the rules of SPEC 5.6 for a dense message. Raises Reject."""
+    # [REJECT] SPEC 6.2.3: it stands for 1 ... D rows, |q| <= clip, and its energy is bounded.
+    if not 1 <= rows <= method.directions:
+        raise Reject(RejectReason.SCALAR_RANGE, f"a message of {rows} rows, not of 1 to {method.directions}")
+    if numbers.min() < -method.clip:
+        raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
+    if (energy := int(np.square(numbers, dtype=np.int32).sum())) > method.energy_max:
+        raise Reject(RejectReason.SCALAR_ENERGY, f"a dense message with energy {energy}, at most {method.energy_max}")
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:

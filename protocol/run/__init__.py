@@ -15,6 +15,7 @@ from protocol.run.manifest import (
     basis_bytes as basis_bytes,
     checked as checked,
     coefficient_count as coefficient_count,
+    core_sizes as core_sizes,
     decode_run_untrusted as decode_run_untrusted,
     sign_manifest as sign_manifest,
 )

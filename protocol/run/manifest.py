@@ -21,7 +21,7 @@ from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
-FORMAT = 4
+FORMAT = 5
 
 
 class TensorKind(StrEnum):
@@ -88,6 +88,11 @@ class Manifest:
     def epsilon(self) -> float:
         """Return half the width of the central finite difference, exact in binary floating point."""
         return 2.0**self.method.epsilon_exp
+
+    @cached_property
+    def numbers(self) -> int:
+        """Return how many numbers an envelope holds: a scalar for each direction, or a dense core after its rows."""
+        return 1 + sum(core_sizes(self)) if self.method.is_dense else self.method.scalars
 
     def weight(self, step: int) -> int:
         """Return the integer learning-rate weight of ``step`` (SPEC 5.3)."""
@@ -161,7 +166,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     """Check the rules between fields (SPEC 1.4); return whether each is broken, with its complaint."""
     method, task = manifest.method, manifest.task
     names = [tensor.name for tensor in manifest.tensors]
-    bits = coefficient_max(manifest) * (method.rank * method.basis_max) ** 2
+    bits = view_max(manifest)
     coefficients = coefficient_count(manifest)
     cores = len(manifest.tensors) * method.scalars
     return [
@@ -173,6 +178,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             "tensors: cols must be 0 for a vector and positive for a matrix",
         ),
         *broken_method_rules(method),
+        *_broken_dense_rules(manifest),
         (manifest.steps % method.local_steps != 0, "steps: not a multiple of method.local_steps"),
         (
             task.batch_rows * method.shares % method.directions != 0,
@@ -203,27 +209,74 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,
             f"bounds: authors_max x epoch steps x scalars x weight x (rank x basis_max)^2 takes {bits.bit_length()} "
             f"bits, at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
-            "weights",
+            "weights; with dense cores steps, too",
         ),
     ]
 
 
+def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
+    """Check what only a dense core asks of the fields beside its method (SPEC 1.4.14)."""
+    method = manifest.method
+    if not method.is_dense:
+        return []
+    return [
+        (
+            any(tensor.kind is TensorKind.VECTOR for tensor in manifest.tensors),
+            "tensors: a dense core is one of matrices, and a vector is listed",
+        ),
+        (
+            manifest.task.batch_rows != method.directions,
+            "task.batch_rows: must be method.directions with dense cores, whose directions count rows",
+        ),
+        (
+            manifest.numbers > limits.DENSE_NUMBERS_MAX,
+            f"bounds: {manifest.numbers} numbers in a dense message, at most {limits.DENSE_NUMBERS_MAX}: lower "
+            "method.rank or method.core_rows, or list fewer tensors",
+        ),
+    ]
+
+
+def core_sizes(manifest: Manifest) -> list[int]:
+    """Return how many coordinates each tensor's core has."""
+    method = manifest.method
+    rows = method.core_rows if method.is_dense else method.rank
+    return [method.rank * (1 if tensor.kind is TensorKind.VECTOR else rows) for tensor in manifest.tensors]
+
+
 def coefficient_count(manifest: Manifest) -> int:
-    """Return how many coefficients the whole run has, of all tensors in all epochs."""
-    rank = manifest.method.rank
-    sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
-    return sum(sizes) * -(-manifest.steps // manifest.method.epoch_steps)
+    """Return how many coefficients the whole run has, of all tensors in all epochs; dense ones also count rows."""
+    in_epoch = sum(core_sizes(manifest)) + manifest.method.is_dense
+    return in_epoch * -(-manifest.steps // manifest.method.epoch_steps)
 
 
 def coefficient_max(manifest: Manifest) -> int:
-    """Return a bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
+    """Return a bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5).
+
+    A dense message counts for its rows, and its weight is not in C.
+    """
+    method = manifest.method
+    if method.is_dense:
+        return manifest.authors_max * method.directions * method.clip
     weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
-    steps = min(manifest.method.epoch_steps, manifest.steps)
-    return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
+    return manifest.authors_max * min(method.epoch_steps, manifest.steps) * method.scalar_mass_max * weight
+
+
+def view_max(manifest: Manifest) -> int:
+    """Return a bound of any entry of U C V^T, in integers: of one epoch, or of all with a dense core (SPEC 4.7)."""
+    method = manifest.method
+    if not method.is_dense:
+        return coefficient_max(manifest) * method.product_max
+    weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
+    return manifest.steps * weight * method.clip * method.product_max
 
 
 def basis_bytes(manifest: Manifest) -> int:
-    """Return the length of a published basis of the run (SPEC 4.6): magic, 4 numbers, 2 per tensor, int8 entries."""
-    rank = manifest.method.rank
+    """Return the length of a published basis of the run (SPEC 4.6): magic, 4 numbers, 2 per tensor, int8 entries.
+
+    A dense one (SPEC 4.7): magic, 3 numbers, 2 and two exponents per tensor, int8 entries.
+    """
+    rank, rows = manifest.method.rank, manifest.method.core_rows
+    if manifest.method.is_dense:
+        return 28 + sum(10 + rows * tensor.rows + rank * tensor.cols for tensor in manifest.tensors)
     columns = {TensorKind.MATRIX: rank + manifest.method.start_rank, TensorKind.VECTOR: rank}
     return 32 + sum(8 + columns[tensor.kind] * (tensor.rows + tensor.cols) for tensor in manifest.tensors)

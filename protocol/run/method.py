@@ -19,10 +19,11 @@ class BasisKind(StrEnum):
 
 
 class CoreKind(StrEnum):
-    """Distribution of (a, b): one signed coordinate, or all signs."""
+    """Which directions a message tells of: drawn by its seed (one signed coordinate, or all signs), or every one."""
 
     CANONICAL = "canonical"
     RADEMACHER = "rademacher"
+    DENSE = "dense"
 
 
 class ScalarKind(StrEnum):
@@ -50,10 +51,13 @@ class Method:
         basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
         basis_max: largest |entry|, in those multiples; 1 for a random one.
         start_rank: of the product that each published basis adds to the weights; 0: no product.
+        core_rows: number of rows of a dense core, which has ``rank`` columns; 0 with any other core.
+        noise_rows: N; a dense step of R rows moves the core by the part R / (R + N) of its weight; 0 with other cores.
+        energy_max: largest sum of q^2 in a dense message; 0 with other cores.
         core, scalar: see the enums.
         epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
         sides: 2: central differences; 1: forward differences from one pass without perturbation.
-        directions: D per step.
+        directions: D per step; with a dense core the largest number of rows that a message may stand for.
         shares: how many directions are measured on the same examples.
         local_steps: K steps per envelope.
         alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
@@ -68,6 +72,9 @@ class Method:
     basis_unit_exp: Annotated[int, Bound(0, limits.BASIS_UNIT_EXP_MAX)]
     basis_max: Annotated[int, Bound(1, limits.BASIS_ENTRY_MAX)]
     start_rank: Annotated[int, Bound(0, limits.RANK_MAX)]
+    core_rows: Annotated[int, Bound(0, limits.RANK_MAX)]
+    noise_rows: Annotated[int, Bound(0, limits.NOISE_ROWS_MAX)]
+    energy_max: Annotated[int, Bound(0, limits.ENERGY_MAX)]
     core: CoreKind
     scalar: ScalarKind
     epsilon_exp: Annotated[int, Bound(-30, 0)]
@@ -80,8 +87,13 @@ class Method:
     clip: Annotated[int, Bound(1, limits.CLIP_MAX)]
 
     @property
+    def is_dense(self) -> bool:
+        """Return whether a message holds every coordinate of the core (SPEC 5.6)."""
+        return self.core is CoreKind.DENSE
+
+    @property
     def scalars(self) -> int:
-        """Return the number of scalars in one envelope: D x K."""
+        """Return the number of directions of a round: D x K. An envelope has a scalar for each unless it is dense."""
         return self.directions * self.local_steps
 
     @property
@@ -94,11 +106,19 @@ class Method:
         """Return the largest sum of |q| over the directions of one step in a valid envelope (SPEC 5.2)."""
         return self.directions * (self.clip if self.scalar is ScalarKind.RAW else limits.NORMALISED_MASS)
 
+    @property
+    def product_max(self) -> int:
+        """Return the largest |entry| of U C V^T for cores C of entries up to one, U and V in integers."""
+        return self.rank * (self.core_rows or self.rank) * self.basis_max**2
+
     def directions_measured(self, scalars: Sequence[int]) -> int:
         """Estimate how many of D directions the author of a round's K x D ``scalars`` measured (SPEC 9.1).
 
         The result is whole blocks up to the last scalar of any local step that is not zero, or D when all are zero.
+        A dense message says itself how many rows it stands for.
         """
+        if self.is_dense:
+            return scalars[0]
         last = max((place % self.directions + 1 for place, scalar in enumerate(scalars) if scalar), default=0)
         return -(-last // self.shares) * self.shares or self.directions
 
@@ -123,6 +143,7 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
     """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
     is_published = method.basis is BasisKind.PUBLISHED
     normalised = method.scalar is ScalarKind.NORMALISED
+    dense_only = (method.core_rows, method.noise_rows, method.energy_max)
     return [
         (method.rank & (method.rank - 1) != 0, f"method.rank: {method.rank} is not a power of two"),
         (method.scalars > limits.SCALARS_MAX, f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"),
@@ -141,4 +162,32 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
             not is_published and (method.basis_unit_exp, method.basis_max, method.start_rank) != (0, 1, 0),
             "method.basis_unit_exp, method.basis_max, method.start_rank: must be 0, 1 and 0 with a random basis",
         ),
+        (
+            not all(dense_only) if method.is_dense else any(dense_only),
+            "method.core_rows, method.noise_rows, method.energy_max: positive with dense cores, else 0",
+        ),
+        (
+            method.is_dense and _fixed(method) != _FIXED_IF_DENSE,
+            "method: dense cores need a published basis in whole units, no start, raw scalars of one byte, one side, "
+            "and rounds and epochs of one step (SPEC 1.4.14)",
+        ),
     ]
+
+
+# Of a dense core: what an author measures is neither a difference nor drawn.
+_FIXED_IF_DENSE = (BasisKind.PUBLISHED, 0, 0, ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
+
+
+def _fixed(method: Method) -> tuple[object, ...]:
+    return (
+        method.basis,
+        method.basis_unit_exp,
+        method.start_rank,
+        method.scalar,
+        method.epsilon_exp,
+        method.sides,
+        method.shares,
+        method.local_steps,
+        method.epoch_steps,
+        method.clip,
+    )

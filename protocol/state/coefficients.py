@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from protocol.crypto import Digest, hashing
 from protocol.ledger import Envelope
-from protocol.run import CoreKind, Manifest, TensorKind
+from protocol.run import CoreKind, Manifest, TensorKind, core_sizes
 from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
@@ -29,27 +29,34 @@ _NOTHING = np.zeros(0, dtype=np.int64)
 # Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
 _CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
 _SUMMED_PER_TICK_MAX = 1_024
+_DENSE_PER_TICK = 4_000_000  # numbers of dense messages, likewise
 
 
 class CoefficientLayout:
-    """Knows where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row."""
+    """Knows where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row.
+
+    With a dense core the number of the step's rows comes first.
+    """
 
     def __init__(self, manifest: Manifest) -> None:
-        rank = manifest.method.rank
-        sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
-        ends = np.cumsum(sizes, dtype=np.int64)
-        self.rank = rank
+        method, sizes = manifest.method, core_sizes(manifest)
+        ends = method.is_dense + np.cumsum(sizes, dtype=np.int64)
+        self.rank = rank = method.rank
+        self.rows = method.core_rows if method.is_dense else rank
         self.size = int(ends[-1])
         self.offsets = ends - np.array(sizes, dtype=np.int64)
         self.is_matrix = np.array([tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors])
         self.row_strides = np.where(self.is_matrix, rank, 1)
 
     def tensor(self, flat: Int64Array, index: int) -> Int64Array:
-        """Return a view of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
+        """Return a view of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector.
+
+        A dense core is int64[core_rows, r].
+        """
         start = self.offsets[index]
         if not self.is_matrix[index]:
             return flat[start : start + self.rank]
-        return flat[start : start + self.rank * self.rank].reshape(self.rank, self.rank)
+        return flat[start : start + self.rows * self.rank].reshape(self.rows, self.rank)
 
 
 class Coefficients:
@@ -79,6 +86,11 @@ class Coefficients:
         """Return a copy of all coefficients of ``epoch``: int64[layout.size]."""
         held = self._epochs.get(epoch)
         return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.astype(np.int64)
+
+    def core(self, epoch: int) -> Int64Array:
+        """Return what the view has of ``epoch``, int64[layout.size]: its sums, or a dense step's quotients."""
+        flat = self.flat(epoch)
+        return dense_core(self._manifest, epoch, flat) if self._manifest.method.is_dense else flat
 
     def epochs(self) -> tuple[int, ...]:
         """Return the epochs with any coefficient other than zero, ascending."""
@@ -154,6 +166,9 @@ class Coefficients:
             flat = self._opened(epoch)
             self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
             self._digests.pop(epoch, None)
+            if self._manifest.method.is_dense:
+                _add_dense(flat, members, sign)
+                continue
             for chunk, numbers in self._chunks(members):
                 self._accumulate_chunk(flat, chunk, numbers, sign)
 
@@ -218,6 +233,26 @@ class Coefficients:
             layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
 
 
+def _add_dense(flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
+    """Add the sum over the rows of dense messages, and their number (SPEC 4.7)."""
+    for member in members:
+        rows, numbers = member.dense
+        flat[0] += sign * rows
+        flat[1:] += np.multiply(numbers, sign * rows, dtype=np.int64)
+
+
+def dense_core(manifest: Manifest, step: int, sums: Int64Array) -> Int64Array:
+    """Return w S / (R + noise_rows) of a dense step, rounded half away from zero (SPEC 4.7); the first number is 0.
+
+    ``sums``: R, the rows of all messages of the step, and S, the sums over these rows.
+    """
+    divisor = int(sums[0]) + manifest.method.noise_rows
+    scaled = sums * manifest.weight(step)
+    scaled[0] = 0
+    core: Int64Array = np.sign(scaled) * ((2 * np.abs(scaled) + divisor) // (2 * divisor))
+    return core
+
+
 def fewest_bytes(flat: NDArray[np.signedinteger]) -> int:
     """Return the width (1, 2, 4 or 8) of the narrowest integers that hold all of ``flat``, which must not be empty."""
     low, high = int(flat.min()), int(flat.max())
@@ -237,5 +272,7 @@ def view_exp(manifest: Manifest, tensor_index: int) -> int:
 
 def updates_per_tick(manifest: Manifest) -> int:
     """Return how many updates a node sums at once between two events."""
+    if manifest.method.is_dense:
+        return max(1, min(_SUMMED_PER_TICK_MAX, _DENSE_PER_TICK // manifest.numbers))
     cores = manifest.method.scalars * len(manifest.tensors)
     return max(1, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

@@ -15,4 +15,8 @@ from protocol.subspace.directions import (
     scale_exp as scale_exp,
 )
 from protocol.subspace.philox import signs as signs, words as words
-from protocol.subspace.quantisation import NORMALISED_UNIT as NORMALISED_UNIT, quantise as quantise
+from protocol.subspace.quantisation import (
+    NORMALISED_UNIT as NORMALISED_UNIT,
+    quantise as quantise,
+    quantise_dense as quantise_dense,
+)

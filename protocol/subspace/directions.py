@@ -24,10 +24,20 @@ _STREAM_BASIS_V = 1
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector)."""
+    """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector).
+
+    A dense core has ``u`` int8[rows, core_rows], and sides of their own exponents: they stand for 2^u_exp u, 2^v_exp v.
+    """
 
     u: Int8Array
     v: Int8Array | None
+    u_exp: int = 0
+    v_exp: int = 0
+
+    @property
+    def exp(self) -> int:
+        """Return the exponent of a product of both sides."""
+        return self.u_exp + self.v_exp
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,11 @@ def scale_exp(method: Method, tensor: TensorSpec) -> int:
 def core_exp(method: Method, tensor: TensorSpec) -> int:
     """Return the exponent of :func:`scale_exp` for a basis whose entries have unit variance.
 
-    Canonical cores give +-1 entries: s = 0. A Rademacher core sums r^2 signs of variance r^2: s = -log2 r, exactly
-    unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is not a power of 4.
+    Canonical cores give +-1 entries: s = 0, and so do the coordinates of a dense one. A Rademacher core sums r^2 signs
+    of variance r^2: s = -log2 r, exactly unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or
+    one half where r is not a power of 4.
     """
-    if method.core is CoreKind.CANONICAL:
+    if method.core is not CoreKind.RADEMACHER:
         return 0
     log2_rank = method.rank.bit_length() - 1
     return -log2_rank if tensor.kind is TensorKind.MATRIX else -((log2_rank + 1) // 2)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from protocol.crypto import hashing
 from protocol.errors import NumericError
 from protocol.run import Method, ScalarKind
@@ -29,6 +32,23 @@ def quantise(method: Method, projected_gradients: Sequence[float]) -> tuple[int,
     relative = [g / scale for g in projected_gradients]  # no overflow in the squares
     rms = math.sqrt(math.fsum(g * g for g in relative) / len(relative))
     return _padded(method, [_clipped(NORMALISED_UNIT * g / rms, method.clip) for g in relative])
+
+
+def quantise_dense(method: Method, rows: int, mean: NDArray[np.float64]) -> tuple[int, ...]:
+    """Return the numbers of a dense message: ``rows``, then the mean of their gradients by every coordinate (SPEC 5.6).
+
+    A mean that is too long keeps its direction. Raises NumericError when it is not finite.
+    """
+    if not np.isfinite(mean).all():
+        raise NumericError("a gradient is not finite: the loss overflowed; this step is skipped")
+    scaled = mean * 2.0**-method.quantum_exp
+    # Rounding adds at most half to each number, so this length before it is within the bound after it
+    length_max = math.sqrt(method.energy_max) - math.sqrt(len(scaled)) / 2
+    length = float(np.linalg.norm(scaled))
+    if length > length_max:
+        scaled *= max(length_max, 0.0) / length
+    whole = np.trunc(scaled + np.copysign(0.5, scaled)).clip(-method.clip, method.clip)
+    return (rows, *whole.astype(np.int64).tolist())
 
 
 def _padded(method: Method, measured: list[int]) -> tuple[int, ...]:

@@ -104,6 +104,9 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
         basis_unit_exp=used.unit_exp,
         basis_max=used.entry_max,
         start_rank=used.start_rank,
+        core_rows=0,
+        noise_rows=0,
+        energy_max=0,
         sides=options.sides,
         shares=options.shares,
         core=options.core or best.core,
@@ -149,7 +152,7 @@ def _weight_bits(method: Method) -> int:
     More bits meet a learning rate more closely.
     """
     # The exact sum has COEFFICIENT_BITS_MAX bits: what all other factors leave is room for the weight.
-    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
+    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
     return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 
 

@@ -69,7 +69,7 @@ def ask_model(
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     asked = _Asked(shared, tokenizer, task, TaskData(label_tokens=encoder.label_tokens), tokens)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
-    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+    epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
         shared.switch.base[name].copy_(weight)
     after = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]

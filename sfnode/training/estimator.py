@@ -21,9 +21,10 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, DirectionFactors, core_exp, direction_factors, example_indices, quantise
+from sfnode.training.dense_estimate import dense_message, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, newest_epoch, quantised
 from sfnode.training.shared_model import FoldedWeights, SharedModel
-from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, row_batch, scoring
 from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
@@ -35,7 +36,7 @@ _PREDICTIONS_KEPT: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Holds the result of a round: K x D scalars, mean objective of all groups of rows, number of forward rows."""
+    """Holds the result of a round: its message, mean objective of all groups of rows, number of forward rows."""
 
     scalars: tuple[int, ...]
     loss: float
@@ -77,6 +78,8 @@ class Estimator:
         measured = with_directions(method, method.directions if directions is None else directions)
         if not self.data.examples:
             raise OperatorError("this node has no training data: give --data, or join without training")
+        if method.is_dense:
+            return self._dense(seed, step, measured.directions)
         epoch = step // method.epoch_steps
         live = self._live(epoch)
         scalars: list[int] = []
@@ -95,6 +98,16 @@ class Estimator:
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
         return Estimate(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
+
+    def _dense(self, seed: int, step: int, rows: int) -> Estimate:
+        """Measure a dense core with the first ``rows`` examples of the step's batch."""
+        chosen = example_indices(self.manifest, seed, 0, len(self.data.examples))[:rows]
+        batch = row_batch([self.data.examples[index] for index in chosen.tolist()], self.data.pad, self._shared.device)
+        with self._shared.switch.using(self._closed_weights(step)):
+            d_Nr, h, losses = row_gradients(
+                self._shared, self._bases, step, self._live(step), batch, self.data.label_tokens
+            )
+        return Estimate(scalars=dense_message(self.manifest, d_Nr, h), loss=float(losses.mean()), rows=rows)
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:

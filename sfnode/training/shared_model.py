@@ -76,13 +76,12 @@ class SharedModel:
             unit = 2.0**-bases.manifest.method.basis_unit_exp
             pairs: list[tuple[Tensor, Tensor | None]] = []
             for basis in (bases.of(epoch, index) for index in range(len(bases.manifest.tensors))):
-                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * unit
+                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * (unit * 2.0**basis.u_exp)
                 if basis.v is None:
                     pairs.append((u, None))
                 else:
-                    pairs.append(
-                        (perturbed.with_spare_row(u), torch.from_numpy(basis.v).to(self.device, self.dtype) * unit)
-                    )
+                    v = torch.from_numpy(basis.v).to(self.device, self.dtype) * (unit * 2.0**basis.v_exp)
+                    pairs.append((perturbed.with_spare_row(u), v))
             self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:

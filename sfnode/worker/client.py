@@ -102,7 +102,7 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoe
     """Return the request that puts the named epochs of ``coefficients`` into a session."""
     return SetCoefficients(
         epochs=tuple(
-            EpochCoefficients(epoch=epoch, values=coefficients.flat(epoch).astype("<i8").tobytes()) for epoch in epochs
+            EpochCoefficients(epoch=epoch, values=coefficients.core(epoch).astype("<i8").tobytes()) for epoch in epochs
         )
     )
 

@@ -24,7 +24,7 @@ def manifest_data(**changes: Any) -> dict[str, Any]:
     """
     admission = {"kind": changes.pop("admission", "open"), "pow_bits": changes.pop("pow_bits", 0)}
     data: dict[str, Any] = {
-        "format": 4,
+        "format": 5,
         "name": "test",
         "owner": OWNER.author.hex(),
         "model": {
@@ -60,6 +60,9 @@ def manifest_data(**changes: Any) -> dict[str, Any]:
             "basis_unit_exp": 0,
             "basis_max": 1,
             "start_rank": 0,
+            "core_rows": 0,
+            "noise_rows": 0,
+            "energy_max": 0,
             "sides": 2,
             "shares": 1,
             "core": "canonical",

@@ -61,6 +61,7 @@ _STREAM: Final = 0  # of the generator; the keys below separate its uses
 _CLIP: Final = 1 << 10
 _METHOD: Final = """{
     "epoch_steps": 1024, "basis": "random", "basis_sha256": "", "basis_unit_exp": 0, "basis_max": 1, "start_rank": 0,
+    "core_rows": 0, "noise_rows": 0, "energy_max": 0,
     "scalar": "raw", "epsilon_exp": -10, "sides": 2, "shares": 1, "local_steps": 1, "alpha_exp": -30, "quantum_exp": -3
 }"""  # slopes of random models are large: with this quantum_exp, no scalar is at the clip
 _TASK: Final = """{

@@ -108,7 +108,7 @@ def try_rates(
 @torch.inference_mode()
 def _judge(calibration: Calibration, bases: Bases, state: Coefficients) -> Scores:
     """Score the held-back examples at ``state``; losses and hits in fp64 on the CPU."""
-    switch, epochs = calibration.shared.switch, {epoch: state.flat(epoch) for epoch in state.epochs()}
+    switch, epochs = calibration.shared.switch, {epoch: state.core(epoch) for epoch in state.epochs()}
     with switch.using(quantised.closed_weights(bases, epochs, switch.base, switch.placed)):
         found = calibration.judge(calibration.data.evaluation_examples)
     return replace(found, loss=found.loss.double().cpu(), right=found.right.double().cpu())

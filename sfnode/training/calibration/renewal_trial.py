@@ -120,7 +120,7 @@ def take_steps(session: Estimator, state: Coefficients, signers: Sequence[Signer
         rows += sum(estimate.rows for estimate, _ in messages)
         state.add(envelope for _, envelope in messages)
         epoch = step // session.manifest.method.epoch_steps
-        session.set_coefficients(epoch, state.flat(epoch))
+        session.set_coefficients(epoch, state.core(epoch))
     return rows
 
 

@@ -174,7 +174,7 @@ def recalibrate(
 
 def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, epoch: int) -> None:
     """Fold all that was learnt, and all that renewals before ``epoch`` add, into the model's own weights."""
-    held = {each: coefficients.flat(each) for each in coefficients.epochs()}
+    held = {each: coefficients.core(each) for each in coefficients.epochs()}
     for name, weight in fold_weights(bases, held, shared.switch.base, epoch - 1).items():
         shared.switch.base[name].copy_(weight)
 

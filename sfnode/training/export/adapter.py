@@ -156,7 +156,7 @@ def _exact_factors(
     for epoch in epochs:
         space = bases.of(epoch, index)
         assert space.v is not None, "a vector has no low-rank factors"
-        values_rr = coefficients.layout.tensor(coefficients.flat(epoch), index).astype(np.float64)
-        lefts.append(space.u.astype(np.float64) @ values_rr * -scale)
+        values_rr = coefficients.layout.tensor(coefficients.core(epoch), index).astype(np.float64)
+        lefts.append(space.u.astype(np.float64) @ values_rr * -(scale * 2.0**space.exp))
         rights.append(space.v.T.astype(np.float32))
     return np.hstack(lefts), np.vstack(rights)

@@ -50,7 +50,7 @@ def export_model(
         check_tensors(manifest, places(model))
         # The view of the coefficients goes into the model's own parameters, so that tied ones follow.
         parameters = dict(model.named_parameters())
-        epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+        epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
         with torch.no_grad():
             for name, weight in fold_weights(bases, epochs, parameters).items():
                 parameters[name].copy_(weight)

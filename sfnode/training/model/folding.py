@@ -111,14 +111,14 @@ def factors_of(
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
+        left *= 2.0**found.exp
         result.append(Factors(left=left, right=None if found.v is None else _wide(found.v, device)))
     return result
 
 
 def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int, Int64Array]]:
     """Yield an epoch and coefficients in its basis: summed over successive epochs with it if exact, else each."""
-    method = bases.manifest.method
-    sum_max = 2.0**53 / (method.rank * method.basis_max) ** 2  # |U C V^T| <= r^2 max|U| max|C| max|V| stays below 2^53
+    sum_max = 2.0**53 / bases.manifest.method.product_max  # so that |U C V^T| stays below 2^53
     for _, grouped in groupby(moved.items(), key=lambda item: bases.name(item[0])):
         cores = list(grouped)
         total = sum(np.abs(core.astype(np.float64)).max() for _, core in cores)

@@ -42,7 +42,8 @@ class MatrixTerm:
 
     Attributes:
         u: [rows, r] and v: [cols, r] in the dtype of the weights.
-        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would lose a small epsilon next to a large C.
+        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would lose a small epsilon next to a large C. Of a dense
+            core [1, core_rows, r].
         up: `with_spare_row` of u, if there is one: layers with a bias are faster with it.
     """
 
@@ -113,6 +114,7 @@ class PassContext:
         self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may compute one token of each row
         self.read_N: Tensor | None = None  # the tokens that these compute, as indices into N x T; None: all
         self.projections = Projections()
+        self._heard: dict[str, Tensor] | None = None
         self._beside_ones = torch.ones(0, 0)
 
     @contextmanager
@@ -143,6 +145,21 @@ class PassContext:
             yield
         finally:
             self.tokens = tokens
+
+    @contextmanager
+    def hearing(self) -> Iterator[dict[str, Tensor]]:
+        """Keep, by tensor name, what each row's read token has in V: [N, r]. The pass must be one that is `reading`."""
+        self._heard = heard = dict[str, Tensor]()
+        try:
+            yield heard
+        finally:
+            self._heard = None
+
+    def note_projection(self, name: str, h_Ar: Tensor) -> None:
+        """Keep the rows of x V that belong to read tokens, if anybody listens."""
+        if self._heard is not None:
+            assert self.read_N is not None
+            self._heard[name] = h_Ar if len(h_Ar) == len(self.read_N) else h_Ar[self.read_N]
 
     def grouped(self, y: Tensor, name: str) -> Tensor:
         """View [N, ..., C] or [N T, C] as [G, N / G, ..., C] or [G, N T / G, C].
@@ -187,8 +204,9 @@ class Slot:
         return term if isinstance(term, VectorTerm) else None
 
     def mixed(self, h: Tensor, m: Tensor) -> Tensor:
-        """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, r]."""
-        return torch.bmm(self.context.grouped(h, self.weight).to(m.dtype), m.contiguous()).view(h.shape)
+        """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, columns]."""
+        self.context.note_projection(self.weight, h)
+        return torch.bmm(self.context.grouped(h, self.weight).to(m.dtype), m.contiguous()).view(len(h), -1)
 
     def add_product(self, y: Tensor, h_Ar: Tensor, m: Tensor, out: Tensor) -> None:
         """Add h m_g out^T to y in place. y: [..., O], m: [G, r, r], out: [O, r]."""
