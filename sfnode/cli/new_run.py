@@ -79,12 +79,12 @@ def make_run(
         if os.path.lexists(basis_out):
             raise OperatorError(f"{basis_out} exists: give it with --basis, choose another --out, or remove it")
         with counting("making a start and a basis from some of the data", "forward passes") as report:
-            found = sources.calibrate_described(described, report)
+            found = sources.calibrate_described(described, report, options.dense_batch_rows)
         disk.write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
-        draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
+        draft.take_basis(basis_out, found)
     if found is not None and is_tried:
         with counting("trying some steps of the run", "forward passes") as report:
-            tried = sources.try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
+            tried = sources.try_described(described, found, draft.bases_at, draft.rates_to_try(), report)
         if tried:
             draft.take_rate(tried[-1].rate)
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=draft.basis, found=found, tried=tried)

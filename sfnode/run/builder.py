@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
-from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
+from protocol.limits import COEFFICIENT_BITS_MAX, DENSE_CLIP, NORMALISED_CLIP
 from protocol.run import (
     AdmissionKind,
     AdmissionSpec,
@@ -26,7 +26,7 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
-from sfnode.storage import BasisSpec, disk
+from sfnode.storage import BasisSpec, DenseSettings, disk
 
 AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
@@ -38,6 +38,7 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
+_NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
 _EPOCHS: Final = 8  # of a run with a published basis, more in a long one: it can be renewed at each but the first two
 _EPOCH_STEPS_MIN: Final = 16
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
@@ -89,6 +90,8 @@ class MethodOptions:
 
 def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[Method, Schedule]:
     """Return the manifest's method and schedule. OperatorError for an impossible learning rate or rank."""
+    if basis is not None and basis.core_rows:
+        raise OperatorError("--basis: the file is for a dense core, which `sfnode init` makes anew for each run")
     kind = BasisKind.RANDOM if basis is None else BasisKind.PUBLISHED
     best, used = BEST[kind], basis or _RANDOM
     rank = options.rank or used.rank
@@ -125,6 +128,33 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
     return replace(method, alpha_exp=alpha_exp), schedule
 
 
+def dense_method_of(
+    options: MethodOptions, basis: BasisSpec, dense: DenseSettings, batch_rows: int
+) -> tuple[Method, Schedule]:
+    """Return method and schedule of a run whose messages hold a dense core. OperatorError: an impossible rate."""
+    drawn, schedule = method_of(replace(options, core=None, scalar=None), replace(basis, core_rows=0))
+    method = replace(
+        drawn,
+        epoch_steps=1,
+        basis_unit_exp=0,
+        core=CoreKind.DENSE,
+        core_rows=dense.core_rows,
+        noise_rows=_NOISE_ROWS,
+        energy_max=dense.energy_max,
+        scalar=ScalarKind.RAW,
+        epsilon_exp=0,
+        sides=1,
+        directions=batch_rows,
+        quantum_exp=dense.quantum_exp,
+        clip=DENSE_CLIP,
+    )
+    rate = _checked_rate(options.learning_rate or BEST[BasisKind.PUBLISHED].learning_rate)
+    # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
+    alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
+    weight_end = weight if options.schedule is ScheduleKind.CONSTANT else 0
+    return replace(method, alpha_exp=alpha_exp), replace(schedule, weight_start=weight, weight_end=weight_end)
+
+
 def renewable(options: MethodOptions, steps: int) -> MethodOptions:
     """Return the options with epochs short enough to renew the published basis in a run of ``steps``."""
     wanted = min(max(-(-steps // _EPOCHS), _EPOCH_STEPS_MIN), options.epoch_steps)
@@ -133,13 +163,20 @@ def renewable(options: MethodOptions, steps: int) -> MethodOptions:
 
 def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     """Return the learning rate as the manifest holds it: alpha_exp and an integer weight for 2^alpha_exp."""
+    # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
+    per_unit = 2.0**_RAW_QUANTUM_EXP if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
+    return _weight_of(_checked_rate(rate) * per_unit / method.directions, _weight_bits(method))
+
+
+def _checked_rate(rate: float) -> float:
     if not (_LEARNING_RATE_MIN <= rate <= _LEARNING_RATE_MAX):
         allowed = f"{_LEARNING_RATE_MIN:g} ... {_LEARNING_RATE_MAX:g}"
         raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")
-    # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
-    per_unit = 2.0**_RAW_QUANTUM_EXP if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    wanted = rate * per_unit / method.directions
-    bits = _weight_bits(method)
+    return rate
+
+
+def _weight_of(wanted: float, bits: int) -> tuple[int, int]:
+    """Return alpha_exp and a weight of ``bits`` whose product is ``wanted``."""
     alpha_exp = math.frexp(wanted)[1] - bits
     weight = hashing.round_half_away(math.ldexp(wanted, -alpha_exp))
     # Just below a power of two the weight rounds up to 2^bits, which needs one bit more: halve it and double alpha.

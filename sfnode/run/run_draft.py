@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.crypto import Signer
+from protocol.limits import DIRECTIONS_MAX
 from protocol.run import (
     FORMAT,
     AdmissionSpec,
     Manifest,
     ModelSpec,
+    Objective,
     Sharing,
     SignedManifest,
     TaskSpec,
@@ -25,12 +27,16 @@ from sfnode.run.builder import (
     STALENESS,
     MethodOptions,
     build_manifest,
+    dense_method_of,
     method_of,
     read_toml,
     renewable,
 )
 from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage import BasisSpec, stored_bases
+from sfnode.storage import BasisSpec, DenseSettings, stored_bases
+
+if TYPE_CHECKING:  # imports torch
+    from sfnode.training.calibration import FoundBasis
 
 _LOWER: Final = 1 / 2  # the share of the suggested rate to try where that rate hurts
 
@@ -73,6 +79,13 @@ class RunOptions:
         chosen = (self.basis, method.rank, method.core, method.scalar, self.settings)
         return self.data.named(self.task) is not None and not self.is_plain and all(each is None for each in chosen)
 
+    @property
+    def dense_batch_rows(self) -> int:
+        """Return the rows of a dense message; 0 where an option says how directions are drawn, or what is minimised."""
+        rest = replace(self.method, learning_rate=None, schedule=MethodOptions().schedule)
+        is_free = rest == MethodOptions() and self.task.objective is Objective.LOSS
+        return self.batch_rows if is_free and self.batch_rows <= DIRECTIONS_MAX else 0
+
 
 class RunDraft:
     """Builds the manifest of a new run: first from options, task and model, then also from what a calibration finds.
@@ -91,16 +104,18 @@ class RunDraft:
         self._model = model
         self._tensors = tensors
         self._method = options.method
+        self._dense: DenseSettings | None = None
         self._settings = None if options.settings is None else read_toml(options.settings)
 
-    def take_basis(self, basis: Path, learning_rate: float | None, epsilon_exp: int | None) -> None:
+    def take_basis(self, basis: Path, found: FoundBasis) -> None:
         """Use a basis that was made for this run, and what it suggests where the owner has given nothing."""
         given = self._method
-        self.basis = basis
+        self.basis, self._dense = basis, found.dense
+        self._tensors = found.tensors or self._tensors
         self._method = replace(
             given,
-            learning_rate=learning_rate if given.learning_rate is None else given.learning_rate,
-            epsilon_exp=epsilon_exp if given.epsilon_exp is None else given.epsilon_exp,
+            learning_rate=found.learning_rate if given.learning_rate is None else given.learning_rate,
+            epsilon_exp=found.epsilon_exp if given.epsilon_exp is None else given.epsilon_exp,
         )
 
     def rates_to_try(self) -> tuple[float, ...]:
@@ -118,7 +133,10 @@ class RunDraft:
         options = self._options
         chosen = self._method if learning_rate is None else replace(self._method, learning_rate=learning_rate)
         basis = None if self.basis is None else BasisSpec.read(self.basis)
-        method, schedule = method_of(chosen if basis is None else renewable(chosen, options.steps), basis)
+        if basis is not None and self._dense is not None:
+            method, schedule = dense_method_of(chosen, basis, self._dense, options.batch_rows)
+        else:
+            method, schedule = method_of(chosen if basis is None else renewable(chosen, options.steps), basis)
         manifest = Manifest(
             format=FORMAT,
             name=options.name or "",

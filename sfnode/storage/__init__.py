@@ -21,5 +21,9 @@ from sfnode.storage.statement_files import (
     write_statements as write_statements,
 )
 from sfnode.storage.store import Store as Store
-from sfnode.storage.stored_bases import BasisSpec as BasisSpec, RenewedBasis as RenewedBasis
+from sfnode.storage.stored_bases import (
+    BasisSpec as BasisSpec,
+    DenseSettings as DenseSettings,
+    RenewedBasis as RenewedBasis,
+)
 from sfnode.storage.stored_records import StoredRecords as StoredRecords

@@ -29,6 +29,15 @@ class RenewedBasis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DenseSettings:
+    """Holds what a method says of a dense core beside its basis: rows of the core, unit and bound of a message."""
+
+    core_rows: int
+    quantum_exp: int
+    energy_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BasisSpec:
     """Holds the values of a basis in a new run's method.
 
@@ -36,6 +45,7 @@ class BasisSpec:
         sha256: of the file, 64 hex digits.
         unit_exp, entry_max: entries are multiples of 2^-unit_exp, at most entry_max of them.
         start_rank: rank of the start in the file; 0 without one.
+        core_rows: of a dense core; 0: the run draws its directions.
     """
 
     rank: int
@@ -43,6 +53,7 @@ class BasisSpec:
     unit_exp: int
     entry_max: int
     start_rank: int = 0
+    core_rows: int = 0
 
     @classmethod
     def of(cls, data: bytes) -> BasisSpec:
@@ -54,6 +65,7 @@ class BasisSpec:
             unit_exp=UNIT_EXP,
             entry_max=shape.entry_max,
             start_rank=shape.start_rank,
+            core_rows=shape.core_rows,
         )
 
     @classmethod

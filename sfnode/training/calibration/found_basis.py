@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.run import TensorSpec
 from protocol.subspace import Basis, BasisContent, Start
+from sfnode.storage import DenseSettings
 
 NOT_FINITE: Final = "the model gives numbers that are not finite on the calibration examples; try --dtype fp32"
 
@@ -33,6 +35,8 @@ class FoundBasis:
         learning_rate, epsilon_exp: that suit the size of the entries; None: the defaults of `sfnode init`.
         of_start: the model with the start, on examples that it was not fitted to; None: unknown, or no start.
         of_model: the unchanged model on the same examples; None: unknown.
+        tensors: that the run trains; None: those that were given.
+        dense: for a dense core; None: the run draws its directions.
     """
 
     bases: tuple[Basis, ...]
@@ -42,13 +46,17 @@ class FoundBasis:
     of_start: Judged | None = None
     of_model: Judged | None = None
     start: Start | None = None
+    tensors: tuple[TensorSpec, ...] | None = None
+    dense: DenseSettings | None = None
 
     @property
     def content(self) -> BasisContent:
         """Return the content of its file."""
-        return BasisContent(bases=self.bases, start=self.start)
+        core_rows = 0 if self.dense is None else self.dense.core_rows
+        return BasisContent(bases=self.bases, start=self.start, core_rows=core_rows)
 
     @property
     def rank(self) -> int:
-        """Return the number of columns of each side."""
-        return int(self.bases[0].u.shape[1])
+        """Return the number of columns of each side; of a dense core, of the input side."""
+        first = self.bases[0]
+        return int((first.u if self.dense is None or first.v is None else first.v).shape[1])

@@ -21,6 +21,7 @@ from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
 from sfnode.storage import data_files, stored_bases
 from sfnode.training.calibration.calibration import Calibration, hold_back, rows_in
+from sfnode.training.calibration.dense import EXAMPLES as DENSE_EXAMPLES, dense_basis, dense_rank
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -78,29 +79,41 @@ def calibrate(
     return new_basis(Calibration(shared=SharedModel(loaded), tensors=tensors, data=data), options, rank, on_progress)
 
 
-def calibrate_described(described: RunModel, on_progress: Progress = _unheard) -> FoundBasis:
-    """Find the basis of a new run from its loaded model and data, with the defaults of `calibrate`.
+def calibrate_described(described: RunModel, on_progress: Progress = _unheard, dense_batch_rows: int = 0) -> FoundBasis:
+    """Find the basis of a new run from its loaded model and data: a dense one where it can have one.
 
-    Moves the model to the device. Raises OperatorError as `calibrate` does.
+    Else with the defaults of `calibrate`. Moves the model to the device. Raises OperatorError as `calibrate` does.
+
+    Args:
+        dense_batch_rows: rows of a dense message; 0: make no dense basis.
     """
     module: nn.Module = described.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
-    return new_basis(_described(described), CalibrationOptions(data=""), None, on_progress)
+    calibration = _described(described)
+    if not dense_batch_rows or not dense_rank(calibration):
+        return new_basis(calibration, CalibrationOptions(data=""), None, on_progress)
+    used = _used_by_dense(calibration)
+    with _counted(used.shared, used.rows, on_progress):
+        return dense_basis(used, dense_batch_rows)
+
+
+def _used_by_dense(calibration: Calibration) -> Calibration:
+    return calibration.only(hold_back(calibration.data.examples, most=DENSE_EXAMPLES)[1])
 
 
 def try_described(
     described: RunModel,
-    calibration_rows: int,
+    found: FoundBasis,
     bases_at: Callable[[float], Bases],
     rates: Sequence[float],
     on_progress: Progress = _unheard,
 ) -> tuple[RateTrial, ...]:
     """Try the first steps of a new run (`try_rates`), after `calibrate_described` and on examples it has not used.
 
-    Returns nothing where there are too few such examples. ``calibration_rows`` is what the calibration took.
+    Returns nothing where there are too few such examples. ``found`` is what the calibration returned.
     """
-    whole = _described(described)
-    _, used, _ = _choice(whole, CalibrationOptions(data=""))
+    whole, calibration_rows = _described(described), found.rows
+    used = _used_by_dense(whole) if found.dense else _choice(whole, CalibrationOptions(data=""))[1]
     calibration = replace(whole, data=set_apart(whole.data, used.data.examples))
     if len(calibration.data.evaluation_examples) < HELD_MIN:
         return ()
