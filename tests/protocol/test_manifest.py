@@ -21,7 +21,7 @@ from protocol.run.manifest import (
 from protocol.schema import to_plain
 from tests.support.manifests import OWNER, manifest_data, small_manifest
 
-RUN_ID = "06eb48847ae3deeb80b97c77c1b9e509a0fb6aed9778ba52da7a84c437286469"
+RUN_ID = "c4433e87cbe75c2ab3e3dd1f679ff8a596f69524f7507a32fb5847f524c03da9"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
