@@ -84,7 +84,7 @@ function checkDenseCore(manifest) {
     demand(rows === 0 && noiseRows === 0 && energyMax === 0, 14);
     return;
   }
-  demand(rows > 0 && noiseRows > 0 && energyMax > 0, 14);
+  demand(noiseRows > 0 && energyMax > 0, 14); // that rows > 0 follows from the label words
   demand(method.basis === "published" && method.basis_unit_exp === 0 && method.start_rank === 0, 14);
   demand(method.scalar === "raw" && method.clip === 127 && method.epsilon_exp === 0 && method.sides === 1, 14);
   demand(method.shares === 1 && method.local_steps === 1 && method.epoch_steps === 1, 14);

@@ -114,7 +114,7 @@ BROKEN_FIELDS = [
     ("method.shares", 2, "method.shares"),
     ("method.shares", 0, "manifest.method.shares"),
     ("method.basis_sha256", "0" * 64, "method.basis_sha256"),
-    ("method.core", "dense", "manifest.method.core"),
+    ("method.core", "gaussian", "manifest.method.core"),
     ("method.scalar", "float", "manifest.method.scalar"),
     ("method.epsilon_exp", 1, "manifest.method.epsilon_exp"),
     ("method.epsilon_exp", -10.0, "manifest.method.epsilon_exp"),
@@ -178,7 +178,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 54
+    assert len(cases) == 57
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -188,7 +188,7 @@ def test_manifest__not_an_object__is_refused(data: object) -> None:
     check_refused(data, RejectReason.MANIFEST_FIELD, "manifest")
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 5, -1, 10**30])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 6, -1, 10**30])
 def test_manifest__other_format__says_to_install_another_release(version: int) -> None:
     check_refused(changed("format", version), RejectReason.MANIFEST_FORMAT, "install a release")
 
