@@ -16,6 +16,7 @@ from tests.conformance import __main__ as conformance
 from tests.conformance.switched import need_node
 from tests.support.ledgers import seal
 from tests.support.manifests import OWNER, small_manifest
+from tests.vectors.runs import dense_run
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,8 +50,9 @@ def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
         small_manifest(),
         small_manifest(core="rademacher", directions=2, local_steps=4, epoch_steps=8),
         small_manifest(core="rademacher", scalar="normalised", clip=127, directions=4),
+        dense_run({}, steps=40),
     ],
-    ids=["canonical", "rademacher", "normalised"],
+    ids=["canonical", "rademacher", "normalised", "dense"],
 )
 def test_reader__records_in_any_order__comes_to_the_same_digests(tmp_path: Path, manifest: Manifest) -> None:
     records = _records(manifest)
@@ -74,7 +76,12 @@ def _records(manifest: Manifest) -> list[bytes]:
     """Five authors in every round; one of them sends two payloads for half of its slots; some records come twice."""
     method = manifest.method
     is_raw = method.scalar.value == "raw"
-    plain = (None if is_raw else (32,) * method.scalars, None if is_raw else (-32,) * method.scalars)
+    dense = ((2, *[9] * 8), (3, *[-5] * 8))
+    plain = (
+        dense
+        if method.is_dense
+        else (None if is_raw else (32,) * method.scalars, None if is_raw else (-32,) * method.scalars)
+    )
     steps = range(0, manifest.steps, method.local_steps)
     records = [seal(manifest, author, step, *(plain[0] or ())) for author in range(5) for step in steps]
     records += [seal(manifest, 4, step, *(plain[1] or (5,) * method.scalars)) for step in list(steps)[:10]]

@@ -32,7 +32,7 @@ _TWO: Tensors = (
     (([[1, -2], [3, -4], [5, -6]], 1), ([[7, -8], [-1, 2]], -2)),
     (([[3, 4], [5, 6]], -3), ([[-7, 8]], 0)),
 )
-_LATER: Tensors = (
+LATER: Tensors = (
     (([[2, 2], [-3, 3], [1, 0]], 0), ([[1, 1], [0, 5]], -3)),
     (([[1, 0], [0, 1]], -1), ([[4, -4]], -1)),
 )
@@ -136,8 +136,8 @@ def _plain(basis: Basis) -> dict[str, Any]:
 # --- quotients and the view
 
 
-_FILE = encoded(_TWO)
-VIEWED = manifest_of(_TWO, _FILE, 8)
+FILE = encoded(_TWO)
+VIEWED = manifest_of(_TWO, FILE, 8)
 _HEAVY = dense_run({"noise_rows": 1}, schedule=constant(1 << 16), authors_max=1 << 16)
 QUOTIENT_RUNS = {"dense": VIEWED, "dense, one row of noise": _HEAVY}
 
@@ -169,7 +169,7 @@ def _rows_max() -> int:
 def dense_views() -> Iterator[Case]:
     """Cases of the function ``view``."""
     one, two = [4, 12, -12, 28, -4, 1, 0, -1, 508], [8, -99, 5, 7, -7, 1_016, 44, -6, 0]
-    later = encoded(_LATER)
+    later = encoded(LATER)
     yield _view("no coefficients", {})
     yield _view("one step", {1: one})
     yield _view("a step of rows alone moves nothing", {0: [9, *[0] * 8], 1: one})
@@ -179,7 +179,7 @@ def dense_views() -> Iterator[Case]:
 
 
 def _view(name: str, sums: Mapping[int, list[int]], renewals: Mapping[int, bytes] | None = None) -> Case:
-    files = {0: _FILE, **(renewals or {})}
+    files = {0: FILE, **(renewals or {})}
     hashes = {epoch: hashlib.sha256(data).hexdigest() for epoch, data in files.items()}
     contents = {epoch: decode_basis_untrusted(VIEWED, data, hashes[epoch]) for epoch, data in files.items()}
     later = {
@@ -202,7 +202,7 @@ def _view(name: str, sums: Mapping[int, list[int]], renewals: Mapping[int, bytes
         "base": [each.to(torch.int64).tolist() for each in plain.values()],
         "epochs": [[step, [str(value) for value in each]] for step, each in sums.items()],
         "at": None,
-        "basis": _FILE.hex(),
+        "basis": FILE.hex(),
         "renewals": [[epoch, data.hex()] for epoch, data in files.items() if epoch],
     }
     return case(f"dense: {name}", "view", given, {"tensors": tensors})

@@ -17,6 +17,7 @@ from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER
 from tests.vectors import edwards
 from tests.vectors.basis_file_cases import EXAMPLE as SIDES, encoded, manifest_for
+from tests.vectors.dense_cases import FILE, LATER, VIEWED, encoded as encoded_dense
 from tests.vectors.log_files import Block, Log, log_of
 from tests.vectors.notation import Case, Document, as_bytes, case, document, judged, sliced
 from tests.vectors.runs import EXAMPLE, run
@@ -64,7 +65,7 @@ _BASE = b"".join(log.encode() for log in (PLAIN, INVITED, PUBLISHED))
 
 def logs() -> Document:
     """logs.json"""
-    groups = (_good, _beginnings, _blocks, _bases, _checks, _parts, _orders, _ends)
+    groups = (_good, _beginnings, _blocks, _bases, _checks, _parts, _orders, _ends, _dense)
     cases = [made for group in groups for made in group()]
     return document("Log files: SPEC 9.4", cases, base=_BASE.hex())
 
@@ -284,3 +285,12 @@ def _ends() -> Iterator[Case]:
         replace(PLAIN.says(totals._replace(writer=moved.author)), sign=moved.sign),
         None,
     )
+
+
+def _dense() -> Iterator[Case]:
+    """A run with dense cores, whose basis has a form of its own, and another one from step 2 on."""
+    later = encoded_dense(LATER)
+    rows = [seal(VIEWED, 1, step, 3, *range(-4, 4)) for step in (0, 3)]
+    log = log_of(sign_manifest(VIEWED, OWNER), rows, _renewed(VIEWED, (2, later)), basis=FILE, renewals=(later,))
+    yield _read("good: dense cores", log, None)
+    yield _read("dense cores: another basis", log.with_body(1, FILE[:-1] + b"\0"), "BASIS")
