@@ -126,8 +126,9 @@ method_options = group(
     choice_option(
         "--core",
         CoreKind,
-        "Draw directions in this way: `canonical` moves one coordinate of the subspace, `rademacher` moves all of them "
-        f"by plus or minus one.  [default: {_RANDOM.core}; with --basis {_PUBLISHED.core}]",
+        "Send the gradient by all coordinates of a subspace (`dense`), or slopes along drawn directions: "
+        "`canonical` moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it "
+        f"can be, for label words; else {_RANDOM.core}, and {_PUBLISHED.core} with a published basis]",
     ),
     choice_option(
         "--scalar",

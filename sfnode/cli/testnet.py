@@ -58,6 +58,12 @@ _PROMPT_MAX = 76
     ),
 )
 @click.option(
+    "--members",
+    "is_members",
+    is_flag=True,
+    help="Train each part of --private-data alone at the end, too, to show what a node gets from the others.",
+)
+@click.option(
     "--eval-data",
     help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
 )
@@ -87,6 +93,7 @@ def testnet(
     late: int,
     workers: int,
     options: RunOptions,
+    is_members: bool,
     eval_data: str | None,
     folder: Path | None,
     timeout_s: float,
@@ -102,6 +109,8 @@ def testnet(
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
     """
+    if is_members and not (options.data.is_private and eval_data):
+        raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     _check_empty(folder)
     if not options.task.says_what:
@@ -128,6 +137,7 @@ def testnet(
         training=training,
         timeout_s=timeout_s,
         shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
+        is_members=is_members,
     )
     result = _run(config)
     if is_json:
@@ -162,7 +172,7 @@ def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
 def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
     view = _View()
     try:
-        return trio.run(LocalNetwork(config, view.show).run)
+        return trio.run(LocalNetwork(config, view.show, view.show_member).run)
     finally:
         view.close()
 
@@ -208,6 +218,14 @@ class _View:
             loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
 
+    def show_member(self, done: int, total: int) -> None:
+        """Say how many nodes' parts have been trained alone."""
+        text = f"training each node's part alone: {done} of {total}"
+        if self._live:
+            self._live.console.print(text)
+        else:
+            click.echo(text, err=True)
+
     def close(self) -> None:
         """Stop the live table and restore the terminal."""
         if self._live:
@@ -237,10 +255,8 @@ def _table(nodes: Sequence[NodeOutcome]) -> Table:
 
 def _print_result(result: LocalNetworkResult) -> None:
     Console(width=120).print(_table(result.nodes))
-    click.echo(
-        f"time       {result.seconds:.1f} s for {_updates(result)} updates, {_forward_rows(result):,} forward rows"
-    )
-    wire, payload = _wire_bytes(result), result.payload_bytes
+    click.echo(f"time       {result.seconds:.1f} s for {result.updates} updates, {result.forward_rows:,} forward rows")
+    wire, payload = result.wire_bytes, result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.learnt is not None:
@@ -253,25 +269,14 @@ def _print_learnt(learnt: Learnt) -> None:
     before, started, after = (100 * each.accuracy for each in (learnt.before, learnt.started, learnt.after))
     start = f", {started:.1f} % at the start" if learnt.started != learnt.before else ""
     click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    if learnt.members is not None:
+        middle, best = 100 * learnt.members.median, 100 * learnt.members.best
+        click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")
     for answer in learnt.answers:
         verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
         prompt = " ".join(answer.prompt.split())
         prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
         click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
-
-
-def _updates(result: LocalNetworkResult) -> int:
-    """Return the number of updates that the first node has applied."""
-    first = result.nodes[0].status
-    return 0 if first is None else first.ledger.updates
-
-
-def _forward_rows(result: LocalNetworkResult) -> int:
-    return sum(status.training.forward_rows for status in result.statuses)
-
-
-def _wire_bytes(result: LocalNetworkResult) -> int:
-    return sum(status.network.bytes_out for status in result.statuses)
 
 
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:
@@ -280,9 +285,9 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "state_digests": result.state_digests,
         "replayed_digest": result.replayed_digest,
         "learnt": None if result.learnt is None else asdict(result.learnt),
-        "updates": _updates(result),
-        "forward_rows": _forward_rows(result),
-        "wire_bytes": _wire_bytes(result),
+        "updates": result.updates,
+        "forward_rows": result.forward_rows,
+        "wire_bytes": result.wire_bytes,
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
         "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],

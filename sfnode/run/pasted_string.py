@@ -28,7 +28,7 @@ def wrapped(content: bytes) -> str:
     """Return the string for at most `_BYTES_MAX` bytes."""
     assert len(content) <= _BYTES_MAX
     data = len(content).to_bytes(_LENGTH_BYTES, "big") + content
-    data += _checksum(data)
+    data += hashlib.sha256(b"sfnode/join/1" + data).digest()[:_CHECKSUM_BYTES]
     return _PREFIX + base64.b32encode(data).decode("ascii").rstrip("=").lower()
 
 
@@ -53,9 +53,10 @@ def unwrapped(text: str) -> bytes:
     if len(data) < whole:
         place = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
         raise OperatorError(f"the string to join is cut off{place}. {_HOW}")
-    if len(data) > whole or data[-_CHECKSUM_BYTES:] != _checksum(data[:-_CHECKSUM_BYTES]):
+    content = data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
+    if wrapped(content) != found:  # also where only the last letter's unused bits differ
         raise OperatorError(f"the string to join is not as it was made: a character is wrong or too many. {_HOW}")
-    return data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
+    return content
 
 
 def cleaned(text: str) -> str:
@@ -76,7 +77,3 @@ def _decoded(digits: str) -> bytes:
     except ValueError:
         wrong = sorted(set(digits.rstrip("=")) - set("abcdefghijklmnopqrstuvwxyz234567"))
         raise OperatorError(f"the string to join has {wrong[0]!r} in it, which does not belong there. {_HOW}") from None
-
-
-def _checksum(data: bytes) -> bytes:
-    return hashlib.sha256(b"sfnode/join/1" + data).digest()[:_CHECKSUM_BYTES]

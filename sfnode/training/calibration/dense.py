@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX
-from protocol.subspace import Basis, Int8Array
+from protocol.subspace import Basis, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis
@@ -75,12 +75,14 @@ def dense_basis(calibration: Calibration, batch_rows: int) -> FoundBasis:
         layer.inputs.double() @ (torch.from_numpy(v).double() * 2.0**exp)
         for layer, (v, exp) in zip(moving, sides, strict=True)
     ]
+    # The largest eigenvalue of the second moment of all layers' V^T x together
+    curvature = float(torch.linalg.matrix_norm(torch.cat(h, dim=1), ord=2)) ** 2 / len(by_length)
     unit_exp, energy_max = _scale_of_messages(look.seen.logits.double(), h, batch_rows)
     return FoundBasis(
         bases=tuple(Basis(u=u, v=v, u_exp=u_exp, v_exp=exp) for v, exp in sides),
         rows=len(by_length),
         tensors=tuple(calibration.tensors[layer.index] for layer in moving),
-        learning_rate=RATE / _curvature(h),
+        learning_rate=RATE / curvature,
         dense=DenseSettings(core_rows=u_Hr.shape[1], quantum_exp=unit_exp, energy_max=energy_max),
     )
 
@@ -109,22 +111,16 @@ def _entries(side: Tensor) -> tuple[Int8Array, int]:
     return (side * 2.0**-exp).round().numpy().astype(np.int8), exp
 
 
-def _curvature(h: Sequence[Tensor]) -> float:
-    """Return the largest eigenvalue of the second moment of all layers' V^T x together."""
-    together = torch.cat(list(h), dim=1)
-    return float(torch.linalg.matrix_norm(together, ord=2)) ** 2 / len(together)
-
-
 def _scale_of_messages(logits_NL: Tensor, h: Sequence[Tensor], batch_rows: int) -> tuple[int, int]:
     """Return the exponent of a message's unit, and the largest sum of squares of its numbers."""
-    labels = logits_NL.shape[1]
-    drawn = torch.randint(labels, (len(logits_NL),), generator=torch.Generator().manual_seed(0))
-    d_Nr = (logits_NL.softmax(dim=1) - functional.one_hot(drawn, labels)) @ contrasts(labels)
-    order = torch.randperm(len(d_Nr), generator=torch.Generator().manual_seed(1))
+    count, labels = logits_NL.shape
+    drawn_N = torch.from_numpy((words(0, count) % labels).astype(np.int64))
+    d_Nr = (logits_NL.softmax(dim=1) - functional.one_hot(drawn_N, labels)) @ contrasts(labels)
+    apart = max(1, count // batch_rows)  # the rows are sorted by length: each message takes some of all lengths
     messages = torch.stack(
         [
-            torch.cat([(d_Nr[rows].T @ each[rows]).flatten() for each in h]) / len(rows)
-            for rows in torch.split(order, batch_rows)
+            torch.cat([(d_Nr[first::apart].T @ each[first::apart]).flatten() for each in h]) / len(d_Nr[first::apart])
+            for first in range(apart)
         ]
     )
     rms = float(messages.square().mean().sqrt())
