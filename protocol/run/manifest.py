@@ -215,7 +215,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
 
 
 def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
-    """Check what only a dense core asks of the fields beside its method (SPEC 1.4.14)."""
+    """Check the rules for a dense core that concern fields outside the method (SPEC 1.4.14)."""
     method = manifest.method
     if not method.is_dense:
         return []

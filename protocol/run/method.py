@@ -19,7 +19,7 @@ class BasisKind(StrEnum):
 
 
 class CoreKind(StrEnum):
-    """Which directions a message tells of: drawn by its seed (one signed coordinate, or all signs), or every one."""
+    """Directions of a message: drawn by its seed (one signed coordinate, or all signs), or every coordinate."""
 
     CANONICAL = "canonical"
     RADEMACHER = "rademacher"

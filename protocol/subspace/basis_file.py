@@ -170,17 +170,17 @@ def _decode_dense(manifest: Manifest, data: bytes) -> BasisContent:
     if len(data) != basis_bytes(manifest) or not data.startswith(head):
         raise Reject(RejectReason.BASIS, "ranks or length are not those of the run's dense core")
     end = len(head) + _DENSE_TENSOR.size * len(tensors)
-    told = list(_DENSE_TENSOR.iter_unpack(data[len(head) : end]))
-    if [(rows, cols) for rows, cols, _, _ in told] != [(tensor.rows, tensor.cols) for tensor in tensors]:
+    stated = list(_DENSE_TENSOR.iter_unpack(data[len(head) : end]))
+    if [(rows, cols) for rows, cols, _, _ in stated] != [(tensor.rows, tensor.cols) for tensor in tensors]:
         raise Reject(RejectReason.BASIS, "shapes are not those of the run's tensors")
     # [REJECT] SPEC 4.7.2: exponents and entries are within their bounds
-    if any(abs(exp) > DENSE_EXP_MAX for _, _, *exps in told for exp in exps):
+    if any(abs(exp) > DENSE_EXP_MAX for _, _, *exps in stated for exp in exps):
         raise Reject(RejectReason.BASIS, f"an exponent exceeds {DENSE_EXP_MAX}")
     entries = np.frombuffer(data, dtype=np.int8, offset=end).copy()
     if _largest(entries) > method.basis_max:
         raise Reject(RejectReason.BASIS, f"an entry exceeds basis_max, which is {method.basis_max}")
     cut = _Cut(entries)
-    bases = tuple(cut.dense_basis(tensor, method, *exps) for tensor, (_, _, *exps) in zip(tensors, told, strict=True))
+    bases = tuple(cut.dense_basis(tensor, method, *exps) for tensor, (_, _, *exps) in zip(tensors, stated, strict=True))
     return BasisContent(bases=bases, core_rows=method.core_rows)
 
 

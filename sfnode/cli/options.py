@@ -126,9 +126,9 @@ method_options = group(
     choice_option(
         "--core",
         CoreKind,
-        "Send what a pass tells of all coordinates of a subspace (`dense`), or of directions that are drawn: `canonical` "
-        "moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it can be, for "
-        f"label words; else {_RANDOM.core}, and {_PUBLISHED.core} with a published basis]",
+        "Send the gradient by all coordinates of a subspace (`dense`), or slopes along drawn directions: "
+        "`canonical` moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it "
+        f"can be, for label words; else {_RANDOM.core}, and {_PUBLISHED.core} with a published basis]",
     ),
     choice_option(
         "--scalar",

@@ -255,10 +255,8 @@ def _table(nodes: Sequence[NodeOutcome]) -> Table:
 
 def _print_result(result: LocalNetworkResult) -> None:
     Console(width=120).print(_table(result.nodes))
-    click.echo(
-        f"time       {result.seconds:.1f} s for {_updates(result)} updates, {_forward_rows(result):,} forward rows"
-    )
-    wire, payload = _wire_bytes(result), result.payload_bytes
+    click.echo(f"time       {result.seconds:.1f} s for {result.updates} updates, {result.forward_rows:,} forward rows")
+    wire, payload = result.wire_bytes, result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.learnt is not None:
@@ -281,29 +279,15 @@ def _print_learnt(learnt: Learnt) -> None:
         click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
 
 
-def _updates(result: LocalNetworkResult) -> int:
-    """Return the number of updates that the first node has applied."""
-    first = result.nodes[0].status
-    return 0 if first is None else first.ledger.updates
-
-
-def _forward_rows(result: LocalNetworkResult) -> int:
-    return sum(status.training.forward_rows for status in result.statuses)
-
-
-def _wire_bytes(result: LocalNetworkResult) -> int:
-    return sum(status.network.bytes_out for status in result.statuses)
-
-
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:
     return {
         "agree": result.is_agreed,
         "state_digests": result.state_digests,
         "replayed_digest": result.replayed_digest,
         "learnt": None if result.learnt is None else asdict(result.learnt),
-        "updates": _updates(result),
-        "forward_rows": _forward_rows(result),
-        "wire_bytes": _wire_bytes(result),
+        "updates": result.updates,
+        "forward_rows": result.forward_rows,
+        "wire_bytes": result.wire_bytes,
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
         "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],

@@ -28,7 +28,7 @@ def wrapped(content: bytes) -> str:
     """Return the string for at most `_BYTES_MAX` bytes."""
     assert len(content) <= _BYTES_MAX
     data = len(content).to_bytes(_LENGTH_BYTES, "big") + content
-    data += _checksum(data)
+    data += hashlib.sha256(b"sfnode/join/1" + data).digest()[:_CHECKSUM_BYTES]
     return _PREFIX + base64.b32encode(data).decode("ascii").rstrip("=").lower()
 
 
@@ -77,7 +77,3 @@ def _decoded(digits: str) -> bytes:
     except ValueError:
         wrong = sorted(set(digits.rstrip("=")) - set("abcdefghijklmnopqrstuvwxyz234567"))
         raise OperatorError(f"the string to join has {wrong[0]!r} in it, which does not belong there. {_HOW}") from None
-
-
-def _checksum(data: bytes) -> bytes:
-    return hashlib.sha256(b"sfnode/join/1" + data).digest()[:_CHECKSUM_BYTES]

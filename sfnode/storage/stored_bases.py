@@ -30,7 +30,7 @@ class RenewedBasis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseSettings:
-    """Holds what a method says of a dense core beside its basis: rows of the core, unit and bound of a message."""
+    """Holds the fields of a method for a dense core: rows of the core, unit and bound of a message."""
 
     core_rows: int
     quantum_exp: int

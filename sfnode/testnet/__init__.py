@@ -4,7 +4,6 @@ from sfnode.testnet.learnt import Learnt as Learnt
 from sfnode.testnet.local_network import (
     LocalNetwork as LocalNetwork,
     LocalNetworkConfig as LocalNetworkConfig,
-    LocalNetworkResult as LocalNetworkResult,
     LocalNode as LocalNode,
-    NodeOutcome as NodeOutcome,
 )
+from sfnode.testnet.network_result import LocalNetworkResult as LocalNetworkResult, NodeOutcome as NodeOutcome

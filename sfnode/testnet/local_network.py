@@ -16,6 +16,7 @@ from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
+from sfnode.testnet.network_result import LocalNetworkResult, NodeOutcome
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
@@ -92,43 +93,15 @@ class LocalNode:
                 self.accuracies[step] = accuracy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOutcome:
-    """Holds the last status of one node; None: it never reported."""
-
-    name: str
-    status: Status | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalNetworkResult:
-    """Holds the outcome; ``is_agreed``: all nodes and the offline replay have the same state.
-
-    Attributes:
-        learnt: how good the model was and is now; None without evaluation data.
-    """
-
-    is_agreed: bool
-    is_stopped_cleanly: bool
-    nodes: list[NodeOutcome]
-    state_digests: list[str]
-    replayed_digest: str
-    learnt: Learnt | None
-    curve: list[CurvePoint]
-    seconds: float
-    picture: Path
-    payload_bytes: int
-
-    @property
-    def statuses(self) -> list[Status]:
-        """Return the statuses of the nodes that have reported."""
-        return [node.status for node in self.nodes if node.status is not None]
-
-
 class LocalNetwork:
     """Runs one test network; calls ``watcher`` while its nodes work, and ``on_member`` while each learns alone."""
 
-    def __init__(self, config: LocalNetworkConfig, watcher: Watcher, on_member: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        config: LocalNetworkConfig,
+        watcher: Watcher,
+        on_member: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
         self._config = config
         self._watcher, self._on_member = watcher, on_member
         self._signed = config.signed

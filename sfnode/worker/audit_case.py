@@ -7,6 +7,9 @@ one scalar there, over all seeds or over the message's own, whichever is larger:
 slopes are small. Then an honest claim is off by at most (sqrt(n) + 6) e. If differences are normally distributed, the
 length of n of them is about sqrt(n) e, give or take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight
 times that. It leaves room for an e that was measured on few scalars, and for rare large differences.
+
+The numbers of a dense message do not err alone but row by row, so n is the number of its rows. The last round of the
+others moves all of them at once, and an author who held a part of it lies between: there is no 6 for that difference.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ Measured = Sequence[Scalars | None]  # of several seeds; None if the loss was no
 
 TOLERANCE_MIN: Final = 0.1  # of the measurement's length: kernels differ, even with equal formats
 TOLERANCE_MAX: Final = 1.0  # a claim of zeros is this far off: agreement within more proves nothing
-_SPARE_SCALARS: Final = 6.0
+SPARE_SCALARS: Final = 6.0
 _ENERGY: Final = 1_024  # mean square of the normalised scalars that were measured (SPEC 5.2)
 _ROUNDING: Final = 0.5  # quanta by which rounding alone may change one scalar
 
@@ -121,13 +124,16 @@ def directions_claimed(method: Method, scalars: Scalars) -> int:
     return max(shown, min(blocks, method.blocks) * method.shares)
 
 
-def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> float | None:
+def allowed_difference(
+    scalars: int, usual: Measured, *others: Measured, spare_last: float = SPARE_SCALARS
+) -> float | None:
     """Return the length in quanta by which an honest message may be off; None if too little could be measured.
 
     Args:
-        scalars: how many of a message's scalars were measured; the others are 0 everywhere.
+        scalars: how many of a message's scalars were measured; the others are 0 everywhere. Of a dense one the rows.
         usual: the usual measurement on the message's state, of several seeds, the message's own first.
         others: of the same seeds, each measured in another way that an honest author may use.
+        spare_last: what the last of these differences leaves room for, in scalars beyond sqrt(n).
     """
     squares = []
     for other in others:
@@ -139,4 +145,6 @@ def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> floa
         squares.append(max(sum(known[:count]) / (scalars * count) for count in counts))
     if not squares:
         return None
-    return math.sqrt(_ROUNDING**2 + sum(squares)) * (math.sqrt(scalars) + _SPARE_SCALARS)
+    usual_spare = math.sqrt(scalars) + SPARE_SCALARS
+    last = squares.pop() * (math.sqrt(scalars) + spare_last) ** 2
+    return math.sqrt((_ROUNDING**2 + sum(squares)) * usual_spare**2 + last)

@@ -104,16 +104,17 @@ class Measuring:
     ) -> list[Scalars | None]:
         """Measure each of ``seeds`` on ``state`` in the round at ``step``; None if the loss is not finite.
 
-        ``directions``: how many of each local step's D are measured; the scalars of the others are 0.
+        ``directions``: how many of each local step's D are measured; the scalars of the others are 0. Of a dense core
+        the rows to measure it on.
         """
-        session = self._sessions[dtype]
+        session, measurements = self._sessions[dtype], self._signed.manifest.method.measurements
         self._epochs[dtype] |= frozenset(state.revisions())
         await session.request(coefficients_of(state, sorted(self._epochs[dtype])), CoefficientsSet)
         measured: list[Scalars | None] = []
         for seed in seeds:
             try:
                 request = EstimateRequest(step=step, seed=seed, directions=directions)
-                measured.append((await session.request(request, Estimated)).scalars)
+                measured.append(measurements((await session.request(request, Estimated)).scalars))
             except NumericError:
                 measured.append(None)
         return measured

@@ -18,7 +18,7 @@ from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from protocol.state import Coefficients
-from sfnode.worker.audit_case import AuditCase, Scalars, allowed_difference, directions_claimed
+from sfnode.worker.audit_case import SPARE_SCALARS, AuditCase, Scalars, allowed_difference, directions_claimed
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
@@ -139,9 +139,10 @@ class Auditor:
             rounded.append(await self._scalars(case, state, each, partner))
         for case, state, each in zip(cases, self._past.by_step(_messages(cases), -1), seeds, strict=True):
             lagging.append(await self._scalars(case, state, each))
+        spare = 0.0 if self._past.manifest.method.is_dense else SPARE_SCALARS
         for case, count, *measured in zip(cases, counts, usual, rounded, lagging, strict=True):
             case.see(measured[1][0], partner)
-            allowed = allowed_difference(count, *measured)
+            allowed = allowed_difference(count, *measured, spare_last=spare)
             case.allowed = allowed or 0.0
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
 

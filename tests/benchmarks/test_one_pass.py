@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.one_pass.basis import CoreBasis, make_basis
 from benchmarks.one_pass.layers import LateLayers
+from benchmarks.one_pass.membership import attack
 from benchmarks.one_pass.training import Rule, calibrated, even_shards, private_shards, train
 from sfnode.training.task import Example
 from tests.support.tiny_models import VOCABULARY
@@ -105,3 +106,11 @@ def test_private_shards__skewed__share_no_row_and_lean_to_one_label() -> None:
     assert len({row for shard in shards for row in shard.tolist()}) == 200
     for member, shard in enumerate(shards):
         assert (labels[shard] == member % 2).mean() > 0.8
+
+
+def test_attack__messages_of_one_row__names_row_and_label(layers: LateLayers, basis: CoreBasis) -> None:
+    every = torch.arange(ROWS)
+    scale = calibrated(layers, basis, every, seed=0)
+    one, many = (attack(layers, basis, scale, every, np.random.default_rng(0), rows) for rows in (1, 16))
+    assert one.rows_right > 0.9 and one.labels_right > 0.9
+    assert 16 / ROWS < many.rows_right < one.rows_right

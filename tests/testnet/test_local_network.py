@@ -12,7 +12,7 @@ from sfnode.cli.testnet import _check, _shards
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.learnt import Knowledge, Learnt
-from sfnode.testnet.local_network import LocalNetworkResult
+from sfnode.testnet.network_result import LocalNetworkResult
 from tests.support.daemons import run_sfnode
 
 

@@ -75,12 +75,14 @@ def dense_basis(calibration: Calibration, batch_rows: int) -> FoundBasis:
         layer.inputs.double() @ (torch.from_numpy(v).double() * 2.0**exp)
         for layer, (v, exp) in zip(moving, sides, strict=True)
     ]
+    # The largest eigenvalue of the second moment of all layers' V^T x together
+    curvature = float(torch.linalg.matrix_norm(torch.cat(h, dim=1), ord=2)) ** 2 / len(by_length)
     unit_exp, energy_max = _scale_of_messages(look.seen.logits.double(), h, batch_rows)
     return FoundBasis(
         bases=tuple(Basis(u=u, v=v, u_exp=u_exp, v_exp=exp) for v, exp in sides),
         rows=len(by_length),
         tensors=tuple(calibration.tensors[layer.index] for layer in moving),
-        learning_rate=RATE / _curvature(h),
+        learning_rate=RATE / curvature,
         dense=DenseSettings(core_rows=u_Hr.shape[1], quantum_exp=unit_exp, energy_max=energy_max),
     )
 
@@ -107,12 +109,6 @@ def _entries(side: Tensor) -> tuple[Int8Array, int]:
     largest = max(float(side.abs().max()), 1e-12)
     exp = math.ceil(math.log2(largest / BASIS_ENTRY_MAX))
     return (side * 2.0**-exp).round().numpy().astype(np.int8), exp
-
-
-def _curvature(h: Sequence[Tensor]) -> float:
-    """Return the largest eigenvalue of the second moment of all layers' V^T x together."""
-    together = torch.cat(list(h), dim=1)
-    return float(torch.linalg.matrix_norm(together, ord=2)) ** 2 / len(together)
 
 
 def _scale_of_messages(logits_NL: Tensor, h: Sequence[Tensor], batch_rows: int) -> tuple[int, int]:
