@@ -22,13 +22,13 @@ def dense_bases(calibration: Calibration, rows: int = 8) -> tuple[Bases, FoundBa
     assert found.tensors is not None and found.dense is not None
     spec = BasisSpec.of(encode_basis(found.rank, found.content))
     method, schedule = dense_method_of(MethodOptions(learning_rate=0.01), spec, found.dense, rows)
-    plain = small_manifest()
+    plain, words = small_manifest(), tuple(f" {number}" for number in range(found.dense.core_rows + 1))
     manifest = replace(
         plain,
         tensors=found.tensors,
         method=method,
         schedule=schedule,
         steps=16,
-        task=replace(plain.task, batch_rows=rows),
+        task=replace(plain.task, batch_rows=rows, label_words=words),
     )
     return Bases(checked(to_plain(manifest, as_rows=False)), found.content), found

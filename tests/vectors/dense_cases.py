@@ -12,11 +12,10 @@ import numpy as np
 import torch
 
 from protocol.errors import NumericError
-from protocol.limits import DENSE_EXP_MAX
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import dense_core
 from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import DENSE_MAGIC, BasisContent, decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import DENSE_EXP_MAX, DENSE_MAGIC, BasisContent, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from protocol.subspace.quantisation import quantise_dense
 from sfnode.training.model.folding import fold_weights
