@@ -23,6 +23,7 @@ DENSE_CLIP: Final = 127  # numbers of a dense message travel as int8
 DENSE_NUMBERS_MAX: Final = 1 << 14  # of a dense message: three records fit into one frame
 NOISE_ROWS_MAX: Final = 1 << 16
 ENERGY_MAX: Final = DENSE_NUMBERS_MAX * DENSE_CLIP**2
+DENSE_EXP_MAX: Final = 60  # of |u_exp| and |v_exp|: the view stays within the range of floats
 CORES_MAX: Final = 1 << 20  # tensors x scalars of one update, summed in 35 ms: of 70 B D = 64, K = 16 fit
 CORE_PRODUCTS_MAX: Final = 1 << 30  # Rademacher cores x rank^2: 0.6 s; the same fits at rank 32
 AUTHORS_MAX: Final = 1 << 16

@@ -18,7 +18,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
 from protocol.run.method import BasisKind, CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
-from protocol.run.task import TaskSpec, broken_task_rules
+from protocol.run.task import Objective, TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
 FORMAT = 5
@@ -223,6 +223,10 @@ def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
         (
             any(tensor.kind is TensorKind.VECTOR for tensor in manifest.tensors),
             "tensors: a dense core is one of matrices, and a vector is listed",
+        ),
+        (
+            manifest.task.objective is not Objective.LOSS or len(manifest.task.label_words) != method.core_rows + 1,
+            "method.core_rows: a dense core has a row for each label word but one, and task.objective is loss",
         ),
         (
             manifest.task.batch_rows != method.directions,

@@ -51,7 +51,7 @@ class Method:
         basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
         basis_max: largest |entry|, in those multiples; 1 for a random one.
         start_rank: of the product that each published basis adds to the weights; 0: no product.
-        core_rows: number of rows of a dense core, which has ``rank`` columns; 0 with any other core.
+        core_rows: number of rows of a dense core, one for each label word but one, of ``rank`` columns; 0 with others.
         noise_rows: N; a dense step of R rows moves the core by the part R / (R + N) of its weight; 0 with other cores.
         energy_max: largest sum of q^2 in a dense message; 0 with other cores.
         core, scalar: see the enums.

@@ -93,7 +93,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         if width not in _WIDTHS or offset > len(data) or epoch >= epochs_end:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
         flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
-        if not flat.any() or fewest_bytes(flat) != width:
+        if not flat.any() or fewest_bytes(flat) != width or (manifest.method.is_dense and flat[0] < 1):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} is not in its canonical form")
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")

@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 
 from protocol.errors import Reject, RejectReason
+from protocol.limits import DENSE_EXP_MAX
 from protocol.run import Manifest, Method, TensorKind, TensorSpec, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC = b"sfnode/basis/2" + b"\n\0"
 DENSE_MAGIC = b"sfnode/dense/1" + b"\n\0"
 START_EXP_MIN: Final = -60
-DENSE_EXP_MAX: Final = 60  # of |u_exp| and |v_exp|
 _DENSE_HEAD = struct.Struct(">16s3I")  # magic, rank, tensors, core rows; the tensors follow
 _DENSE_TENSOR = struct.Struct(">2I2b")  # rows, cols, the exponents of U and V
 _HEAD = struct.Struct(">16s3Ii")  # magic, rank, tensors, start rank, start exponent; the shapes follow

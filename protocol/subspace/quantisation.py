@@ -39,16 +39,14 @@ def quantise_dense(method: Method, rows: int, mean: NDArray[np.float64]) -> tupl
 
     A mean that is too long keeps its direction. Raises NumericError when it is not finite.
     """
-    if not np.isfinite(mean).all():
+    scaled = (mean * 2.0**-method.quantum_exp).tolist()
+    length = math.hypot(*scaled)  # no overflow in the squares
+    if not math.isfinite(length):
         raise NumericError("a gradient is not finite: the loss overflowed; this step is skipped")
-    scaled = mean * 2.0**-method.quantum_exp
     # Rounding adds at most half to each number, so this length before it is within the bound after it
-    length_max = math.sqrt(method.energy_max) - math.sqrt(len(scaled)) / 2
-    length = float(np.linalg.norm(scaled))
-    if length > length_max:
-        scaled *= max(length_max, 0.0) / length
-    whole = np.trunc(scaled + np.copysign(0.5, scaled)).clip(-method.clip, method.clip)
-    return (rows, *whole.astype(np.int64).tolist())
+    length_max = max(0.0, math.sqrt(method.energy_max) - math.sqrt(len(scaled)) / 2)
+    factor = length_max / length if length > length_max else 1.0
+    return (rows, *(_clipped(factor * number, method.clip) for number in scaled))
 
 
 def _padded(method: Method, measured: list[int]) -> tuple[int, ...]:

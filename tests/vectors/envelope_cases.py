@@ -13,7 +13,7 @@ from protocol.run.manifest import Manifest
 from tests.support.ledgers import signer
 from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged, key_text
-from tests.vectors.runs import AUTHOR, EXAMPLE, MANIFESTS, NORMALISED, ROUNDS, WIDEST, record, texts
+from tests.vectors.runs import AUTHOR, DENSE, EXAMPLE, MANIFESTS, NORMALISED, ROUNDS, WIDEST, record, texts
 
 _NAMES = {manifest.run_id: name for name, manifest in MANIFESTS.items()}
 _ENERGETIC = (32, -32, 32, -32)  # normalised, D = 4: 4 E = 4096 D
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 def envelopes() -> Document:
     """envelopes.json"""
     rows = [*_valid(), *_sizes(), *_steps(), *_scalars(), *_energies(), *_seeds(), *_authors(), *_signatures()]
-    cases = [_decoded(row) for row in [*rows, *_two_faults()]]
+    cases = [_decoded(row) for row in [*rows, *_two_faults(), *_dense()]]
     about = "Records under a manifest and their verdicts: SPEC 6"
     return document(about, [*cases, *_splits(), *_seals()], manifests=texts(MANIFESTS))
 
@@ -235,6 +235,35 @@ def _two_faults() -> Iterator[Row]:
     yield Row("order: author before signature", EXAMPLE, data, "AUTHOR_KEY")
 
 
+def _dense() -> Iterator[Row]:
+    """4 rows at most, eight numbers, and 20,000 as their largest energy."""
+    most, good = (127, -62, 5, 1, 1, 0, 0, 0), record(DENSE, 2, 3, 1, -2, 3, -4, 5, -6, 7, -8)
+    for name, numbers, reason in (
+        ("valid: one row", (1, 1, -2, 3, -4, 5, -6, 7, -8), None),
+        ("valid: as many rows as a message may have", (4, *[-127 if place == 7 else 1 for place in range(8)]), None),
+        ("valid: zeros", (2, *[0] * 8), None),
+        ("valid: the most energy", (4, *most), None),
+        ("energy: one more", (4, *most[:-1], -1), "SCALAR_ENERGY"),
+        ("energy: of the largest numbers", (1, *[127] * 8), "SCALAR_ENERGY"),
+        ("rows: none", (0, *[1] * 8), "SCALAR_RANGE"),
+        ("rows: one too many", (5, *[1] * 8), "SCALAR_RANGE"),
+        ("rows: 65535", (65_535, *[1] * 8), "SCALAR_RANGE"),
+        ("a number of -128, the first", (3, -128, *[0] * 7), "SCALAR_RANGE"),
+        ("a number of -128, the last", (3, *[0] * 7, -128), "SCALAR_RANGE"),
+        ("order: rows before energy", (0, *[127] * 8), "SCALAR_RANGE"),
+        ("order: -128 before energy", (4, *[127] * 7, -128), "SCALAR_RANGE"),
+    ):
+        yield Row(f"dense: {name}", DENSE, record(DENSE, 2, *numbers), reason)
+    widened = good[:44] + good[44:46] + b"".join(bytes([0, number]) for number in good[46:54]) + good[54:]
+    for name, data in {"a byte short": good[:-1], "a byte long": good + b"\0", "numbers of 16 bits": widened}.items():
+        yield Row(f"dense: size: {name}", DENSE, data, "SIZE")
+    yield Row("dense: step: 6 of 6", DENSE, record(DENSE, 6, 0, *[127] * 8), "STEP_RANGE")
+    signed = good[:-65] + bytes([good[-65] ^ 1]) + good[-64:]
+    yield Row("dense: signature: a flipped bit in the last number", DENSE, signed, "SIGNATURE")
+    seeded = good[:36] + bytes(8) + good[44:]
+    yield Row("dense: seed: zero", DENSE, seeded, "SEED")
+
+
 def _splits() -> Iterator[Case]:
     good = record(EXAMPLE, 7, -300)
     rows = {"nothing": b"", "one": good, "three": good * 3, "any content": bytes(220), "a byte less": (good * 2)[:-1]}
@@ -249,6 +278,7 @@ def _seals() -> Iterator[Case]:
         "example": (7, (-300,)),
         "normalised": (38, (*_ENERGETIC, 14, -28, 56, 7)),
         "rounds": (9, (1, -2, 3, -4, 100, -100)),
+        "dense": (5, (4, 1, -2, 3, -4, 5, -6, 7, -127)),
     }
     for name, (step, scalars) in rows.items():
         given = {"manifest": name, "secret_seed": bytes(32).hex(), "step": step, "scalars": list(scalars)}

@@ -17,7 +17,18 @@ from protocol.subspace.directions import canonical_coordinates, rademacher_signs
 from tests.support.ledgers import signer
 from tests.vectors.ledger_events import Player
 from tests.vectors.notation import Case, Document, case, compact, document
-from tests.vectors.runs import EXAMPLE, NORMALISED, ROUNDS, ROUNDS_RADEMACHER, constant, record, run, texts
+from tests.vectors.runs import (
+    DENSE,
+    EXAMPLE,
+    NORMALISED,
+    ROUNDS,
+    ROUNDS_RADEMACHER,
+    constant,
+    dense_run,
+    record,
+    run,
+    texts,
+)
 
 _MATRIX = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
 _VECTOR = {"name": "b", "kind": "vector", "rows": 4, "cols": 0}
@@ -42,6 +53,7 @@ LARGEST_R128 = run(
     tensors=[_MATRIX],
     schedule=constant(1 << 16),
 )
+LARGEST_DENSE = dense_run({"energy_max": 8 * 127**2}, authors_max=2)
 MANIFESTS = {
     "example": EXAMPLE,
     "normalised": NORMALISED,
@@ -53,13 +65,18 @@ MANIFESTS = {
     "fading": FADING,
     "largest, r = 1": LARGEST_R1,
     "largest, r = 128": LARGEST_R128,
+    "dense": DENSE,
+    "largest, dense": LARGEST_DENSE,
 }
 _NAMES = {manifest.run_id: name for name, manifest in MANIFESTS.items()}
 
 
 def ledgers() -> Document:
     """ledgers.json"""
-    groups = (_worked, _orders, _ignored, _early, _full, _rejected, _rounds, _spans_and_epochs, _zeros, _limits)
+    groups = (
+        *(_worked, _orders, _ignored, _early, _full, _rejected, _rounds, _spans_and_epochs, _zeros, _limits),
+        _dense,
+    )
     about = "Ledgers: verdicts, digests and states after given records: SPEC 7"
     return document(about, [made for group in groups for made in group()], manifests=texts(MANIFESTS))
 
@@ -294,3 +311,32 @@ def _limits() -> Iterator[Case]:
 
             name = f"limit: r = {manifest.method.rank}, {sign * coefficient_max(manifest)}"
             yield _ledger(name, manifest, records, play)
+
+
+def _dense() -> Iterator[Case]:
+    """Sums over rows, and their number (SPEC 4.7): in any order, late, void, of zeros, and at their limit."""
+
+    def made(author: int, step: int, rows: int, *numbers: int) -> bytes:
+        return record(DENSE, step, rows, *numbers, *[0] * (8 - len(numbers)), author=signer(author))
+
+    records = [made(author, step, author + 1, 9, -author, step, 127) for author in (0, 1, 2) for step in (0, 2, 5)]
+    records += [made(2, 3, 4), made(0, 2, 4, 1, 2, 3), made(0, 2, 3, 1, 2, 3)]
+
+    def play(run: Player) -> object:
+        run.add(*range(9)).look().add(10, expect="VOID").look().add(11, expect="SLOT_VOID")
+        return run.add(9).look(spans=True)
+
+    def backward(run: Player) -> object:
+        return run.add(10, *range(9, 1, -1)).add(11, expect="VOID").add(1, expect="SLOT_VOID").add(0).look()
+
+    yield _ledger("dense: late messages, a void slot, rows whose sum is zero", DENSE, records, play, backward)
+    limit = coefficient_max(LARGEST_DENSE)
+    for sign in (1, -1):
+        full = [record(LARGEST_DENSE, 1, 4, *[sign * 127] * 8, author=signer(author)) for author in (0, 1)]
+
+        def fill(run: Player, *, limit: int = sign * limit) -> object:
+            run.add(0, 1).look()
+            assert run.replica.coefficients().flat(1).tolist() == [8, *[limit] * 8]
+            return run
+
+        yield _ledger(f"limit: dense, {sign * limit}", LARGEST_DENSE, full, fill)

@@ -11,6 +11,7 @@ from protocol.crypto.hashing import hash_fields
 from protocol.crypto.keys import Signer
 from protocol.run.manifest import coefficient_count, coefficient_max, decode_run_untrusted
 from tests.support.manifests import OWNER, manifest_data
+from tests.vectors.manifest_dense import DENSE_NUMBERS, dense_rows
 from tests.vectors.manifest_forms import faults_of_form
 from tests.vectors.notation import Case, Document, against, case, document, judged, text
 
@@ -47,6 +48,7 @@ NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("staleness", 0, 64, {}),
     ("admission.pow_bits", 0, 32, {}),
     ("authors_max", 1, 1 << 16, {}),
+    *DENSE_NUMBERS,
 )
 TEXTS: tuple[tuple[str, int, int, Data], ...] = (
     ("name", 1, 256, {}),
@@ -150,7 +152,7 @@ def manifest_case(name: str, data: bytes, reason: str | None, *pieces: bytes) ->
 
 def manifests() -> Document:
     """manifests.json"""
-    cases = [*_valid(), *_numbers(), *_texts(), *_lists(), *_structure(), *_rules(), *_bounds()]
+    cases = [*_valid(), *_numbers(), *_texts(), *_lists(), *_structure(), *_rules(), *_bounds(), *_dense()]
     form = [manifest_case(name, data, reason, *pieces) for name, data, reason, pieces in faults_of_form(_good())]
     about = "Signed manifests, their verdicts and run ids: SPEC 1"
     return document(about, [*cases, *form], base=text(canonical(base()).decode()))
@@ -362,6 +364,11 @@ def _bounds() -> Iterator[Case]:
         row = {**normalised, "method.directions": 2, "schedule.weight_end": weight}
         yield _field(f"rule 1.4.11: normalised, 33 x 2 x {weight} x 2^36", row, is_valid=weight == 1_985)
     yield from _work_bounds()
+
+
+def _dense() -> Iterator[Case]:
+    for name, changes, is_valid in dense_rows(base()["tensors"][0]):
+        yield _field(name, changes, is_valid=is_valid)
 
 
 def _work_bounds() -> Iterator[Case]:

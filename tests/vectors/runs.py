@@ -11,6 +11,28 @@ from tests.support.manifests import manifest_data, small_manifest
 
 AUTHOR = Signer(bytes(32))
 _TENSOR = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
+# Two cores of 2 x 2: eight numbers.
+_DENSE_TENSORS = [
+    {"name": "a", "kind": "matrix", "rows": 3, "cols": 2},
+    {"name": "b", "kind": "matrix", "rows": 2, "cols": 1},
+]
+_DENSE_METHOD = {
+    "rank": 2,
+    "core": "dense",
+    "core_rows": 2,
+    "noise_rows": 3,
+    "energy_max": 20_000,
+    "basis": "published",
+    "basis_sha256": "ab" * 32,
+    "basis_max": 8,
+    "epoch_steps": 1,
+    "sides": 1,
+    "directions": 4,
+    "epsilon_exp": 0,
+    "alpha_exp": -3,
+    "clip": 127,
+}
+_TO_ZERO = {"kind": "linear", "weight_start": 5, "weight_end": 0}
 
 
 def run(method: dict[str, Any], **fields: Any) -> Manifest:
@@ -18,6 +40,14 @@ def run(method: dict[str, Any], **fields: Any) -> Manifest:
     data = manifest_data(**method) | fields
     data["task"]["batch_rows"] = data["method"]["directions"]
     return checked(data)
+
+
+def dense_run(method: dict[str, Any], **fields: Any) -> Manifest:
+    """A valid manifest with a dense core: these parts of ``method`` and these fields replaced."""
+    data = manifest_data(**_DENSE_METHOD | method) | {"tensors": _DENSE_TENSORS, "schedule": _TO_ZERO, "steps": 6}
+    words = [f" {number}" for number in range(data["method"]["core_rows"] + 1)]
+    data["task"] |= {"batch_rows": data["method"]["directions"], "label_words": words}
+    return checked(data | fields)
 
 
 def constant(weight: int) -> dict[str, object]:
@@ -34,6 +64,7 @@ ROUNDS_RADEMACHER = run(
 )
 # The longest records: 2,156 bytes.
 WIDEST = run({"directions": 256, "local_steps": 4, "clip": 32_767, "rank": 1}, authors_max=4, tensors=[_TENSOR])
+DENSE = dense_run({})
 
 MANIFESTS = {
     "example": EXAMPLE,
@@ -41,6 +72,7 @@ MANIFESTS = {
     "rounds": ROUNDS,
     "rounds, Rademacher": ROUNDS_RADEMACHER,
     "widest": WIDEST,
+    "dense": DENSE,
 }
 
 

@@ -16,7 +16,9 @@ from protocol.run.method import Method, ScalarKind
 from protocol.subspace.directions import example_indices
 from protocol.subspace.quantisation import quantise
 from tests.support.manifests import manifest_data, small_manifest
+from tests.vectors.dense_cases import dense_quantised
 from tests.vectors.notation import Case, Document, case, document, float_text, judged, key_text
+from tests.vectors.runs import DENSE
 from tests.vectors.subspace_cases import SEED
 
 _BELOW_HALF = 0.49999999999999994
@@ -25,6 +27,7 @@ _BELOW_HALF = 0.49999999999999994
 def scalars() -> Document:
     """scalars.json"""
     cases = [*_rounding(), *_raw(), *_normalised(), *_energies(), *_measured(), *_weights(), *_examples()]
+    cases += [*dense_quantised(), _dense_rows()]
     return document("Rounding, scalars, learning-rate weights and examples: SPEC 5", cases)
 
 
@@ -143,6 +146,14 @@ def _measured() -> list[Case]:
         )
         for name, (directions, shares, row) in chosen.items()
     ]
+
+
+def _dense_rows() -> Case:
+    row = [3, 0, 5, 0, 0, 0, 0, 0, 0]
+    given = {"core": "dense", "directions": 4, "shares": 1, "scalars": row}
+    return case(
+        "measured: rows of a dense message", "measured", given, {"directions": DENSE.method.directions_measured(row)}
+    )
 
 
 def _method(directions: int, shares: int) -> Method:

@@ -15,21 +15,22 @@ from protocol.state.snapshot import AttestationCodec, Snapshot, decode_snapshot_
 from protocol.state.snapshot_proof import judge, take_snapshot
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.vectors.notation import Case, Document, case, compact, document, judged
-from tests.vectors.runs import constant, run, texts
+from tests.vectors.runs import constant, dense_run, run, texts
 
 _METHOD = {"local_steps": 64, "epoch_steps": 768, "rank": 2}
 _RUN = run(_METHOD, steps=2_304)
 _WORK = run(_METHOD, steps=2_304, admission={"kind": "open", "pow_bits": 8})
 _ALIGNED = run(_METHOD | {"epoch_steps": 1_024}, steps=2_048, schedule=constant(1))
 _INVITED = run(_METHOD, steps=2_304, admission={"kind": "invite", "pow_bits": 0})
-_RUNS = {"divided": _RUN, "work": _WORK, "aligned": _ALIGNED, "invite": _INVITED}
+_DENSE = dense_run({}, steps=2_048)
+_RUNS = {"divided": _RUN, "work": _WORK, "aligned": _ALIGNED, "invite": _INVITED, "dense": _DENSE}
 _BOUNDS = {1: 127, 2: 32_767, 4: (1 << 31) - 1, 8: (1 << 53) - 1}  # of 8 bytes: the largest that JSON holds exactly
 _AUTHORS = (1, 2)
 
 
 def snapshots() -> Document:
     """snapshots.json"""
-    cases = [*_taken(), *_decoded(), *_widths(), *_sizes(), *_shown(), *_proofs(), *_attestations()]
+    cases = [*_taken(), *_decoded(), *_widths(), *_sizes(), *_shown(), *_proofs(), *_attestations(), *_dense()]
     return document("Snapshots and who attests them: SPEC 9.5", cases, manifests=texts(_RUNS))
 
 
@@ -116,6 +117,23 @@ def _widths() -> Iterator[Case]:
     yield decoded("an epoch that begins at the step itself", _epoch(1, 1, 5))
     yield decoded("the last epoch below it", _epoch(0, 1, 5))
     yield decoded("an epoch twice, other numbers", _epoch(0, 1, 5), _epoch(0, 1, 6))
+
+
+def _dense() -> Iterator[Case]:
+    """Epochs of one step, each with the rows of its messages first: at least one."""
+    steps = (0, 2, 1_023, 1_024)
+    records = [seal(_DENSE, author, step, author, *[20 * author - step % 9] * 8) for author in (1, 2) for step in steps]
+    records.append(seal(_DENSE, 1, 7, 3, *[0] * 8))
+    data = encode_snapshot(_DENSE, take_snapshot(_held(_DENSE, records), 1_024))
+    given = {"manifest": "dense", "records": [record.hex() for record in records], "step": 1_024}
+    yield case("file of a run with dense cores", "take", given, {"file": data.hex()})
+    head = data[:92]
+    rows = {name: head + _epoch(3, 1, rows, 5)[:-1] for name, rows in (("one row", 1), ("no row", 0), ("-1 rows", -1))}
+    rows |= {"the whole": data, "the last step below": head + _epoch(1_023, 1, 1)[:-1]}
+    rows |= {"the step itself": head + _epoch(1_024, 1, 1)[:-1]}
+    for name, file in rows.items():
+        found = judged(lambda file=file: _members(file, _DENSE))  # type: ignore[misc]
+        yield case(f"file, dense: {name}", "decode", {"manifest": "dense", "file": file.hex()}, found)
 
 
 def _epoch(epoch: int, width: int, *values: int) -> bytes:

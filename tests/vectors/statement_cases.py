@@ -21,13 +21,14 @@ from tests.support.ledgers import admit, claim, exclude, renew, signer
 from tests.support.manifests import OWNER
 from tests.vectors.ledger_events import Player
 from tests.vectors.notation import Case, Document, case, document, judged
-from tests.vectors.runs import AUTHOR, EXAMPLE, record, run, texts
+from tests.vectors.runs import AUTHOR, DENSE, EXAMPLE, record, run, texts
 
 _LISTED = run({}, admission={"kind": "allow-list", "pow_bits": 0})
 _INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)
 _WORK = run({}, admission={"kind": "open", "pow_bits": 3})
 _PUBLISHED = run({"basis": "published", "basis_sha256": "ab" * 32})
 _RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK, "published": _PUBLISHED}
+_RUNS["dense"] = DENSE
 _NAMES = {manifest.run_id: name for name, manifest in _RUNS.items()}
 _THIEF = Signer(b"thief".ljust(32, b"."))
 _SMALL_ORDER = Author(bytes([1]) + bytes(31))
@@ -158,6 +159,7 @@ def _ledgers() -> Iterator[Case]:
     yield _case("work", _WORK, records, [], worked)
     yield _suspended()
     yield _crowded()
+    yield _dense()
 
 
 def _listed() -> Case:
@@ -198,6 +200,15 @@ def _suspended() -> Case:
     for_good = Player(_INVITED, records, said).state(0).add(0, 2).state(4).look().state(1).look().state(2).look()
     players = (admitted, claimed, excluded, never, for_good)
     return _case("suspended records", _INVITED, records, said, *players)
+
+
+def _dense() -> Case:
+    """Who is excluded takes rows and sums out of every step from there on."""
+    records = [record(DENSE, step, n, *[step - 3 * n] * 8, author=signer(n)) for n in (1, 2) for step in (1, 3, 5)]
+    said = [exclude(DENSE, 1, 3), exclude(DENSE, 2, 0)]
+    after = Player(DENSE, records, said).add(*range(6)).look().state(0).look().state(1).look()
+    before = Player(DENSE, records, said).state(0).add(0, 3, 4, 5).add(1, 2, expect="EXCLUDED").look().state(1).look()
+    return _case("dense cores, exclusions before and after", DENSE, records, said, after, before)
 
 
 def _crowded() -> Case:

@@ -15,6 +15,7 @@ from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.training.model.folding import fold_weights
 from tests.vectors.basis_file_cases import EXAMPLE as SIDES, START, encoded, manifest_for
+from tests.vectors.dense_cases import QUOTIENT_RUNS, dense_quotients, dense_views
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.runs import run, texts
 
@@ -48,7 +49,8 @@ Epochs: TypeAlias = Mapping[int, list[int]]
 
 def views() -> Document:
     """views.json"""
-    return document("From coefficients to weights: SPEC 4.5", [*_random(), *_published()], manifests=texts(_RUNS))
+    cases = [*_random(), *_published(), *dense_quotients(), *dense_views()]
+    return document("From coefficients to weights: SPEC 4.5, 4.7", cases, manifests=texts(_RUNS | QUOTIENT_RUNS))
 
 
 def _view(
