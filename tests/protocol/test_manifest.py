@@ -301,6 +301,8 @@ BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
     ({"clip": 128}, "dense cores need"),
     ({"task": manifest_data()["task"] | {"batch_rows": 32, "label_words": [" 0", " 1", " 2"]}}, "task.batch_rows"),
     ({"tensors": manifest_data()["tensors"]}, "a vector is listed"),
+    ({"task": manifest_data()["task"]}, "a row for each label word but one"),  # of two words, and the core has two rows
+    ({"core_rows": 1, "task": manifest_data()["task"] | {"objective": "accuracy"}}, "task.objective is loss"),
 ]
 
 
