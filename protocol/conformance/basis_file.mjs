@@ -1,6 +1,8 @@
 // The file of a published basis (SPEC 4.6): from bytes to integers. Rejects BASIS.
 
 import { createHash } from "node:crypto";
+import { isDense } from "./dense.mjs";
+import { denseFileBytes, readDenseFile } from "./dense_file.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
 const MAGIC = Buffer.from("sfnode/basis/2\n\0", "latin1");
@@ -10,6 +12,7 @@ const START_EXP_MIN = -60;
 
 /** Its length for the tensors of a manifest. */
 export function basisFileBytes({ method, tensors }) {
+  if (isDense(method)) return denseFileBytes({ method, tensors });
   const columns = (cols) => method.rank + (cols === 0 ? 0 : method.start_rank);
   return tensors.reduce((sum, { rows, cols }) => sum + 8 + columns(cols) * (rows + cols), FIRST_BYTES);
 }
@@ -37,6 +40,7 @@ function isOfRun({ method, tensors }, data) {
 export function readBasisFile({ method, tensors }, data) {
   const { rank, start_rank: startRank, basis_sha256: digest, basis_max: largest } = method;
   rejectUnless(createHash("sha256").update(data).digest("hex") === digest, "BASIS", "another hash");
+  if (isDense(method)) return readDenseFile({ method, tensors }, data);
   rejectUnless(isOfRun({ method, tensors }, data), "BASIS", "other ranks or shapes");
   const exp = data.readInt32BE(EXPONENT_AT);
   rejectUnless(exp <= 0 && exp >= (startRank === 0 ? 0 : START_EXP_MIN), "BASIS", "an exponent out of bounds");

@@ -1,6 +1,7 @@
 // The model's state: one sum of integers per coefficient, a function of the slots that count (SPEC 4.5, 7.4).
 // Float64Array adds exactly here: rule 1.4.11 keeps every sum below 2^53, on the way there, too.
 
+import { addDense, coreSizes, flatLength, isDense } from "./dense.mjs";
 import { localSteps, parseRecord } from "./envelope.mjs";
 import { hashFields, hashList, u32 } from "./hashing.mjs";
 import { weightOf } from "./scalars.mjs";
@@ -14,13 +15,9 @@ export class Coefficients {
 
   constructor(run) {
     this.#run = run;
-    const { rank } = run.manifest.method;
-    this.#offsets = [];
-    this.#flatLength = 0;
-    for (const { kind } of run.manifest.tensors) {
-      this.#offsets.push(this.#flatLength);
-      this.#flatLength += kind === "matrix" ? rank * rank : rank;
-    }
+    const sizes = coreSizes(run.manifest);
+    this.#offsets = sizes.map((_, p) => sizes.slice(0, p).reduce((sum, size) => sum + size, 0));
+    this.#flatLength = flatLength(run.manifest);
   }
 
   /** Adds what an envelope contributes; factor -1 takes it out again. */
@@ -28,6 +25,10 @@ export class Coefficients {
     const { manifest } = this.#run;
     const { method } = manifest;
     const flat = this.#flatOf(Math.floor(step / method.epoch_steps));
+    if (isDense(method)) {
+      addDense(flat, scalars, factor);
+      return;
+    }
     localSteps(method, scalars).forEach((ofStep, k) => {
       const weight = factor * weightOf(manifest, step + k);
       ofStep.forEach((q, d) => this.#addDirection(flat, seed, k * method.directions + d, q * weight));

@@ -1,6 +1,7 @@
 // One author's signed scalars of one round: layout and rules (SPEC 6), pure functions of (manifest, bytes).
 // `run` is {manifest, runId} as manifest.mjs returns it.
 
+import { checkDense, flatLength, isDense, readDense, writeDense } from "./dense.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { seedOf } from "./hashing.mjs";
 import { keepsEnergyRule } from "./scalars.mjs";
@@ -11,12 +12,14 @@ const HEADER_BYTES = 44;
 const SIGNATURE_BYTES = 64;
 const SIGNING_TAG = Buffer.from("sfnode/envelope1", "ascii");
 
-export function scalarsPerRecord(manifest) {
-  return manifest.method.directions * manifest.method.local_steps;
+/** Bytes of the scalars of a record: of 16 bits each, or 16 bits of rows and a byte for each number of a dense core. */
+function scalarBytes(manifest) {
+  const { directions, local_steps: steps } = manifest.method;
+  return isDense(manifest.method) ? 1 + flatLength(manifest) : 2 * directions * steps;
 }
 
 export function recordBytes(manifest) {
-  return HEADER_BYTES + 2 * scalarsPerRecord(manifest) + SIGNATURE_BYTES;
+  return HEADER_BYTES + scalarBytes(manifest) + SIGNATURE_BYTES;
 }
 
 /** Records that travel end to end. Rejects SIZE. */
@@ -34,7 +37,7 @@ export function parseRecord(manifest, record) {
     author: payload.subarray(0, 32),
     step: payload.readUInt32BE(32),
     seed: payload.readBigUInt64BE(36),
-    scalars: readScalars(payload),
+    scalars: isDense(manifest.method) ? readDense(payload, HEADER_BYTES) : readScalars(payload),
     signature: record.subarray(payload.length),
     payload,
   };
@@ -52,6 +55,10 @@ export function checkCheapRules(run, record) {
   const { method, steps } = manifest;
   rejectUnless(envelope.step < steps, "STEP_RANGE", `step ${envelope.step}`);
   rejectUnless(envelope.step % method.local_steps === 0, "STEP_ALIGNMENT", `step ${envelope.step}`);
+  if (isDense(method)) {
+    checkDense(method, envelope.scalars);
+    return envelope;
+  }
   rejectUnless(envelope.scalars.every((q) => Math.abs(q) <= method.clip), "SCALAR_RANGE");
   if (method.scalar === "normalised") {
     rejectUnless(localSteps(method, envelope.scalars).every(keepsEnergyRule), "SCALAR_ENERGY");
@@ -86,12 +93,13 @@ function signedBytes(runId, payload) {
 }
 
 /** A record by the holder of `secretSeed`, for tests and tools. */
-export function makeRecord(runId, secretSeed, step, scalars) {
+export function makeRecord({ manifest, runId }, secretSeed, step, scalars) {
   const author = publicKeyOf(secretSeed);
-  const payload = Buffer.alloc(HEADER_BYTES + 2 * scalars.length);
+  const payload = Buffer.alloc(HEADER_BYTES + scalarBytes(manifest));
   author.copy(payload);
   payload.writeUInt32BE(step, 32);
   payload.writeBigUInt64BE(seedOf(runId, author, step), 36);
-  scalars.forEach((q, index) => payload.writeInt16BE(q, HEADER_BYTES + 2 * index));
+  if (isDense(manifest.method)) writeDense(scalars, payload, HEADER_BYTES);
+  else scalars.forEach((q, index) => payload.writeInt16BE(q, HEADER_BYTES + 2 * index));
   return Buffer.concat([payload, sign(secretSeed, signedBytes(runId, payload))]);
 }

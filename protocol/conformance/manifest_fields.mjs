@@ -54,7 +54,7 @@ function object(fields) {
 const file = object({ name: text(1, 256), bytes: integer(0, 2 ** 40), sha256: lowerHex64, pieces: lowerHex64 });
 
 const MANIFEST = object({
-  format: choice(4),
+  format: choice(5),
   name: text(1, 256),
   owner: lowerHex64,
   model: object({
@@ -95,7 +95,10 @@ const MANIFEST = object({
     basis_unit_exp: integer(0, 6),
     basis_max: integer(1, 127),
     start_rank: integer(0, 128),
-    core: choice("canonical", "rademacher"),
+    core_rows: integer(0, 128),
+    noise_rows: integer(0, 65536),
+    energy_max: integer(0, 2 ** 14 * 127 ** 2),
+    core: choice("canonical", "rademacher", "dense"),
     scalar: choice("raw", "normalised"),
     epsilon_exp: integer(-30, 0),
     sides: integer(1, 2),

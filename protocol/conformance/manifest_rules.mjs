@@ -1,6 +1,7 @@
 // Rules between the manifest's fields (SPEC 1.4). All reject MANIFEST_FIELD.
 
 import { basisFileBytes } from "./basis_file.mjs";
+import { flatLength, isDense } from "./dense.mjs";
 import { isValidAuthorKey } from "./ed25519.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
@@ -8,6 +9,7 @@ const BASIS_BYTES_MAX = 2 ** 28;
 const COEFFICIENTS_MAX = 2 ** 26;
 const CORES_MAX = 2 ** 20;
 const CORE_PRODUCTS_MAX = 2 ** 30;
+const DENSE_NUMBERS_MAX = 2 ** 14;
 const SCALARS_MAX = 1024;
 const LOWER_HEX_64 = /^[0-9a-f]{64}$/;
 const FORBIDDEN_IN_FILE_NAMES = /[/\\:\0]/;
@@ -24,9 +26,9 @@ export function checkRules(manifest) {
   checkTask(manifest.task);
   demand(manifest.admission.kind === "open" || manifest.admission.pow_bits === 0, 9);
   demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
-  const factor = BigInt(manifest.method.rank * manifest.method.basis_max) ** 2n;
-  demand(factor * coefficientBound(manifest) < 2n ** 53n, 11);
+  demand(viewBound(manifest) < 2n ** 53n, 11);
   checkWork(manifest);
+  checkDenseCore(manifest);
 }
 
 function checkKeysAndFiles({ owner, model }) {
@@ -72,19 +74,53 @@ function checkTask({ kind, completion, label_words: labelWords, objective, data,
 function checkWork({ tensors, method }) {
   const cores = tensors.length * method.directions * method.local_steps;
   demand(cores <= CORES_MAX, 13);
-  demand(method.core === "canonical" || cores * method.rank ** 2 <= CORE_PRODUCTS_MAX, 13);
+  demand(method.core !== "rademacher" || cores * method.rank ** 2 <= CORE_PRODUCTS_MAX, 13);
+}
+
+function checkDenseCore(manifest) {
+  const { method, tensors, task } = manifest;
+  const { core_rows: rows, noise_rows: noiseRows, energy_max: energyMax } = method;
+  if (!isDense(method)) {
+    demand(rows === 0 && noiseRows === 0 && energyMax === 0, 14);
+    return;
+  }
+  demand(noiseRows > 0 && energyMax > 0, 14); // that rows > 0 follows from the label words
+  demand(method.basis === "published" && method.basis_unit_exp === 0 && method.start_rank === 0, 14);
+  demand(method.scalar === "raw" && method.clip === 127 && method.epsilon_exp === 0 && method.sides === 1, 14);
+  demand(method.shares === 1 && method.local_steps === 1 && method.epoch_steps === 1, 14);
+  demand(
+    tensors.every(({ kind }) => kind === "matrix"),
+    14,
+  );
+  demand(task.batch_rows === method.directions, 14);
+  demand(task.objective === "loss" && task.label_words.length === rows + 1, 14);
+  demand(flatLength(manifest) <= DENSE_NUMBERS_MAX, 14);
 }
 
 /** Coefficients of the whole run: what rule 10 bounds. */
-export function coefficientCount({ steps, method, tensors }) {
-  const { rank } = method;
-  const perEpoch = tensors.reduce((sum, { kind }) => sum + (kind === "matrix" ? rank * rank : rank), 0);
-  return Math.ceil(steps / method.epoch_steps) * perEpoch;
+export function coefficientCount(manifest) {
+  return Math.ceil(manifest.steps / manifest.method.epoch_steps) * flatLength(manifest);
 }
 
-/** C_max of 4.5 (BigInt): bounds every coefficient. */
-export function coefficientBound({ method, schedule, steps, authors_max: authors }) {
+function weightMax({ schedule }) {
+  return Math.max(schedule.weight_start, schedule.weight_end);
+}
+
+function product(...factors) {
+  return factors.map(BigInt).reduce((a, b) => a * b);
+}
+
+/** C_max of 4.5 and 4.7 (BigInt): bounds every coefficient. */
+export function coefficientBound(manifest) {
+  const { method, steps, authors_max: authors } = manifest;
+  if (isDense(method)) return product(authors, method.directions, method.clip);
   const perStep = method.directions * (method.scalar === "raw" ? method.clip : 33);
-  const weight = Math.max(schedule.weight_start, schedule.weight_end);
-  return [authors, Math.min(method.epoch_steps, steps), perStep, weight].map(BigInt).reduce((a, b) => a * b);
+  return product(authors, Math.min(method.epoch_steps, steps), perStep, weightMax(manifest));
+}
+
+/** Bounds every entry of U C V^T of an epoch, of a dense run that of all steps together. */
+function viewBound(manifest) {
+  const { rank, core_rows: rows, basis_max: largest, clip, core } = manifest.method;
+  if (core !== "dense") return product(coefficientBound(manifest), rank ** 2, largest ** 2);
+  return product(manifest.steps, weightMax(manifest), clip, rows, rank, largest ** 2);
 }

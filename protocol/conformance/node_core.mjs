@@ -318,7 +318,7 @@ export class Node {
     this.#finishStep(true, true);
     const isTaken = this.state.highestOf(this.#author) >= step; // SPEC 9.2.4
     if (isTaken || !this.#wouldCount(step)) return;
-    const record = makeRecord(this.#run.runId, this.#secretSeed, step, scalars);
+    const record = makeRecord(this.#run, this.#secretSeed, step, scalars);
     this.state.add(record);
     this.#keep([record], null);
   }

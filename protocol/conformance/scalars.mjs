@@ -23,8 +23,22 @@ export function quantise(method, gradients) {
   return measured && [...measured, ...Array(method.directions - measured.length).fill(0)];
 }
 
+/**
+ * The numbers of a dense message: `rows`, then the mean gradient in whole units, shortened where its energy would be too
+ * much; null: the node skips the step.
+ */
+export function quantiseDense({ quantum_exp: exponent, energy_max: energyMax, clip }, rows, mean) {
+  const scaled = mean.map((g) => g / 2 ** exponent);
+  const length = Math.hypot(...scaled);
+  if (!Number.isFinite(length)) return null;
+  const longest = Math.max(0, Math.sqrt(energyMax) - Math.sqrt(mean.length) / 2);
+  const factor = length > longest ? longest / length : 1;
+  return [rows, ...scaled.map((x) => clamp(roundHalfAway(factor * x), clip))];
+}
+
 /** How many of D directions the author of a round's scalars measured, as far as they tell. */
-export function directionsMeasured({ directions, shares }, scalars) {
+export function directionsMeasured({ core, directions, shares }, scalars) {
+  if (core === "dense") return scalars[0];
   const last = Math.max(0, ...scalars.map((q, place) => (q === 0 ? 0 : (place % directions) + 1)));
   return Math.ceil(last / shares) * shares || directions;
 }

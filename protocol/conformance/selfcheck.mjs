@@ -2,6 +2,7 @@
 
 import { readBasisFile } from "./basis_file.mjs";
 import { Coefficients, epochDigest } from "./coefficients.mjs";
+import { denseCore } from "./dense.mjs";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord } from "./envelope.mjs";
 import { basisKey, hashFields, keyOf, seedOf } from "./hashing.mjs";
@@ -10,8 +11,9 @@ import { readManifest } from "./manifest.mjs";
 import { coefficientBound } from "./manifest_rules.mjs";
 import { contentOf } from "./model.mjs";
 import { philox, signs, words } from "./philox.mjs";
-import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
-import { EXAMPLE_BASIS, EXAMPLE_MANIFEST, EXAMPLE_RECORD, EXAMPLE_STATEMENT } from "./spec_examples.mjs";
+import { exampleRows, keepsEnergyRule, quantise, quantiseDense, roundHalfAway, weightOf } from "./scalars.mjs";
+import { EXAMPLE_BASIS, EXAMPLE_DENSE_BASIS, EXAMPLE_MANIFEST } from "./spec_examples.mjs";
+import { EXAMPLE_RECORD, EXAMPLE_STATEMENT } from "./spec_examples.mjs";
 import { workOf } from "./statements.mjs";
 import { canonicalCores, rademacherCores, randomBasis } from "./subspace.mjs";
 import { decodeMessage, encodeMessage } from "./wire.mjs";
@@ -92,6 +94,19 @@ function checkBasisFile() {
   check("4.6", `${start.exp} ${start.products[0].u} ${start.products[0].v} ${start.products[1]}`, "-3 2,-1 4 null");
 }
 
+function checkDense() {
+  const basis_sha256 = "f7bd9c1b0c50f18cb917a660dbcc27a1190b69719326359eb3bd79e6aa04f457";
+  const method = { core: "dense", rank: 2, core_rows: 1, basis_sha256, basis_max: 6, noise_rows: 3 };
+  const { bases } = readBasisFile({ method, tensors: [{ rows: 2, cols: 1 }] }, EXAMPLE_DENSE_BASIS);
+  const [{ u, v, u_exp: left, v_exp: right }] = bases;
+  check("4.7", `${u} ${left} ${v} ${right} ${EXAMPLE_DENSE_BASIS.length}`, "3,-4 2 5,-6 -7 42");
+  const core = denseCore({ method }, 1, [5n, 4n, -4n, 12n, -12n, 20n, 3n]);
+  check("4.7 view", core.slice(1), "1,-1,2,-2,3,0");
+  const message = { quantum_exp: -4, energy_max: 400, clip: 127 };
+  check("5.6", quantiseDense(message, 3, [1, -0.25]), "3,16,-4");
+  check("5.6 shortened", quantiseDense(message, 3, [3, -4, 1, 0.125]), "3,11,-15,4,0");
+}
+
 function checkScalars(manifest) {
   check("5.1", [0.5, -0.5, 2.5, 0.49999999999999994].map(roundHalfAway), "1,-1,3,0");
   check("5.2 raw", quantise({ ...manifest.method, directions: 4 }, [0.5, -(2 ** -9), 0.0019, 99]), "128,-1,0,1000");
@@ -107,43 +122,43 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "06eb48847ae3deeb80b97c77c1b9e509a0fb6aed9778ba52da7a84c437286469");
-  check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
+  check("1.2 run id", hex(run.runId), "c4433e87cbe75c2ab3e3dd1f679ff8a596f69524f7507a32fb5847f524c03da9");
+  check("6.1", hex(makeRecord(run, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
   checkEmpty(ledger, coefficients);
   check("7.1 first", addTo(ledger, coefficients, EXAMPLE_RECORD).verdict, "counts");
   check("7.1 again", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "ALREADY_HELD");
   checkOne(ledger, coefficients);
-  const second = makeRecord(run.runId, Buffer.alloc(32), 7, [5]);
+  const second = makeRecord(run, Buffer.alloc(32), 7, [5]);
   check("7.2", addTo(ledger, coefficients, second).verdict, "voids");
   check("7.2 further", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "SLOT_VOID");
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "87a5461e262ab42b54dcfe4621bcb8fc22ceb394fde4ccc9e4b7b5ff0f0fa607";
+const EMPTY_STATE = "b8e8a5e4081a2fade72345aa4b133283a7a70d0a510be02cf1d80e2bd1a120ed";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "37818cf782aa32ba20cc176c6ae77642fb3cf87c7cc65e0b3ccd6d5905ef9870");
+  check("7.5 empty", hex(ledger.root()), "edc0d4c66791e4695cbc98faf2a94542a93540fc5e942ae28288c0172205e675");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "8,-128400 66,-128400 98,-128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "921198d459e7d4449ff6a3c0c124fc980f057133ad3124203a164f73072b5c03");
-  check("7.4", hex(coefficients.digest()), "c394b7ffecb9ac039c6b79ad0c8400f9af6a535856496d7148db11e990a00c9f");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "afffae6073f51a63");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "7656bc48bd2201cbb7684bdfea609a9e");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "8d063471365bdd77352bb355ecbd53df");
-  check("7.5 span", hex(ledger.spans()[0][1]), "c9495f51ffc96eb35f8de6577a90ff09");
-  check("7.5 root", hex(ledger.root()), "aec8a4b6cd1abaf3b0573ee01a5d069f2dbd4037812c1c7a3cde937c4b131262");
+  check("7.4 flat", nonZero, "23,128400 67,-128400 92,-128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "d312750fd40c8d66346004471cac3a221da52b7c040b1b99c2a95818b7c751dc");
+  check("7.4", hex(coefficients.digest()), "17210a386a3bb098503209429b1dc960651af07da66972292df31bbfdcda296a");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "9ae76e44a30ddc25");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "3d2eb8ef12968e70802921245ccbec75");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "3d070c89880ae82ae9a9a458287587b8");
+  check("7.5 span", hex(ledger.spans()[0][1]), "f132b8f606401b157ea20bd8d52b98e2");
+  check("7.5 root", hex(ledger.root()), "a103e548b32d6b5c38cbd49b7a8d7c93357a83f081ad3d07742bfdde3589b615");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
-  check("7.5 void root", hex(ledger.root()), "596aadc19de19fd9a90378bfa28acadc91cc6a095bf79757b1e5a450bd95999b");
+  check("7.5 void root", hex(ledger.root()), "1c1f5f15f4df6c12a29e34c67a50d90477d712d2ccbf0578ec891768a3b3fc51");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -154,7 +169,7 @@ function checkStatements(run) {
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
-  check("7.7 root", hex(ledger.root()), "d8548d1a96f9d8f865f19942f4422c28d8d31d750e94bff1fe85bfce0d3eaae4");
+  check("7.7 root", hex(ledger.root()), "93ea0513c50ddd68aab91bcc9a70bf88f9e927cebe6cd182108fd4fcd141bd15");
   check("7.7 record", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 
@@ -193,6 +208,7 @@ checkGenerator();
 checkSubspace();
 checkModel();
 checkBasisFile();
+checkDense();
 checkScalars(run.manifest);
 checkRecordAndLedger(run);
 checkStatements(run);

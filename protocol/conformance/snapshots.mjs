@@ -1,6 +1,7 @@
 // Snapshots and attestations (SPEC 9.5): the file that a ledger implies, and the rules for bytes.
 
 import { Coefficients } from "./coefficients.mjs";
+import { flatLength, isDense } from "./dense.mjs";
 import { SPAN_STEPS } from "./digests.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashList, u32 } from "./hashing.mjs";
@@ -83,13 +84,14 @@ export function readSnapshot({ manifest, runId }, data, bytesMax = FILE_BYTES_MA
   rejectUnless(data.subarray(16, 48).equals(runId), "RUN_ID");
   const step = data.readUInt32BE(48);
   rejectUnless(isStep(manifest, step), "SNAPSHOT_FORMAT", `step ${step}`);
-  const { rank, epoch_steps: epochSteps } = manifest.method;
-  const size = manifest.tensors.reduce((sum, { kind }) => sum + (kind === "matrix" ? rank * rank : rank), 0);
+  const { epoch_steps: epochSteps } = manifest.method;
+  const size = flatLength(manifest);
   const epochs = [];
   for (let rest = data.subarray(HEAD_BYTES); rest.length > 0; ) {
     const [epoch, values, bytes] = readEpoch(rest, size);
     const isNext = epoch > (epochs.at(-1)?.[0] ?? -1) && epoch * epochSteps < step;
     rejectUnless(isNext, "SNAPSHOT_FORMAT", `epoch ${epoch}`);
+    rejectUnless(!isDense(manifest.method) || values[0] >= 1n, "SNAPSHOT_FORMAT", "no rows");
     epochs.push([epoch, values]);
     rest = rest.subarray(bytes);
   }

@@ -1,4 +1,5 @@
-// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record", "vector: statement" and "vector: basis".
+// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record", "vector: statement", "vector: basis"
+// and "vector: dense basis".
 
 import { readFileSync } from "node:fs";
 
@@ -25,3 +26,6 @@ export const EXAMPLE_STATEMENT = hexOf(linesAfter("statement", 2));
 
 /** The file of 4.6. */
 export const EXAMPLE_BASIS = hexOf(linesAfter("basis", 1));
+
+/** The file of 4.7. */
+export const EXAMPLE_DENSE_BASIS = hexOf(linesAfter("dense basis", 1));

@@ -2,12 +2,15 @@
 
 import { objectives, projectedGradients, rowsOfDirections } from "./losses.mjs";
 import { runNamed } from "./vector_messages.mjs";
-import { fromFloat64, fromHex, fromKey, toFloat64 } from "./vector_notation.mjs";
-import { basesOf, view } from "./view.mjs";
+import { fromFloat64, fromHex, fromKey, toDecimal, toFloat64 } from "./vector_notation.mjs";
+import { basesOf, coreOf, view } from "./view.mjs";
 
 const TOLERANCE = 1e-9; // relative: exp and log differ in their last bits
 
 export const VIEWS = {
+  dense_core({ manifest, step, sums }, file) {
+    return { core: coreOf(runNamed(file, manifest).manifest, step, sums.map(BigInt)).map(toDecimal) };
+  },
   view({ manifest, base, epochs, at, basis, renewals }, file) {
     const run = runNamed(file, manifest);
     const bases = basesOf(run, fromHex(basis), renewals.map(([from, data]) => [from, fromHex(data)]));

@@ -41,7 +41,7 @@ export const ENVELOPES = {
   split: ({ manifest, data }, file) =>
     verdictOf(() => ({ records: splitRecords(runNamed(file, manifest).manifest, fromBytesStar(data)).length })),
   seal({ manifest, secret_seed: secretSeed, step, scalars }, file) {
-    return { record: toHex(makeRecord(runNamed(file, manifest).runId, fromHex(secretSeed), step, scalars)) };
+    return { record: toHex(makeRecord(runNamed(file, manifest), fromHex(secretSeed), step, scalars)) };
   },
 };
 

@@ -4,7 +4,8 @@ import { readBasisFile } from "./basis_file.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashFields, keyOf, seedOf } from "./hashing.mjs";
 import { philox, signs, words } from "./philox.mjs";
-import { directionsMeasured, exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
+import { directionsMeasured, exampleRows, keepsEnergyRule, quantise } from "./scalars.mjs";
+import { quantiseDense, roundHalfAway, weightOf } from "./scalars.mjs";
 import { canonicalCores, rademacherCores, randomBasis, scaleExponent } from "./subspace.mjs";
 import { fromBytesStar, fromFloat64, fromHex, fromKey, fromWord, rowsOf } from "./vector_notation.mjs";
 import { toDecimal, toHex, toKey, toSigns, toWord, verdictOf } from "./vector_notation.mjs";
@@ -40,13 +41,16 @@ export const SUBSPACE = {
   scale: ({ kind, ...method }) => ({ scale_exp: scaleExponent(method, kind) }),
   direction: weightDirection,
   basis_file({ method, tensors, data }) {
+    const dense = ({ u, v, ...exponents }) => {
+      return { u: rowsOf([...u], method.core_rows), v: rowsOf([...v], method.rank), ...exponents };
+    };
     const inRows = (rank) => (found) => {
       if (found === null) return null;
       return { u: rowsOf([...found.u], rank), v: found.v === null ? null : rowsOf([...found.v], rank) };
     };
     return verdictOf(() => {
       const { bases, start } = readBasisFile({ method, tensors }, fromBytesStar(data));
-      const found = { bases: bases.map(inRows(method.rank)) };
+      const found = { bases: bases.map(method.core === "dense" ? dense : inRows(method.rank)) };
       if (start === null) return found;
       return { ...found, start: { exp: start.exp, products: start.products.map(inRows(method.start_rank)) } };
     });
@@ -79,6 +83,7 @@ function project(basis, core, rank) {
 export const SCALARS = {
   round_half_away: ({ value }) => ({ integer: toDecimal(roundHalfAway(fromFloat64(value))) }),
   quantise: (input) => ({ scalars: quantise(input, input.projected_gradients.map(fromFloat64)) }),
+  quantise_dense: ({ rows, mean, ...method }) => ({ scalars: quantiseDense(method, rows, mean.map(fromFloat64)) }),
   measured: ({ scalars, ...method }) => ({ directions: directionsMeasured(method, scalars) }),
   energy: ({ scalars }) => ({ is_allowed: keepsEnergyRule(scalars) }),
   weight: ({ steps, step, ...schedule }) => ({ weight: weightOf({ schedule, steps }, step) }),

@@ -2,6 +2,8 @@
 
 import { createHash } from "node:crypto";
 import { namedBasis, readBasisFile } from "./basis_file.mjs";
+import { coreSizes, denseCore, isDense } from "./dense.mjs";
+import { weightOf } from "./scalars.mjs";
 import { randomBasis, scaleExponent } from "./subspace.mjs";
 
 /**
@@ -21,6 +23,8 @@ export function basesOf({ manifest, runId }, file, renewals) {
   const started = method.start_rank === 0 ? [] : published.filter(isFirst);
   return {
     of: (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p],
+    // The least of all files: in its multiples every one of them is whole.
+    exponent: (p) => Math.min(...published.map(({ bases }) => bases[p].u_exp + bases[p].v_exp)),
     starts: (epoch) => started.filter(({ from }) => from <= epoch).map(({ start }) => start),
   };
 }
@@ -32,24 +36,34 @@ export function basesOf({ manifest, runId }, file, renewals) {
 export function view({ manifest }, bases, base, epochs, at) {
   const { method, tensors } = manifest;
   const starts = bases.starts(at ?? newestEpoch(epochs));
-  let offset = 0;
+  const cores = isDense(method) ? epochs.map(([step, flat]) => [step, coreOf(manifest, step, flat)]) : epochs;
+  const coreRows = isDense(method) ? method.core_rows : method.rank;
+  const sizes = coreSizes(manifest);
+  let offset = isDense(method) ? 1 : 0;
   return tensors.map(({ kind, rows, cols }, p) => {
-    const size = kind === "matrix" ? method.rank ** 2 : method.rank;
-    const place = [offset, (offset += size)];
-    const exponent = method.alpha_exp + scaleExponent(method, kind);
+    const place = [offset, (offset += sizes[p])];
+    const exponent = method.alpha_exp + (isDense(method) ? bases.exponent(p) : scaleExponent(method, kind));
     const scaled = [base[p]].flat(2).map((weight) => BigInt(weight) << BigInt(-exponent));
     for (const start of kind === "matrix" ? starts : []) {
       const shift = BigInt(start.exp - 2 * method.basis_unit_exp - exponent);
-      const moved = product(start.products[p], unitCore(method.start_rank), { rank: method.start_rank, rows, cols });
+      const shape = { rank: method.start_rank, coreRows: method.start_rank, rows, cols };
+      const moved = product(start.products[p], unitCore(method.start_rank), shape);
       moved.forEach((entry, index) => (scaled[index] += entry << shift));
     }
-    for (const [epoch, flat] of epochs) {
-      const moved = product(bases.of(epoch, p), flat.slice(...place), { rank: method.rank, rows, cols });
-      moved.forEach((entry, index) => (scaled[index] -= entry));
+    for (const [epoch, flat] of cores) {
+      const basis = bases.of(epoch, p);
+      const shift = isDense(method) ? BigInt(basis.u_exp + basis.v_exp - bases.exponent(p)) : 0n;
+      const moved = product(basis, flat.slice(...place), { rank: method.rank, coreRows, rows, cols });
+      moved.forEach((entry, index) => (scaled[index] -= entry << shift));
     }
     const entries = scaled.map(Number);
     return { scale_exp: exponent, entries: kind === "vector" ? entries : inRows(entries, cols) };
   });
+}
+
+/** What the view has of a step of a dense run. flat: BigInt. */
+export function coreOf(manifest, step, flat) {
+  return denseCore(manifest, weightOf(manifest, step), flat);
 }
 
 function newestEpoch(epochs) {
@@ -62,12 +76,12 @@ function unitCore(rank) {
 }
 
 /** U C V^T, for a vector U C, row by row. */
-function product({ u, v }, core, { rank, rows, cols }) {
+function product({ u, v }, core, { rank, coreRows, rows, cols }) {
   const width = Math.max(cols, 1);
   const entry = (row, column) => {
     let sum = 0n;
-    for (let i = 0; i < rank; i += 1) {
-      const left = BigInt(u[row * rank + i]);
+    for (let i = 0; i < coreRows; i += 1) {
+      const left = BigInt(u[row * coreRows + i]);
       if (cols === 0) sum += left * core[i];
       for (let j = 0; cols > 0 && j < rank; j += 1) sum += left * core[i * rank + j] * BigInt(v[column * rank + j]);
     }

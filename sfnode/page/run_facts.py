@@ -12,6 +12,17 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     labels = ", ".join(repr(word) for word in task.label_words)
+    if method.is_dense:
+        learnt = [
+            ("Subspace", f"{method.basis.value} basis, a core of {method.core_rows} x {method.rank} in each tensor"),
+            ("Message", f"{manifest.numbers - 1:,} numbers of at most {counted(method.directions, 'row')}"),
+        ]
+    else:
+        learnt = [
+            ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
+            ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
+            ("Distance", f"2^{method.epsilon_exp}"),
+        ]
     return [
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
@@ -27,8 +38,6 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ("Data", task.data),
         ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
         ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),
-        ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
-        ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
-        ("Distance", f"2^{method.epsilon_exp}"),
+        *learnt,
         ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
     ]

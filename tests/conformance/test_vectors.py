@@ -181,9 +181,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "c394b7ffecb9ac039c6b79ad0c8400f9af6a535856496d7148db11e990a00c9f",
-        "aec8a4b6cd1abaf3b0573ee01a5d069f2dbd4037812c1c7a3cde937c4b131262",
-        "596aadc19de19fd9a90378bfa28acadc91cc6a095bf79757b1e5a450bd95999b",
+        "17210a386a3bb098503209429b1dc960651af07da66972292df31bbfdcda296a",
+        "a103e548b32d6b5c38cbd49b7a8d7c93357a83f081ad3d07742bfdde3589b615",
+        "1c1f5f15f4df6c12a29e34c67a50d90477d712d2ccbf0578ec891768a3b3fc51",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

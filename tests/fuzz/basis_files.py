@@ -15,6 +15,7 @@ from protocol.subspace.directions import Basis
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
 from tests.support.manifests import small_manifest
+from tests.vectors.runs import DENSE
 
 _RANK, _LARGEST, _START_RANK = 2, 8, 1
 _TENSORS = (
@@ -86,4 +87,45 @@ def basis_seeds() -> Iterator[bytes]:
     yield b""
 
 
-TARGETS = {"basis": Target(check=check_basis, seeds=basis_seeds)}
+# --- of a dense core
+
+
+_DENSE_HEADER = b"sfnode/dense/1\n\0" + b"".join(n.to_bytes(4, "big") for n in (2, 2, 2))
+_DENSE_SHAPES = ((3, 2), (2, 1))  # of DENSE; then follow two exponents each
+
+
+def check_dense_basis(data: bytes) -> None:
+    """The same for the file of SPEC 4.7."""
+    expected = data.startswith(_DENSE_HEADER) and len(data) == 28 + 2 * 10 + 2 * 5 + 2 * 3
+    for number, (rows, cols) in enumerate(_DENSE_SHAPES):
+        told = data[28 + 10 * number : 38 + 10 * number]
+        expected = expected and told[:8] == rows.to_bytes(4, "big") + cols.to_bytes(4, "big")
+        expected = expected and all(abs(byte - 256 if byte > 127 else byte) <= 60 for byte in told[8:])
+    entries = [byte - 256 if byte > 127 else byte for byte in data[48:]]
+    expected = expected and all(-8 <= entry <= 8 for entry in entries)
+    named = replace(DENSE.method, basis_sha256=hashlib.sha256(data).hexdigest())
+    try:
+        content = decode_basis_untrusted(replace(DENSE, method=named), data)
+    except Reject as reject:
+        assert reason_of(reject) == "BASIS" and not expected
+    else:
+        assert expected and encode_basis(2, content) == data
+
+
+def dense_basis_seeds() -> Iterator[bytes]:
+    """A good file, its bounds, and each fault."""
+    good = _DENSE_HEADER + b"".join(
+        rows.to_bytes(4, "big") + cols.to_bytes(4, "big") + b"\x3c\xc4" for rows, cols in _DENSE_SHAPES
+    )
+    good += bytes(15) + b"\x08"
+    yield good
+    yield good[:-1]
+    yield good + b"\0"
+    for offset, byte in ((14, 0), (19, 1), (23, 1), (27, 1), (31, 2), (36, 61), (47, 0xC3), (48, 0x80), (63, 9)):
+        yield good[:offset] + bytes([byte]) + good[offset + 1 :]
+
+
+TARGETS = {
+    "dense-basis": Target(check=check_dense_basis, seeds=dense_basis_seeds),
+    "basis": Target(check=check_basis, seeds=basis_seeds),
+}

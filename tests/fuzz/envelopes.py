@@ -12,28 +12,30 @@ import nacl.exceptions
 from protocol.errors import Reject
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
-from protocol.run.method import ScalarKind
+from protocol.run.method import Method, ScalarKind
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
+from tests.vectors.runs import DENSE
 
 MANIFESTS = (
     small_manifest(),
     small_manifest(local_steps=4, directions=2),
     small_manifest(scalar="normalised", directions=4, clip=127),
     small_manifest(scalar="normalised", directions=2, local_steps=2, clip=127),
+    DENSE,
 )
 CODECS = tuple(EnvelopeCodec(manifest) for manifest in MANIFESTS)
 # Bits of the first byte: which manifest; put the right seed in; sign anew with a known key.
-_WHICH, _SEEDED, _SIGNED = 3, 4, 8
+_WHICH, _SEEDED, _SIGNED = 7, 8, 16
 _AUTHOR = signer(1)
 
 
 def check_record(data: bytes) -> None:
     """Split, decode and check one record of one of the runs."""
     flags, record = data[:1] or b"\0", data[1:]
-    which = flags[0] & _WHICH
+    which = (flags[0] & _WHICH) % len(MANIFESTS)
     manifest, codec = MANIFESTS[which], CODECS[which]
     if len(record) == codec.record_bytes:
         record = _repaired(manifest, record, flags[0])
@@ -68,7 +70,9 @@ def _verdict(codec: EnvelopeCodec, record: bytes) -> str | None:
         codec.check_signed(envelope)
     except Reject as reject:
         return reason_of(reject)
-    scalars = struct.pack(f">{len(envelope.scalars)}h", *envelope.scalars)
+    numbers = len(envelope.scalars)
+    layout = f">H{numbers - 1}b" if codec is CODECS[-1] else f">{numbers}h"
+    scalars = struct.pack(layout, *envelope.scalars)
     payload = envelope.author + struct.pack(">IQ", envelope.step, envelope.seed) + scalars
     assert (envelope.record, envelope.payload) == (record, payload)
     return None
@@ -77,19 +81,16 @@ def _verdict(codec: EnvelopeCodec, record: bytes) -> str | None:
 def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
     """The rules of SPEC 6.2 in their order, by offsets."""
     method, count = manifest.method, manifest.method.directions * manifest.method.local_steps
-    if len(record) != 108 + 2 * count:
+    numbers = method.core_rows * method.rank * len(manifest.tensors)
+    if len(record) != (110 + numbers if method.is_dense else 108 + 2 * count):
         return "SIZE"
     step = int.from_bytes(record[32:36], "big")
     if step >= manifest.steps:
         return "STEP_RANGE"
     if step % method.local_steps:
         return "STEP_ALIGNMENT"
-    scalars = [int.from_bytes(record[at : at + 2], "big", signed=True) for at in range(44, 44 + 2 * count, 2)]
-    if any(not -method.clip <= scalar <= method.clip for scalar in scalars):
-        return "SCALAR_RANGE"
-    rounds = [scalars[at : at + method.directions] for at in range(0, count, method.directions)]
-    if method.scalar is ScalarKind.NORMALISED and not all(map(_has_energy, rounds)):
-        return "SCALAR_ENERGY"
+    if reason := _dense_reason(manifest, record) if method.is_dense else _reason_of_scalars(method, record, count):
+        return reason
     if record[36:44] != seed_bytes(manifest, record[:36]):
         return "SEED"
     if not nacl.bindings.crypto_core_ed25519_is_valid_point(record[:32]):
@@ -99,6 +100,25 @@ def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
         nacl.bindings.crypto_sign_open(record[-64:] + message, record[:32])
     except nacl.exceptions.BadSignatureError:
         return "SIGNATURE"
+    return None
+
+
+def _dense_reason(manifest: Manifest, record: bytes) -> str | None:
+    """SPEC 6.2.3 for a dense message."""
+    numbers = [byte - 256 if byte > 127 else byte for byte in record[46:-64]]
+    if not 1 <= int.from_bytes(record[44:46], "big") <= manifest.method.directions or -128 in numbers:
+        return "SCALAR_RANGE"
+    return "SCALAR_ENERGY" if sum(number**2 for number in numbers) > manifest.method.energy_max else None
+
+
+def _reason_of_scalars(method: Method, record: bytes, count: int) -> str | None:
+    """SPEC 6.2.3 for scalars along drawn directions."""
+    scalars = [int.from_bytes(record[at : at + 2], "big", signed=True) for at in range(44, 44 + 2 * count, 2)]
+    if any(not -method.clip <= scalar <= method.clip for scalar in scalars):
+        return "SCALAR_RANGE"
+    rounds = [scalars[at : at + method.directions] for at in range(0, count, method.directions)]
+    if method.scalar is ScalarKind.NORMALISED and not all(map(_has_energy, rounds)):
+        return "SCALAR_ENERGY"
     return None
 
 
@@ -129,15 +149,18 @@ def record_seeds() -> Iterator[bytes]:
     """A valid record of each run, as it is and signed anew; one with each kind of fault."""
     for which, manifest in enumerate(MANIFESTS):
         scalars = (32, -32) * (manifest.method.scalars // 2) or (-300,)
-        record = seal(manifest, 1, 8, *scalars)
+        scalars = (3, *range(-4, 4)) if manifest.method.is_dense else scalars
+        record = seal(manifest, 1, 4, *scalars)
         yield bytes([which]) + record
         yield bytes([which | _SEEDED | _SIGNED]) + record
         yield bytes([which | _SEEDED]) + bytes(32) + record[32:]
         yield bytes([which]) + record[:-1]
         yield bytes([which]) + record[:-1] + bytes([record[-1] ^ 1])
-        yield bytes([which]) + seal(manifest, 1, 8, *(1 for _ in scalars))
+        yield bytes([which]) + seal(manifest, 1, 4, *(1 for _ in scalars))
         yield bytes([which]) + seal(manifest, 1, 2**20, *scalars)
         yield bytes([which]) + seal(manifest, 1, 2, *scalars)
+    for rows, number in ((0, 1), (5, 1), (4, -128), (4, 127)):
+        yield bytes([len(MANIFESTS) - 1]) + seal(DENSE, 1, 2, rows, *[number] * 8)
 
 
 TARGETS = {"envelope": Target(check=check_record, seeds=record_seeds)}

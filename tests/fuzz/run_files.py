@@ -22,7 +22,7 @@ from protocol.run.manifest import (
     decode_run_untrusted,
     sign_manifest,
 )
-from protocol.run.method import BasisKind
+from protocol.run.method import BasisKind, ScalarKind
 from protocol.run.model import is_plain_file_name
 from protocol.run.task import Objective, TaskKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
@@ -30,6 +30,7 @@ from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import reason_of
 from tests.support.manifests import OWNER, manifest_data, small_manifest
+from tests.vectors.runs import DENSE
 
 REASONS = frozenset({"SIZE", "MANIFEST_FORMAT", "MANIFEST_FIELD", "MANIFEST_SIGNATURE"})
 _NOT_OF_CONTENT = frozenset({"SIZE", "MANIFEST_SIGNATURE"})
@@ -66,6 +67,7 @@ _VALUES: tuple[object, ...] = (
     "raw",
     "normalised",
     "rademacher",
+    "dense",
     "published",
     "choice",
     "completion",
@@ -125,17 +127,33 @@ def check_promises(manifest: Manifest) -> None:
     """What the rest of the code takes for granted of a manifest that was accepted."""
     method = manifest.method
     assert coefficient_count(manifest) <= limits.COEFFICIENTS_MAX
-    assert coefficient_max(manifest) * (method.rank * method.basis_max) ** 2 < 2**53
+    assert _largest_of_view(manifest) < 2**53
     assert all(0 <= manifest.weight(step) <= limits.WEIGHT_MAX for step in (0, manifest.steps // 2, manifest.steps - 1))
     assert method.rank.bit_count() == 1 and method.blocks * method.shares == method.directions
     assert manifest.task.batch_rows % method.blocks == 0
     _check_promises_of_kinds(manifest)
     assert manifest.steps % method.local_steps == method.epoch_steps % method.local_steps == 0
-    assert EnvelopeCodec(manifest).record_bytes == 108 + 2 * method.directions * method.local_steps
+    assert EnvelopeCodec(manifest).record_bytes == 108 + _scalar_bytes(manifest)
     assert CoefficientLayout(manifest).size <= limits.COEFFICIENTS_MAX
     assert all(is_plain_file_name(entry.name) for entry in manifest.model.files)
     assert all(-127 <= view_exp(manifest, index) <= 0 for index in range(min(4, len(manifest.tensors))))
     assert manifest.canonical.isascii() and manifest == checked(json.loads(manifest.canonical))
+
+
+def _largest_of_view(manifest: Manifest) -> int:
+    """SPEC 4.5, 4.7."""
+    method, schedule = manifest.method, manifest.schedule
+    if not method.is_dense:
+        return int(coefficient_max(manifest) * (method.rank * method.basis_max) ** 2)
+    quotient_max = max(schedule.weight_start, schedule.weight_end) * 127
+    return int(manifest.steps * quotient_max * method.core_rows * method.rank * method.basis_max**2)
+
+
+def _scalar_bytes(manifest: Manifest) -> int:
+    method = manifest.method
+    if not method.is_dense:
+        return int(2 * method.directions * method.local_steps)
+    return int(2 + len(manifest.tensors) * method.core_rows * method.rank)
 
 
 def _check_promises_of_kinds(manifest: Manifest) -> None:
@@ -147,6 +165,12 @@ def _check_promises_of_kinds(manifest: Manifest) -> None:
         found = (method.basis_sha256, method.basis_unit_exp, method.basis_max, method.start_rank)
         assert found == ("", 0, 1, 0)
     assert (len(task.label_words) >= 2) is (task.completion == "") is (task.kind is TaskKind.CLASSIFICATION)
+    assert (method.core_rows > 0) is (method.noise_rows > 0) is (method.energy_max > 0) is method.is_dense
+    if method.is_dense:
+        assert (method.basis, method.scalar, method.clip) == (BasisKind.PUBLISHED, ScalarKind.RAW, 127)
+        assert method.epoch_steps == method.sides == method.shares == 1 and method.epsilon_exp == 0
+        assert method.directions == task.batch_rows and len(task.label_words) == method.core_rows + 1
+        assert all(tensor.cols for tensor in manifest.tensors) and task.objective is Objective.LOSS
     assert task.kind is not TaskKind.COMPLETION or task.objective is Objective.LOSS
 
 
@@ -189,6 +213,7 @@ def run_file_seeds() -> Iterator[bytes]:
     scale = {"basis_unit_exp": 3, "basis_max": 8, "sides": 1, "directions": 4, "shares": 2}
     published = manifest_data(basis="published", basis_sha256="a" * 64, **scale)
     yield sign_manifest(checked(published), OWNER).encode()
+    yield sign_manifest(DENSE, OWNER).encode()
     line, signature, _ = whole.split(b"\n")
     yield whole[:-1]
     yield line + b"\n" + b"00" * 64 + b"\n"

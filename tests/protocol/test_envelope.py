@@ -49,10 +49,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "02a66f718b0b6051"
+        "2d59b77dc9cfc018"
         "fed4"
-        "8fabc0ecb90966ad72c1b545297f456142a19c4387abd669dbac0643b8219ae8"
-        "502d31663d1bfffc8716e77ad80c9d3c48bd1074d498dfdcdea6ec5056cf2f09"
+        "a1820457fbd23ce13ef64d4f82c370b5266531d73949e5cfb93b807d9e1326e7"
+        "5aecbeb18a53284f2f11df801277b81d4936ce23513cf30e0524ea4b02de200d"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

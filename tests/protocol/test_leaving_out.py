@@ -186,8 +186,8 @@ def moved_by(manifest: Manifest, records: list[bytes], author: int) -> np.ndarra
         if record[:32] != signer(author).author:
             without[1].add(record)
     states = [each.coefficients() for each in without]
-    moved = np.sum([states[0].core(step) - states[1].core(step) for step in range(manifest.steps)], axis=0)
-    return moved[1:].astype(float)
+    moved: np.ndarray = np.sum([states[0].core(step) - states[1].core(step) for step in range(manifest.steps)], axis=0)
+    return moved[1:]
 
 
 @pytest.mark.parametrize("authors", [2, 3, 5])

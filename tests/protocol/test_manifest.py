@@ -117,7 +117,7 @@ BROKEN_FIELDS = [
     ("method.shares", 2, "method.shares"),
     ("method.shares", 0, "manifest.method.shares"),
     ("method.basis_sha256", "0" * 64, "method.basis_sha256"),
-    ("method.core", "sparse", "manifest.method.core"),
+    ("method.core", "gaussian", "manifest.method.core"),
     ("method.core", "dense", "method.core_rows"),
     ("method.core_rows", 1, "method.core_rows"),
     ("method.noise_rows", 1, "method.core_rows"),

@@ -37,7 +37,9 @@ class BothClocks:
         data = manifest_data(local_steps=ROUND, directions=DIRECTIONS, shares=SHARES)
         self.clock = StepClock(checked({**data, "steps": steps, "staleness": staleness}), OWN)
         self.node = SimpleNamespace(own=OWN, t=0, K=ROUND, staleness=staleness, steps=steps)
-        self.node.__dict__.update(D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, took=None, late=False, measured={})
+        self.node.__dict__.update(
+            D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, is_dense=False, took=None, late=False, measured={}
+        )
         self.node.__dict__.update(highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None)
         self.is_measuring = False
         self.now_ms = 0

@@ -1,4 +1,4 @@
-"""Manifests of runs with dense cores (SPEC 1.4.14, 4.7): changes to the small manifest, and whether it is valid then."""
+"""Manifests of runs with dense cores (SPEC 1.4.14, 4.7): changes to the small one, and whether it is valid then."""
 
 from __future__ import annotations
 

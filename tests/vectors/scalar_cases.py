@@ -149,7 +149,7 @@ def _measured() -> list[Case]:
 
 
 def _dense_rows() -> Case:
-    row = [3, 0, 5, 0, 0, 0, 0, 0, 0]
+    row = [3, 0, 0, 0, 5, 0, 0, 0, 0]
     given = {"core": "dense", "directions": 4, "shares": 1, "scalars": row}
     return case(
         "measured: rows of a dense message", "measured", given, {"directions": DENSE.method.directions_measured(row)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.support.ledgers import seal
-from tests.vectors.runs import run
+from tests.vectors.runs import dense_run, run
 from tests.vectors.trace_recorder import Story, X
 
 SLICED = run({"directions": 8, "shares": 2, "local_steps": 2, "clip": 100}, steps=400)
+DENSE = dense_run({}, steps=400)
 _ROUND, _DIRECTIONS = 2, 8
 
 
@@ -41,6 +42,7 @@ def stories_of_directions() -> Iterator[Story]:
     yield _more_and_less()
     yield _skipped_between()
     yield _newest()
+    yield _dense()
 
 
 def _update(author: int, step: int, measured: int = _DIRECTIONS) -> bytes:
@@ -111,3 +113,13 @@ def _newest() -> Story:
     for number, (now_ms, measured) in enumerate(rounds):
         told.push(now_ms, X, _update(1, _ROUND * number, measured))
     return told.estimated(8_200, 0).ticks(8_300)
+
+
+def _dense() -> Story:
+    """Another author sends the mean of two of four rows a second: all four would take it two."""
+    told = Story("dense cores: fewer rows after a step that took too long, then more", DENSE).tick(0).join(5, X)
+    told.same(6, X).worker_ready(10)
+    for step in (0, 1):
+        told.push(10 + 1_000 * step, X, seal(DENSE, 1, step, 2, *[step - 9] * 8))
+    told.estimated(8_200, 0, 4, *range(-3, 5)).ticks(8_300).push(8_310, X, seal(DENSE, 1, 0, 3, *[5] * 8))
+    return told.estimated(8_600, 1, 1, *[0] * 7, 50).ticks(8_700, 10_700)

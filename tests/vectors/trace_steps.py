@@ -9,7 +9,7 @@ from protocol.run.manifest import Manifest
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import EXAMPLE, record, run
-from tests.vectors.trace_directions import SLICED, stories_of_directions
+from tests.vectors.trace_directions import DENSE, SLICED, stories_of_directions
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
 
@@ -18,7 +18,7 @@ CURRENT = run({}, staleness=0)
 ROUNDS = run({"directions": 2, "local_steps": 4, "clip": 100}, steps=400)
 CROWDED = run({}, authors_max=2)
 _MANIFESTS = {"example": EXAMPLE, "short": SHORT, "current": CURRENT, "rounds": ROUNDS, "crowded": CROWDED}
-_MANIFESTS["sliced"] = SLICED
+_MANIFESTS |= {"sliced": SLICED, "dense": DENSE}
 
 
 def steps() -> Document:

@@ -24,13 +24,13 @@ from protocol.wire import (
 )
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.vectors.notation import Document
-from tests.vectors.runs import EXAMPLE, run
+from tests.vectors.runs import DENSE, EXAMPLE, run
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import Story, X, Y, head_of
 
 LONG = run({"rank": 2, "epoch_steps": 512, "clip": 99}, steps=4_096)
 FEW = run({}, authors_max=3)
-_MANIFESTS = {"example": EXAMPLE, "long": LONG, "few": FEW}
+_MANIFESTS = {"example": EXAMPLE, "long": LONG, "few": FEW, "dense": DENSE}
 
 
 def anti_entropy() -> Document:
@@ -61,6 +61,11 @@ def _sessions() -> Iterator[Story]:
     told = Story("only what differs is asked for: spans, shards, authors, slots", LONG, held=held, is_training=False)
     more = [seal(LONG, 1, 1_031), seal(LONG, 3, 1_040), seal(LONG, 2, 2_049), seal(LONG, 4, 4_000)]
     yield told.tick(0).join(10, X, Y).catch_up(30, X, ledger_of(LONG, [*held, *more])).tick(80)
+
+    rows = {author: [seal(DENSE, author, step, 4, *[author - step] * 8) for step in range(4)] for author in (1, 2)}
+    second = seal(DENSE, 2, 1, 1, *[7] * 8)
+    told = Story("dense cores: what is missing, and a void slot", DENSE, held=rows[1][:2] + rows[2], is_training=False)
+    yield told.tick(0).join(10, X, Y).catch_up(30, X, ledger_of(DENSE, [*rows[1], *rows[2], second])).ticks(80, 2_100)
 
     told = relay("authors come in pages", held=(seal(EXAMPLE, 2, 0),))
     full = ledger_of(EXAMPLE, [seal(EXAMPLE, author, 0) for author in range(5)])

@@ -98,6 +98,60 @@ const SUBSPACE = [
   ]),
 ];
 
+const DENSE = [
+  ...of("dense_file.mjs", "subspace.json", [
+    ["4.7", "entries without a sign", "new Int8Array(data", "new Uint8Array(data"],
+    ["4.7", "the exponent of V first", "u_exp: exponents[p][0], v_exp: exponents[p][1]", "u_exp: exponents[p][1], v_exp: exponents[p][0]"],
+    ["4.7.1 BASIS", "any beginning", " && isHead && isRanked()", " && isRanked()"],
+    ["4.7.1 BASIS", "any ranks", " && isRanked()"],
+    ["4.7.1 BASIS", "any shapes", " && isShaped();", ";"],
+    [
+      "4.7.1 BASIS",
+      "any length",
+      "return data.length === denseFileBytes({ method, tensors }) && isHead",
+      "return data.length >= FIRST_BYTES + TENSOR_BYTES * tensors.length && isHead",
+    ],
+    ["4.7.2 BASIS", "any exponent", "Math.abs(exp) <= EXPONENT_MAX", "true"],
+    ["4.7.2 BASIS", "large exponents alone", "Math.abs(exp) <= EXPONENT_MAX", "exp <= EXPONENT_MAX"],
+    ["4.7.2 BASIS", "entries beyond basis_max", "Math.abs(entry) <= method.basis_max", "true"],
+  ]),
+  ...of("basis_file.mjs", "subspace.json", [
+    ["4.7", "a file of 4.6", "if (isDense(method)) return readDenseFile({ method, tensors }, data);"],
+  ]),
+  ...of("dense.mjs", "ledgers.json", [
+    ["4.7", "a message weighs as one row", "factor * rows * q", "factor * q"],
+    ["4.7", "rows are not counted", "flat[0] += factor * rows;"],
+    ["4.7", "no place for the rows", "isDense(manifest.method) ? 1 : 0", "0"],
+    ["4.7", "square cores", "isDense(method) ? method.core_rows : method.rank", "method.rank"],
+  ]),
+  ...of("dense.mjs", "views.json", [
+    ["4.7", "no rows of noise", "rows + BigInt(method.noise_rows)", "rows > 0n ? rows : 1n"],
+    ["4.7", "no weight", "BigInt(weight) * sum", "sum"],
+    ["4.7", "halves towards zero", "(scaled < 0n ? -scaled : scaled) + divisor)", "(scaled < 0n ? -scaled : scaled) + divisor - 1n)"],
+    ["4.7", "no half", "(scaled < 0n ? -scaled : scaled) + divisor)", "(scaled < 0n ? -scaled : scaled))"],
+    ["4.7", "no sign", "return scaled < 0n ? -half : half;", "return half;"],
+    ["4.7", "the rows are moved, too", "return [0n, ...sums.map(quotient)];", "return [rows, ...sums.map(quotient)];"],
+  ]),
+  ...of("view.mjs", "views.json", [
+    ["4.7", "the sums themselves", "isDense(method) ? epochs.map(([step, flat]) => [step, coreOf(manifest, step, flat)]) : epochs", "epochs"],
+    ["4.7", "the weight of the first step", "weightOf(manifest, step), flat", "weightOf(manifest, 0), flat"],
+    ["4.7", "the exponents of the first file", "BigInt(basis.u_exp + basis.v_exp - bases.exponent(p))", "0n"],
+    ["4.7", "an exponent of one side", "bases[p].u_exp + bases[p].v_exp", "bases[p].u_exp"],
+    ["4.7", "the rows are a coordinate", "let offset = isDense(method) ? 1 : 0;", "let offset = 0;"],
+  ]),
+  ...of("scalars.mjs", "scalars.json", [
+    ["5.6", "a gradient that is not finite is sent", "if (!Number.isFinite(length)) return null;"],
+    ["5.6", "a long gradient is sent", "length > longest ? longest / length : 1", "1"],
+    ["5.6", "no room for rounding", " - Math.sqrt(mean.length) / 2"],
+    ["5.6", "every gradient has the largest length", "length > longest ? longest / length : 1", "length > 0 ? longest / length : 1"],
+    ["5.6", "a negative length", "Math.max(0, Math.sqrt(energyMax) - Math.sqrt(mean.length) / 2)", "Math.sqrt(energyMax) - Math.sqrt(mean.length) / 2"],
+    ["5.6", "no clip", "clamp(roundHalfAway(factor * x), clip)", "roundHalfAway(factor * x)"],
+    ["5.6", "squares overflow", "Math.hypot(...scaled)", "Math.sqrt(scaled.reduce((sum, x) => sum + x * x, 0))"],
+    ["5.6", "rounded before it is shortened", "roundHalfAway(factor * x)", "roundHalfAway(factor * roundHalfAway(x))"],
+    ["9.1", "the rows of a dense message are not read", 'if (core === "dense") return scalars[0];'],
+  ]),
+];
+
 const SCALARS = [
   ...of("scalars.mjs", "scalars.json", [
     ["5.1", "halves up", "Math.abs(x - whole) >= 0.5", "x - whole >= 0.5 || x - whole < -0.5"],
@@ -155,4 +209,4 @@ const SCALARS = [
   ]),
 ];
 
-export const SWITCHES_OF_NUMBERS = [...GENERATOR, ...SUBSPACE, ...SCALARS];
+export const SWITCHES_OF_NUMBERS = [...GENERATOR, ...SUBSPACE, ...DENSE, ...SCALARS];
