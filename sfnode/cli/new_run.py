@@ -13,7 +13,7 @@ import click
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import SignedManifest, TaskSpec
+from protocol.run import CoreKind, SignedManifest, TaskSpec
 from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
@@ -81,8 +81,15 @@ def make_run(
         with counting("making a start and a basis from some of the data", "forward passes") as report:
             found = sources.calibrate_described(described, report, options.dense_batch_rows)
         disk.write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
-        draft.take_basis(basis_out, found)
-    if found is not None and is_tried:
+        draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
+        if found.dense is not None:
+            draft.take_dense(found.dense, found.tensors)
+    if options.method.core is CoreKind.DENSE and (found is None or found.dense is None):
+        raise OperatorError(
+            "--core dense: needs data, label words of one token, the loss as objective, layers that are known to write "
+            "to the residual stream, and no option on how directions are drawn. Leave it out to take what there can be"
+        )
+    if found is not None and found.dense is None and is_tried:
         with counting("trying some steps of the run", "forward passes") as report:
             tried = sources.try_described(described, found, draft.bases_at, draft.rates_to_try(), report)
         if tried:

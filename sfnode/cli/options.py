@@ -126,8 +126,9 @@ method_options = group(
     choice_option(
         "--core",
         CoreKind,
-        "Draw directions in this way: `canonical` moves one coordinate of the subspace, `rademacher` moves all of them "
-        f"by plus or minus one.  [default: {_RANDOM.core}; with --basis {_PUBLISHED.core}]",
+        "Send what a pass tells of all coordinates of a subspace (`dense`), or of directions that are drawn: `canonical` "
+        "moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it can be, for "
+        f"label words; else {_RANDOM.core}, and {_PUBLISHED.core} with a published basis]",
     ),
     choice_option(
         "--scalar",

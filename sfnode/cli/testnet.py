@@ -58,6 +58,12 @@ _PROMPT_MAX = 76
     ),
 )
 @click.option(
+    "--members",
+    "is_members",
+    is_flag=True,
+    help="Train each part of --private-data alone at the end, too, to show what a node gets from the others.",
+)
+@click.option(
     "--eval-data",
     help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
 )
@@ -87,6 +93,7 @@ def testnet(
     late: int,
     workers: int,
     options: RunOptions,
+    is_members: bool,
     eval_data: str | None,
     folder: Path | None,
     timeout_s: float,
@@ -102,6 +109,8 @@ def testnet(
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
     """
+    if is_members and not (options.data.is_private and eval_data):
+        raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     _check_empty(folder)
     if not options.task.says_what:
@@ -128,6 +137,7 @@ def testnet(
         training=training,
         timeout_s=timeout_s,
         shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
+        is_members=is_members,
     )
     result = _run(config)
     if is_json:
@@ -162,7 +172,7 @@ def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
 def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
     view = _View()
     try:
-        return trio.run(LocalNetwork(config, view.show).run)
+        return trio.run(LocalNetwork(config, view.show, view.show_member).run)
     finally:
         view.close()
 
@@ -207,6 +217,14 @@ class _View:
             losses = [loss for loss in found if loss is not None]
             loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
+
+    def show_member(self, done: int, total: int) -> None:
+        """Say how many nodes' parts have been trained alone."""
+        text = f"training each node's part alone: {done} of {total}"
+        if self._live:
+            self._live.console.print(text)
+        else:
+            click.echo(text, err=True)
 
     def close(self) -> None:
         """Stop the live table and restore the terminal."""
@@ -253,6 +271,9 @@ def _print_learnt(learnt: Learnt) -> None:
     before, started, after = (100 * each.accuracy for each in (learnt.before, learnt.started, learnt.after))
     start = f", {started:.1f} % at the start" if learnt.started != learnt.before else ""
     click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    if learnt.members is not None:
+        middle, best = 100 * learnt.members.median, 100 * learnt.members.best
+        click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")
     for answer in learnt.answers:
         verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
         prompt = " ".join(answer.prompt.split())

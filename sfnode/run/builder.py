@@ -39,6 +39,7 @@ _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 _NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
+_DENSE_RATE_MAX: Final = 16.0  # where the prior alone bends the loss: one layer, whose curvature is about one
 _EPOCHS: Final = 8  # of a run with a published basis, more in a long one: it can be renewed at each but the first two
 _EPOCH_STEPS_MIN: Final = 16
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
@@ -132,7 +133,7 @@ def dense_method_of(
     options: MethodOptions, basis: BasisSpec, dense: DenseSettings, batch_rows: int
 ) -> tuple[Method, Schedule]:
     """Return method and schedule of a run whose messages hold a dense core. OperatorError: an impossible rate."""
-    drawn, schedule = method_of(replace(options, core=None, scalar=None), replace(basis, core_rows=0))
+    drawn, schedule = method_of(replace(options, learning_rate=None), replace(basis, core_rows=0))
     method = replace(
         drawn,
         epoch_steps=1,
@@ -148,7 +149,8 @@ def dense_method_of(
         quantum_exp=dense.quantum_exp,
         clip=DENSE_CLIP,
     )
-    rate = _checked_rate(options.learning_rate or BEST[BasisKind.PUBLISHED].learning_rate)
+    assert options.learning_rate is not None, "what makes a dense basis suggests one"
+    rate = _checked_rate(options.learning_rate, _DENSE_RATE_MAX)
     # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
     alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
     weight_end = weight if options.schedule is ScheduleKind.CONSTANT else 0
@@ -168,9 +170,9 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     return _weight_of(_checked_rate(rate) * per_unit / method.directions, _weight_bits(method))
 
 
-def _checked_rate(rate: float) -> float:
-    if not (_LEARNING_RATE_MIN <= rate <= _LEARNING_RATE_MAX):
-        allowed = f"{_LEARNING_RATE_MIN:g} ... {_LEARNING_RATE_MAX:g}"
+def _checked_rate(rate: float, most: float = _LEARNING_RATE_MAX) -> float:
+    if not (_LEARNING_RATE_MIN <= rate <= most):
+        allowed = f"{_LEARNING_RATE_MIN:g} ... {most:g}"
         raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")
     return rate
 

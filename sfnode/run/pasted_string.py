@@ -53,9 +53,10 @@ def unwrapped(text: str) -> bytes:
     if len(data) < whole:
         place = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
         raise OperatorError(f"the string to join is cut off{place}. {_HOW}")
-    if len(data) > whole or data[-_CHECKSUM_BYTES:] != _checksum(data[:-_CHECKSUM_BYTES]):
+    content = data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
+    if wrapped(content) != found:  # also where only the last letter's unused bits differ
         raise OperatorError(f"the string to join is not as it was made: a character is wrong or too many. {_HOW}")
-    return data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
+    return content
 
 
 def cleaned(text: str) -> str:

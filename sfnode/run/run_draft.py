@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from protocol.crypto import Signer
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import (
     FORMAT,
     AdmissionSpec,
+    CoreKind,
     Manifest,
     ModelSpec,
     Objective,
@@ -34,9 +35,6 @@ from sfnode.run.builder import (
 )
 from sfnode.run.task_options import DataOptions, TaskOptions
 from sfnode.storage import BasisSpec, DenseSettings, stored_bases
-
-if TYPE_CHECKING:  # imports torch
-    from sfnode.training.calibration import FoundBasis
 
 _LOWER: Final = 1 / 2  # the share of the suggested rate to try where that rate hurts
 
@@ -75,14 +73,19 @@ class RunOptions:
     @property
     def wants_basis(self) -> bool:
         """Return whether there are data to make a basis from and no option of the owner rules one out."""
-        method = self.method
+        method = self.drawn_method
         chosen = (self.basis, method.rank, method.core, method.scalar, self.settings)
         return self.data.named(self.task) is not None and not self.is_plain and all(each is None for each in chosen)
 
     @property
+    def drawn_method(self) -> MethodOptions:
+        """Return the options of a run that draws directions, which a dense run has to begin with."""
+        return replace(self.method, core=None) if self.method.core is CoreKind.DENSE else self.method
+
+    @property
     def dense_batch_rows(self) -> int:
         """Return the rows of a dense message; 0 where an option says how directions are drawn, or what is minimised."""
-        rest = replace(self.method, learning_rate=None, schedule=MethodOptions().schedule)
+        rest = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule)
         is_free = rest == MethodOptions() and self.task.objective is Objective.LOSS
         return self.batch_rows if is_free and self.batch_rows <= DIRECTIONS_MAX else 0
 
@@ -103,20 +106,23 @@ class RunDraft:
         self._task = task
         self._model = model
         self._tensors = tensors
-        self._method = options.method
+        self._method = options.drawn_method
         self._dense: DenseSettings | None = None
         self._settings = None if options.settings is None else read_toml(options.settings)
 
-    def take_basis(self, basis: Path, found: FoundBasis) -> None:
+    def take_basis(self, basis: Path, learning_rate: float | None, epsilon_exp: int | None) -> None:
         """Use a basis that was made for this run, and what it suggests where the owner has given nothing."""
         given = self._method
-        self.basis, self._dense = basis, found.dense
-        self._tensors = found.tensors or self._tensors
+        self.basis = basis
         self._method = replace(
             given,
-            learning_rate=found.learning_rate if given.learning_rate is None else given.learning_rate,
-            epsilon_exp=found.epsilon_exp if given.epsilon_exp is None else given.epsilon_exp,
+            learning_rate=learning_rate if given.learning_rate is None else given.learning_rate,
+            epsilon_exp=epsilon_exp if given.epsilon_exp is None else given.epsilon_exp,
         )
+
+    def take_dense(self, dense: DenseSettings, tensors: tuple[TensorSpec, ...]) -> None:
+        """Let messages hold a dense core of these tensors; the basis is one for it."""
+        self._dense, self._tensors = dense, tensors
 
     def rates_to_try(self) -> tuple[float, ...]:
         """Return the learning rate, and half of it in case that it hurts, unless the owner has given one."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from statistics import median
 
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.worker import evaluate_states
+from sfnode.worker import evaluate_alone, evaluate_states
 from sfnode.worker_protocol import TrainingConfig
 
 
@@ -34,18 +36,29 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """Holds the accuracy that each node reaches from its own examples alone, by the run's rule."""
+
+    accuracies: tuple[float, ...]
+    median: float
+    best: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """Holds what the evaluation data show.
 
     Attributes:
         before, started, after: the model alone, at the run's start, at its end.
         answers: answers to the first prompts; empty where labels are not words.
+        members: what each node knows without the others; None if that was not asked for.
     """
 
     before: Knowledge
     started: Knowledge
     after: Knowledge
     answers: tuple[Answer, ...]
+    members: Members | None = None
 
     @property
     def points(self) -> float:
@@ -64,6 +77,18 @@ async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: 
     )
     answers = _answers(signed.manifest.task, data, before, after)
     return Learnt(before=before, started=started, after=after, answers=answers)
+
+
+async def measure_members(
+    signed: SignedManifest, config: TrainingConfig, shards: Sequence[Path], on_progress: Callable[[int, int], None]
+) -> Members:
+    """Train a model on each of ``shards`` alone, one after the other, and measure it on the evaluation data."""
+    found = []
+    for number, shard in enumerate(shards):
+        on_progress(number, len(shards))
+        found.append((await evaluate_alone(signed, replace(config, data=shard), number.to_bytes(32, "big"))).accuracy)
+    on_progress(len(shards), len(shards))
+    return Members(accuracies=tuple(found), median=median(found), best=max(found))
 
 
 def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) -> tuple[Answer, ...]:

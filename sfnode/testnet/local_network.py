@@ -15,7 +15,7 @@ from protocol.run import SignedManifest
 from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
-from sfnode.testnet.learnt import Learnt, measure_learnt
+from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
@@ -42,6 +42,7 @@ class LocalNetworkConfig:
         workers: training processes, each with the model in memory; the nodes are spread over them.
         training: with the file of the run's basis, if any; the first node sends it to the others.
         shards: a file of examples for each node; empty: all train on the data of ``training``.
+        is_members: also measure what each node reaches with its shard alone.
         timeout_s: give up if the nodes do not agree in this time.
     """
 
@@ -52,6 +53,7 @@ class LocalNetworkConfig:
     training: TrainingConfig
     timeout_s: float
     shards: tuple[Path, ...] = ()
+    is_members: bool = False
     workers: int = 1
 
 
@@ -124,11 +126,11 @@ class LocalNetworkResult:
 
 
 class LocalNetwork:
-    """Runs one test network; calls ``watcher`` with its nodes while they work."""
+    """Runs one test network; calls ``watcher`` while its nodes work, and ``on_member`` while each learns alone."""
 
-    def __init__(self, config: LocalNetworkConfig, watcher: Watcher) -> None:
+    def __init__(self, config: LocalNetworkConfig, watcher: Watcher, on_member: Callable[[int, int], None]) -> None:
         self._config = config
-        self._watcher = watcher
+        self._watcher, self._on_member = watcher, on_member
         self._signed = config.signed
         self._sockets: list[Path] = []
         self.nodes: list[LocalNode] = []
@@ -250,9 +252,11 @@ class LocalNetwork:
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
-        learnt = await measure_learnt(
-            self._signed, replace(self._config.training, worker_socket=self._sockets[0]), state
-        )
+        training = replace(self._config.training, worker_socket=self._sockets[0])
+        learnt = await measure_learnt(self._signed, training, state)
+        if learnt is not None and self._config.is_members:
+            members = await measure_members(self._signed, training, self._config.shards, self._on_member)
+            learnt = replace(learnt, members=members)
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
+from protocol.ledger import EnvelopeCodec
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.worker.audit_case import Scalars
@@ -42,6 +45,28 @@ async def evaluate_states(
             results.append(await session.request(EvaluateRequest(rows_max=0, is_alone=state is None), Evaluated))
             await session.aclose()
     return results
+
+
+async def evaluate_alone(signed: SignedManifest, config: TrainingConfig, seed: bytes) -> Evaluated:
+    """Train a model on ``config.data`` alone, by the run's own rule and for all its steps, and evaluate it.
+
+    ``seed``: of the key of the only author. Raises OperatorError, WorkerError.
+    """
+    manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
+    state = Coefficients(manifest)
+    async with worker_socket(config) as socket:
+        session = await connect(socket)
+        await session.request(OpenSession(manifest=signed.encode(), training=config), SessionOpened)
+        for step in range(0, manifest.steps, manifest.method.local_steps):
+            drawn = hashing.seed_of(manifest.run_id, signer.author, step)
+            request = EstimateRequest(step=step, seed=drawn, directions=manifest.method.directions)
+            with suppress(NumericError):  # a node skips such a step
+                estimated = await session.request(request, Estimated)
+                state.add([codec.seal(signer, step, estimated.scalars)])
+                await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+        found = await session.request(EvaluateRequest(rows_max=0, is_alone=False), Evaluated)
+        await session.aclose()
+    return found
 
 
 class Measuring:

@@ -43,7 +43,7 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--learning-rate", "nan"), ("--learning-rate nan", "such as 0.001")),
         (("--learning-rate", "1e30"), ("--learning-rate 1e+30", "such as 0.001")),
         (("--learning-rate", "fast"), ("--learning-rate", "fast")),
-        (("--core", "dense"), ("--core", "dense", "canonical", "rademacher")),
+        (("--core", "sparse"), ("--core", "sparse", "canonical", "rademacher", "dense")),
         (("--trainable", "everything"), ("--trainable", "everything", "linear")),
         (("--task", "sst3"), ("--task", "sst3", "sst2")),
     ],

@@ -20,6 +20,7 @@ from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+DRAWN = (*DEMO, "--directions", 4)  # an owner who says how directions are drawn has a run that draws them
 BASES = (Basis(u=np.ones((4, 1), dtype=np.int8), v=None),)
 ALONE = Judged(loss=1.2, accuracy=0.55)
 
@@ -48,7 +49,7 @@ def test_init__start_that_does_not_help__a_run_without_one_and_its_columns(tmp_p
         for number in range(40)
     ]
     (tmp_path / "lies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    outcome = call("init", *DEMO, "--data", tmp_path / "lies.jsonl", "--out", tmp_path / "a.run", "--json")
+    outcome = call("init", *DRAWN, "--data", tmp_path / "lies.jsonl", "--out", tmp_path / "a.run", "--json")
     told = json.loads(outcome.stdout)
     assert told["start_accuracy"] is None and 0 <= told["model_accuracy"] <= 1
     assert told["calibration_rows"] > len(rows)
@@ -136,7 +137,7 @@ def test_describe_expectation__rates_that_raise_the_loss__says_which_the_run_has
 
 
 def test_init__enough_data__says_what_to_expect_measured_on_examples_held_back(tmp_path: Path) -> None:
-    outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
+    outcome = call("init", *DRAWN, "--out", tmp_path / "a.run")
     assert (
         "expects  100% right after 950 forward rows (the start), 100% after 256 more; measured on 200" in outcome.stdout
     )
@@ -147,7 +148,7 @@ def test_init__rate_given_that_hurts__is_kept_and_said_to(tmp_path: Path) -> Non
     owner.write_text("07" * 32 + "\n")
     owner.chmod(0o600)
     given = ("--learning-rate", 1, "--owner-key", owner, "--out", tmp_path / "a.run")
-    expected = json.loads(call("init", *DEMO, *given, "--json").stdout)["expected"]
+    expected = json.loads(call("init", *DRAWN, *given, "--json").stdout)["expected"]
     assert expected["raises_loss"] and expected["after"]["loss"] > expected["start"]["loss"] + 0.1
     assert expected["learning_rates_tried"] == [expected["learning_rate"]] == [1.0]
     assert (expected["rows"], expected["held_back_examples"]) == (256, 200)
@@ -164,7 +165,7 @@ def test_init__suggested_rate_hurts__the_run_has_the_one_that_was_tried_last(
         return tuple(trial(rate, after=0.6) for rate in rates)
 
     monkeypatch.setattr(sources, "try_described", tried)
-    outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
+    outcome = call("init", *DRAWN, "--out", tmp_path / "a.run")
     first, second = asked
     assert first == 2 * second and f"rate     {second:.2g}, the lowest of those tried" in outcome.stdout
     assert rate_of(tmp_path / "a.run") == pytest.approx(second, rel=0.05)

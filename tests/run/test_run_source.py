@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
+from protocol.run import CoreKind
 from sfnode.reporter import Reporter
 from sfnode.run import RunSource, find_basis
 from sfnode.storage import DataDirectory, decode_run_file
@@ -31,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     outcome = call("init", *DEMO, "--out", folder / "a.run")
     assert outcome.code == 0, outcome
-    assert "of held-back examples right before any training; the model alone" in outcome.stdout
+    assert "rows     the calibration took 256 forward rows" in outcome.stdout
     assert f"--basis {folder / 'a.basis'}" in outcome.stdout
     return folder
 
@@ -74,11 +75,11 @@ def test_init__plain_or_own_method__makes_no_basis(tmp_path: Path) -> None:
         assert decode_run_file(run).manifest.method.basis_sha256 == "" and not run.with_suffix(".basis").exists()
 
 
-def test_init__private_data_and_an_own_file__start_from_that_file(tmp_path: Path) -> None:
+def test_init__private_data_and_an_own_file__basis_from_that_file(tmp_path: Path) -> None:
     outcome = call("init", *DEMO, "--private-data", "--data", "embedded:reviews", "--out", tmp_path / "a.run")
     assert outcome.code == 0, outcome
     manifest = decode_run_file(tmp_path / "a.run").manifest
-    assert (manifest.task.data, manifest.method.start_rank) == ("private", 1)
+    assert (manifest.task.data, manifest.method.core) == ("private", CoreKind.DENSE)
 
 
 def test_init__file_of_the_basis_is_there__says_so_and_leaves_it(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX
-from protocol.subspace import Basis, Int8Array
+from protocol.subspace import Basis, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.calibration import Calibration
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis
@@ -117,14 +117,14 @@ def _curvature(h: Sequence[Tensor]) -> float:
 
 def _scale_of_messages(logits_NL: Tensor, h: Sequence[Tensor], batch_rows: int) -> tuple[int, int]:
     """Return the exponent of a message's unit, and the largest sum of squares of its numbers."""
-    labels = logits_NL.shape[1]
-    drawn = torch.randint(labels, (len(logits_NL),), generator=torch.Generator().manual_seed(0))
-    d_Nr = (logits_NL.softmax(dim=1) - functional.one_hot(drawn, labels)) @ contrasts(labels)
-    order = torch.randperm(len(d_Nr), generator=torch.Generator().manual_seed(1))
+    count, labels = logits_NL.shape
+    drawn_N = torch.from_numpy((words(0, count) % labels).astype(np.int64))
+    d_Nr = (logits_NL.softmax(dim=1) - functional.one_hot(drawn_N, labels)) @ contrasts(labels)
+    apart = max(1, count // batch_rows)  # the rows are sorted by length: each message takes some of all lengths
     messages = torch.stack(
         [
-            torch.cat([(d_Nr[rows].T @ each[rows]).flatten() for each in h]) / len(rows)
-            for rows in torch.split(order, batch_rows)
+            torch.cat([(d_Nr[first::apart].T @ each[first::apart]).flatten() for each in h]) / len(d_Nr[first::apart])
+            for first in range(apart)
         ]
     )
     rms = float(messages.square().mean().sqrt())

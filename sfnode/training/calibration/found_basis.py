@@ -35,8 +35,8 @@ class FoundBasis:
         learning_rate, epsilon_exp: that suit the size of the entries; None: the defaults of `sfnode init`.
         of_start: the model with the start, on examples that it was not fitted to; None: unknown, or no start.
         of_model: the unchanged model on the same examples; None: unknown.
-        tensors: that the run trains; None: those that were given.
         dense: for a dense core; None: the run draws its directions.
+        tensors: with a dense core.
     """
 
     bases: tuple[Basis, ...]
@@ -46,7 +46,7 @@ class FoundBasis:
     of_start: Judged | None = None
     of_model: Judged | None = None
     start: Start | None = None
-    tensors: tuple[TensorSpec, ...] | None = None
+    tensors: tuple[TensorSpec, ...] = ()
     dense: DenseSettings | None = None
 
     @property
