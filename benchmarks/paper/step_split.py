@@ -75,7 +75,7 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
     """Measured on random prompts; ``model`` stays as it is."""
     manifest = bases.manifest
     data = _data(manifest, int(model.config.vocab_size))
-    passes = subjects.forward_twice(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
+    passes = subjects.forward(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
     session = Estimator(SharedModel(subjects.shared_copy(model)), bases, data)
     records = _records(manifest)
     codec = EnvelopeCodec(manifest)

@@ -19,7 +19,7 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.schema import Bound, Hex32, Malformed, from_plain_untrusted, is_hex, to_plain
 
-REPORT_BYTES_MAX = 1 << 16
+REPORT_BYTES_MAX = 1 << 16  # of a dense message twice that
 MILLE = 1_000
 _DOMAIN = b"sfnode/audit/1"
 _Record = Annotated[str, Bound(2, 2 * limits.FRAME_BYTES_MAX)]
@@ -35,18 +35,19 @@ class AuditReport:
         run_id: in hex.
         auditor: Ed25519 key in hex that signs the report.
         record: of the audited message, in hex, as it is in the ledger.
-        measured: the scalars that the auditor got for the same seed and examples, in the message's order.
+        measured: the scalars that the auditor got for the same seed and examples, in the message's order; of a dense
+            message the numbers alone, for as many rows.
         tolerance_mille: 1,000 times the deviation that the auditor allowed.
     """
 
     run_id: Hex32
     auditor: Hex32
     record: _Record
-    measured: Annotated[tuple[_Scalar, ...], Bound(1, limits.SCALARS_MAX)]
+    measured: Annotated[tuple[_Scalar, ...], Bound(1, limits.DENSE_NUMBERS_MAX)]
     tolerance_mille: _Mille
 
     def is_mismatch(self, claimed: Sequence[int]) -> bool:
-        """Return whether the record's claim deviates by more than the auditor allowed."""
+        """Return whether the record's claim, as of `Method.measurements`, deviates by more than the auditor allowed."""
         return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
 
 
@@ -83,8 +84,9 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     Raises:
         Reject: malformed, of another run, or a wrong signature.
     """
-    if len(data) > REPORT_BYTES_MAX:
-        raise Reject(RejectReason.SIZE, f"an audit report of {len(data)} bytes, at most {REPORT_BYTES_MAX}")
+    bytes_max = REPORT_BYTES_MAX << manifest.method.is_dense
+    if len(data) > bytes_max:
+        raise Reject(RejectReason.SIZE, f"an audit report of {len(data)} bytes, at most {bytes_max}")
     report, line = _parse_untrusted(data)
     signature = bytes.fromhex(data.split(b"\n")[1].decode("ascii"))
     if report.run_id != manifest.run_id.hex():
@@ -95,7 +97,7 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     codec = EnvelopeCodec(manifest)
     envelope = codec.decode_untrusted(bytes.fromhex(report.record))
     codec.check_signed(envelope)
-    if len(report.measured) != len(envelope.scalars):
+    if len(report.measured) != len(manifest.method.measurements(envelope.scalars)):
         raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
     return report, envelope
 

@@ -150,7 +150,7 @@ def _row(case: AuditCase) -> dict[str, object]:
     return {
         "author": case.envelope.author.hex(),
         "step": case.envelope.step,
-        "claimed": case.envelope.scalars,
+        "claimed": case.claimed,
         "measured": case.nearest or (),
         "deviation": None if case.nearest is None else case.deviation,
         "tolerance": case.tolerance,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases, quantise_dense
@@ -43,14 +44,21 @@ def contrasts(labels: int) -> Tensor:
 
 
 def dense_terms(shared: SharedModel, bases: Bases, epoch: int, core: Int64Array) -> dict[str, MatrixTerm]:
-    """Return what the model adds to each tensor: -2^view_exp U C V^T, in one group."""
+    """Return what the model adds to each tensor, -2^view_exp U C V^T, in one group; nothing where the core is zero.
+
+    The layers get U and V C^T: r columns at every token in place of k.
+    """
     manifest, layout = bases.manifest, CoefficientLayout(bases.manifest)
     terms = {}
     for index, (tensor, (u, v)) in enumerate(zip(manifest.tensors, shared.bases(bases, epoch), strict=True)):
         assert v is not None, "a dense core is one of matrices"
-        scaled = layout.tensor(core, index).astype(np.float64) * -(2.0 ** view_exp(manifest, index))
-        m = torch.from_numpy(scaled).to(shared.loss_dtype).to(shared.device)[None]
-        terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=v, m=m, up=u)
+        c = layout.tensor(core, index).astype(np.float64)
+        if not c.any():
+            continue
+        size = float(np.linalg.norm(c))  # with a core of size one, V C^T suits every dtype as V does
+        c_rk = torch.from_numpy(c / size).to(shared.loss_dtype).to(shared.device)
+        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device) * (-size * 2.0 ** view_exp(manifest, index))
+        terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=(v.to(c_rk.dtype) @ c_rk.T).to(v.dtype), m=m[None], up=u)
     return terms
 
 
@@ -61,15 +69,20 @@ def row_gradients(
     """Pass rows forward once; return d [N, r], h of each tensor [N, k], and the losses [N].
 
     The gradient of a row by a tensor's core is d h^T. All are fp32 (fp64 for an fp64 model) on the device.
+    OperatorError: a tensor's layer is not linear, or stored transposed.
     """
-    manifest = bases.manifest
-    terms = dense_terms(shared, bases, epoch, core)
-    with shared.pass_context.hearing() as heard, shared.pass_context.carrying(terms, 1, rows.tokens.numel()):
+    names = [tensor.name for tensor in bases.manifest.tensors]
+    terms, context = dense_terms(shared, bases, epoch, core), shared.pass_context
+    with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names) as heard:
         logits_NL = shared.label_logits(rows, label_tokens)
+        if missing := [name for name in names if name not in heard]:
+            raise OperatorError(f"{missing[0]} cannot have a dense core: only linear layers with weights [O, I] can")
+        x_NI = [heard[name] for name in names]
     labels = len(label_tokens)
     lacking_NL = logits_NL.softmax(dim=1) - functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
     d_Nr = lacking_NL @ contrasts(labels).to(logits_NL)
-    h = [heard[tensor.name].to(logits_NL.dtype) for tensor in manifest.tensors]
+    sides = shared.bases(bases, epoch)
+    h = [x.to(logits_NL.dtype) @ v.to(logits_NL.dtype) for x, (_, v) in zip(x_NI, sides, strict=True) if v is not None]
     return d_Nr, h, functional.cross_entropy(logits_NL, rows.labels, reduction="none")
 
 

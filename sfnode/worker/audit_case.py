@@ -44,6 +44,7 @@ class AuditCase:
     """Collects measurements of one message, and judges it.
 
     Attributes:
+        claimed: what its author says to have measured.
         nearest: the measurement nearest to the claim; None if none could be made.
         dtype: its number format; None: the auditor's own.
         allowed: largest difference of an honest author, as a length in quanta.
@@ -51,6 +52,7 @@ class AuditCase:
     """
 
     envelope: Envelope
+    claimed: Scalars
     nearest: Scalars | None = None
     dtype: str | None = None
     allowed: float = 0.0
@@ -62,11 +64,6 @@ class AuditCase:
             return
         if self.nearest is None or math.dist(measured, self.claimed) < math.dist(self.nearest, self.claimed):
             self.nearest, self.dtype = measured, dtype
-
-    @property
-    def claimed(self) -> Scalars:
-        """Return the message's scalars."""
-        return self.envelope.scalars
 
     @property
     def deviation(self) -> float:

@@ -69,7 +69,8 @@ async def audit_messages(
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)
         await measuring.open(config.devices.dtype)
-        cases = [AuditCase(envelope) for envelope in chosen]
+        measurements = signed.manifest.method.measurements
+        cases = [AuditCase(envelope, measurements(envelope.scalars)) for envelope in chosen]
         await Auditor(measuring, past).examine(cases)
         await measuring.aclose()
     return cases
@@ -117,7 +118,7 @@ class Auditor:
         return await self._measuring.scalars(state, case.envelope.step, seeds, directions, dtype)
 
     def _directions(self, case: AuditCase) -> int:
-        return directions_claimed(self._past.manifest.method, case.claimed)
+        return directions_claimed(self._past.manifest.method, case.envelope.scalars)
 
     async def _measure_noise(self, cases: Sequence[AuditCase]) -> None:
         """Measure how much an honest author's numbers may differ by rounding, and by a round of the others."""
@@ -204,7 +205,8 @@ class Auditor:
             found = [each for author in others for each in ledger.slots.first_of(author, range(step, step + 1))]
             witnesses.append(sorted(found, key=lambda each: each.seed)[:_WITNESSES])  # nobody can choose the seeds
         by_step = sorted(chain(*witnesses), key=lambda each: (each.step, each.author))
-        heard = {each.record: AuditCase(each) for each in by_step}
+        measurements = self._past.manifest.method.measurements
+        heard = {each.record: AuditCase(each, measurements(each.scalars)) for each in by_step}
         await self._look(list(heard.values()))
         for case, some in zip(cases, witnesses, strict=True):
             called = [heard[each.record] for each in some]

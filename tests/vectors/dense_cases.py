@@ -51,7 +51,7 @@ def encoded(tensors: Tensors) -> bytes:
 def manifest_of(tensors: Tensors, data: bytes, largest: int) -> Manifest:
     """A run that names ``data`` and whose tensors have these shapes."""
     (first, _), (second, _) = tensors[0]
-    method = {"rank": len(second[0]), "core_rows": len(first[0]), "basis_max": largest}
+    method: dict[str, Any] = {"rank": len(second[0]), "core_rows": len(first[0]), "basis_max": largest}
     method |= {"basis_sha256": hashlib.sha256(data).hexdigest(), "energy_max": 200_000}
     shapes = [
         {"name": str(number), "kind": "matrix", "rows": len(u), "cols": len(v)}
@@ -238,7 +238,7 @@ def dense_quantised() -> Iterator[Case]:
         if found is not None:
             assert sum(number * number for number in found[1:]) <= energy_max
             _check_clear_of_halves(mean, energy_max)
-        given = {"quantum_exp": -4, "energy_max": energy_max, "clip": 127, "rows": 3}
+        given: dict[str, Any] = {"quantum_exp": -4, "energy_max": energy_max, "clip": 127, "rows": 3}
         given |= {"mean": [float_text(each) for each in mean], "shown": [repr(each) for each in mean]}
         yield case(f"dense: {name}", "quantise_dense", given, {"scalars": found})
 

@@ -55,8 +55,8 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
     for field in ("core_rows", "noise_rows", "energy_max"):
         yield f"{field} without a dense core", {f"method.{field}": 1}
         yield f"a dense core without {field}", {**DENSE, f"method.{field}": 0}
-    random = {"method.basis": "random", "method.basis_sha256": "", "method.basis_max": 1}
-    for name, changes in {
+    random: Data = {"method.basis": "random", "method.basis_sha256": "", "method.basis_max": 1}
+    broken: dict[str, Data] = {
         "a random basis": random,
         "a basis in units": {"method.basis_unit_exp": 1},
         "a start": {"method.start_rank": 1},
@@ -75,7 +75,8 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
         "choices": {"task.kind": "choice", "task.label_words": [], "task.completion": " {choice}"},
         "accuracy": {"task.objective": "accuracy"},
         "f1": {"task.objective": "f1"},
-    }.items():
+    }
+    for name, changes in broken.items():
         yield f"a dense core with {name}", {**DENSE, **changes}
 
 

@@ -62,12 +62,12 @@ const SUBSPACE = [
   ]),
   ...of("view.mjs", "views.json", [
     ["4.5", "the view adds", "scaled[index] -= entry", "scaled[index] += entry"],
-    ["4.5", "the view without alpha", "method.alpha_exp + scaleExponent", "scaleExponent"],
+    ["4.5", "the view without alpha", "method.alpha_exp + (isDense", "(isDense"],
     [
       "4.5",
       "the view of one epoch",
-      "for (const [epoch, flat] of epochs)",
-      "for (const [epoch, flat] of epochs.slice(0, 1))",
+      "for (const [epoch, flat] of cores)",
+      "for (const [epoch, flat] of cores.slice(0, 1))",
     ],
     ["4.5", "a matrix is transposed", "core[i * rank + j]", "core[j * rank + i]"],
     ["4.5", "no start", 'kind === "matrix" ? starts : []', "[]"],

@@ -48,13 +48,15 @@ _RESET_PEAK: Final = "5"  # proc(5): sets VmHWM to the resident memory of now
 class Alternative(StrEnum):
     """What runs in the process."""
 
-    FORWARD = "forward"
+    FORWARD = "forward"  # of both sides' rows
+    FORWARD_ONCE = "forward_once"
+    STEP_DENSE = "step_dense"
     STEP = "step"  # in the run's first epoch
     STEP_LATER = "step_later"  # with a random basis, and an epoch folded into copies of the trained weights
     STEP_LATER_PUBLISHED = "step_later_published"  # with a published basis, which all epochs share
 
 
-def peaks(setting: Sequence[str], alternatives: Sequence[Alternative] = tuple(Alternative)) -> dict[str, int]:
+def peaks(setting: Sequence[str], alternatives: Sequence[Alternative]) -> dict[str, int]:
     """Return the peak bytes of ``alternatives``; ``setting``: shape, rows, tokens, dtype and device, as text."""
     programs = {each.value: Program(module=__name__, arguments=(each, *setting)) for each in alternatives}
     return median_peaks(programs, torch.device(setting[-1]))
@@ -143,10 +145,12 @@ def _printed_by(program: Program) -> dict[str, int]:
 
 
 def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) -> Action:
-    if alternative is Alternative.FORWARD:
-        return subjects.forward_twice(model, row_batch(data.examples, 0, model.device))
+    if alternative in (Alternative.FORWARD, Alternative.FORWARD_ONCE):
+        sides = 1 if alternative is Alternative.FORWARD_ONCE else 2
+        return subjects.forward(model, row_batch(data.examples, 0, model.device), sides=sides)
     size = len(data.examples), len(data.examples[0].tokens)
-    bases = subjects.bench_bases(trainable_tensors(model), BenchBasis.RANDOM, size=size)
+    kind = BenchBasis.DENSE if alternative is Alternative.STEP_DENSE else BenchBasis.RANDOM
+    bases = subjects.bench_bases(trainable_tensors(model), kind, size=size)
     if alternative is Alternative.STEP_LATER_PUBLISHED:
         bases = subjects.published(bases)
     return subjects.first_step(model, bases, data, epoch=int(alternative is not Alternative.STEP))

@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from sfnode.training.bench import memory, subjects, timing
+from sfnode.training.bench.memory import Alternative
 from sfnode.training.bench.subjects import BenchBasis
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.task import row_batch
 
-_EPOCHS: Final = ("", "_later", "_later_published")  # as in `Alternative`
+# What a step's peak is divided by, and the steps whose peaks are measured, by the ending of their ratios' names
+_DENSE: Final = (Alternative.FORWARD_ONCE, {"": Alternative.STEP_DENSE})
+_OTHERS: Final = (
+    Alternative.FORWARD,
+    {
+        "": Alternative.STEP,
+        "_later": Alternative.STEP_LATER,
+        "_later_published": Alternative.STEP_LATER_PUBLISHED,
+    },
+)
 
 
 def bench_step(
@@ -18,27 +28,30 @@ def bench_step(
 ) -> dict[str, object]:
     """Time a step and forward passes in turn, and measure the peak memory of both; docs/bench.md explains the figures.
 
-    ``size``: rows on each side, and tokens of a row.
+    ``size``: rows on each side, and tokens of a row. A dense core has one side.
 
     Returns:
         ratio_to_forward: step / forward passes without a head; ratio_to_full_forward: with logits at every token.
-        peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded;
+        peak_memory_ratio: step / forward, in a run's first epoch; unless it is dense, peak_memory_ratio_later with an
+        epoch folded;
         peak_memory_ratio_later_published: the same epoch with a published basis, where nothing is folded.
     """
     where = choose_device(device)
     model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)
     plain, rows = subjects.shared_copy(model), row_batch(data.examples, 0, where)
     bases = subjects.bench_bases(trainable_tensors(model), basis, size=size)
+    sides = bases.manifest.method.sides
     actions = {
         "step": subjects.first_step(model, bases, data),
-        "forward": subjects.forward_twice(plain, rows),
-        "full_forward": subjects.forward_twice(plain, rows, has_head=True),
+        "forward": subjects.forward(plain, rows, sides=sides),
+        "full_forward": subjects.forward(plain, rows, sides=sides, has_head=True),
     }
     times = timing.timed_in_turn(actions, where, repeats)
-    peak = memory.peaks((shape, *map(str, size), dtype, where.type))
+    under, steps = _DENSE if basis is BenchBasis.DENSE else _OTHERS
+    peak = memory.peaks((shape, *map(str, size), dtype, where.type), (under, *steps.values()))
     return {
         **subjects.setting(shape, size, dtype, basis, where),
         **timing.compared(times, {f"to_{name}": ("step", name) for name in ("forward", "full_forward")}),
-        **{f"peak_memory_ratio{name}": peak[f"step{name}"] / peak["forward"] for name in _EPOCHS if peak},
+        **{f"peak_memory_ratio{name}": peak[step] / peak[under] for name, step in steps.items() if peak},
         "peak_bytes": peak,
     }

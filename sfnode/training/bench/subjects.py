@@ -20,7 +20,7 @@ from protocol.errors import OperatorError
 from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, BasisContent, Start, words
+from protocol.subspace import Bases, Basis, BasisContent, Int8Array, Start, words
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, RowBatch, TaskData
@@ -64,6 +64,11 @@ _METHOD: Final = """{
     "core_rows": 0, "noise_rows": 0, "energy_max": 0,
     "scalar": "raw", "epsilon_exp": -10, "sides": 2, "shares": 1, "local_steps": 1, "alpha_exp": -30, "quantum_exp": -3
 }"""  # slopes of random models are large: with this quantum_exp, no scalar is at the clip
+_DENSE_METHOD: Final = """{
+    "epoch_steps": 1, "basis": "published", "basis_sha256": "%s", "basis_max": 127, "core_rows": 1, "noise_rows": 128,
+    "energy_max": 1048576, "epsilon_exp": 0, "sides": 1, "clip": 127
+}""" % ("00" * 32)  # there is no file
+_DENSE_RANK: Final = 64
 _TASK: Final = """{
     "kind": "classification", "template": "{text}", "completion": "", "objective": "loss", "label_words": ["a", "b"],
     "data": "private", "data_sha256": ""
@@ -75,6 +80,7 @@ _RUN: Final = """{
 # The layers of these shapes that `calibration.residual_stream.writers_of` finds in a loaded model
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
 _START_EXP: Final = -20  # so small that a start of ones hardly moves the weights
+_DENSE_EXP: Final = -7  # of each side, whose entries are then below one
 
 
 class BenchBasis(StrEnum):
@@ -82,7 +88,8 @@ class BenchBasis(StrEnum):
 
     RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as in `sfnode init --plain` and the paper
     PUBLISHED = "published"  # one basis of rank 1 for the whole run, in every tensor
-    START = "start"  # such a basis in a few tensors, and a start, as `sfnode init` makes them by forward passes
+    START = "start"  # such a basis in a few tensors, and a start, as `sfnode basis make` makes them by forward passes
+    DENSE = "dense"  # a dense core of one contrast in the last layers that write, as `sfnode init` makes it
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
@@ -138,7 +145,12 @@ def bench_manifest(
     core: CoreKind = CoreKind.CANONICAL,
     rank: int = 32,
 ) -> Manifest:
-    """Return a run with raw scalars, in random bases; ``directions`` is halved until it divides the rows."""
+    """Return a run with raw scalars, in random bases; ``directions`` is halved until it divides the rows.
+
+    With a dense core, the basis is published, and directions are rows.
+    """
+    is_dense = core is CoreKind.DENSE
+    directions = rows if is_dense else directions
     while rows % directions:
         directions //= 2
     plain = json.loads(_RUN) | {
@@ -147,7 +159,9 @@ def bench_manifest(
         "model": to_plain(no_model("local:bench"), as_rows=False),
         "tensors": [to_plain(each, as_rows=False) for each in tensors],
         "task": json.loads(_TASK) | {"max_tokens": max(tokens, 4), "batch_rows": rows},
-        "method": json.loads(_METHOD) | {"rank": rank, "core": core.value, "directions": directions, "clip": _CLIP},
+        "method": json.loads(_METHOD)
+        | {"rank": rank, "core": core.value, "directions": directions, "clip": _CLIP}
+        | (json.loads(_DENSE_METHOD) if is_dense else {}),
     }
     return checked(plain)
 
@@ -164,12 +178,34 @@ def setting(
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple[int, int]) -> Bases:
     """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
     rows, tokens = size
+    if basis is BenchBasis.DENSE:
+        return _dense_bases([tensors[index] for index in _moving(tensors)], rows, tokens)
     if basis is BenchBasis.RANDOM:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     else:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=1)
     bases = Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
     return bases if basis is BenchBasis.RANDOM else published(bases, has_start=basis is BenchBasis.START)
+
+
+def _moving(tensors: Sequence[TensorSpec]) -> list[int]:
+    """Return the numbers of the tensors that `sfnode init` moves: of the last third of the layers that write."""
+    writing = [index for index, tensor in enumerate(tensors) if tensor.name.endswith(_WRITING)]
+    return writing[-max(1, len(writing) // 3) :]
+
+
+def _dense_bases(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Bases:
+    manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.DENSE, rank=_DENSE_RANK)
+
+    def side(length: int, columns: int) -> Int8Array:
+        drawn = words(3, length * columns, _STREAM).astype(np.int64) % 255 - 127
+        return drawn.astype(np.int8).reshape(length, columns)
+
+    found = tuple(
+        Basis(u=side(each.rows, 1), v=side(each.cols, _DENSE_RANK), u_exp=_DENSE_EXP, v_exp=_DENSE_EXP)
+        for each in tensors
+    )
+    return Bases(manifest, BasisContent(bases=found, core_rows=1))
 
 
 def published(bases: Bases, *, has_start: bool = False) -> Bases:
@@ -180,8 +216,7 @@ def published(bases: Bases, *, has_start: bool = False) -> Bases:
     manifest, start = bases.manifest, None
     found = [bases.of(0, index) for index in range(len(manifest.tensors))]
     if has_start:
-        writing = [index for index, tensor in enumerate(manifest.tensors) if tensor.name.endswith(_WRITING)]
-        for index in set(range(len(found))) - set(writing[-max(1, len(writing) // 3) :]):
+        for index in set(range(len(found))) - set(_moving(manifest.tensors)):
             u, v = found[index].u, found[index].v
             found[index] = replace(found[index], u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
         start = Start(exp=_START_EXP, products=tuple(found))
@@ -216,12 +251,12 @@ def first_step(model: PreTrainedModel, bases: Bases, data: TaskData, epoch: int 
     return lambda: session.estimate(1, epoch * bases.manifest.method.epoch_steps)
 
 
-def forward_twice(model: PreTrainedModel, rows: RowBatch, *, has_head: bool = False) -> Action:
-    """Return an action that runs the model's body, or with logits at every token, over both sides' rows in one pass."""
-    both_NT, module = rows.tokens.repeat(2, 1), model if has_head else model.base_model
+def forward(model: PreTrainedModel, rows: RowBatch, *, sides: int = 2, has_head: bool = False) -> Action:
+    """Return an action that runs the model's body, or with logits at every token, over all sides' rows in one pass."""
+    all_NT, module = rows.tokens.repeat(sides, 1), model if has_head else model.base_model
 
     @torch.inference_mode()
     def run() -> None:
-        module(input_ids=both_NT, use_cache=False)
+        module(input_ids=all_NT, use_cache=False)
 
     return run

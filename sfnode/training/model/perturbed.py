@@ -19,7 +19,7 @@ r rank.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Collection, Iterator, Mapping, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -42,8 +42,7 @@ class MatrixTerm:
 
     Attributes:
         u: [rows, r] and v: [cols, r] in the dtype of the weights.
-        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would lose a small epsilon next to a large C. Of a dense
-            core [1, core_rows, r].
+        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would lose a small epsilon next to a large C.
         up: `with_spare_row` of u, if there is one: layers with a bias are faster with it.
     """
 
@@ -114,7 +113,8 @@ class PassContext:
         self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may compute one token of each row
         self.read_N: Tensor | None = None  # the tokens that these compute, as indices into N x T; None: all
         self.projections = Projections()
-        self._heard: dict[str, Tensor] | None = None
+        self._heard: dict[str, Tensor] = {}
+        self._listened_to: Collection[str] = ()
         self._beside_ones = torch.ones(0, 0)
 
     @contextmanager
@@ -147,19 +147,22 @@ class PassContext:
             self.tokens = tokens
 
     @contextmanager
-    def hearing(self) -> Iterator[dict[str, Tensor]]:
-        """Keep, by tensor name, what each row's read token has in V: [N, r]. The pass must be one that is `reading`."""
-        self._heard = heard = dict[str, Tensor]()
-        try:
-            yield heard
-        finally:
-            self._heard = None
+    def hearing(self, names: Collection[str]) -> Iterator[dict[str, Tensor]]:
+        """Keep the inputs of the layers whose weights are ``names`` at each row's read token: [N, I].
 
-    def note_projection(self, name: str, h_Ar: Tensor) -> None:
-        """Keep the rows of x V that belong to read tokens, if anybody listens."""
-        if self._heard is not None:
-            assert self.read_N is not None
-            self._heard[name] = h_Ar if len(h_Ar) == len(self.read_N) else h_Ar[self.read_N]
+        Layers that are not linear are not heard. The pass must be `carrying` and `reading`.
+        """
+        self._listened_to, self._heard = names, {}
+        try:
+            yield self._heard
+        finally:
+            self._listened_to, self._heard = (), {}
+
+    def note_input(self, name: str, x: Tensor) -> None:
+        """Keep what a layer sees at the tokens that are read, if it is listened to. x: [..., I], of all tokens."""
+        if name in self._listened_to:
+            self.grouped(x, name)  # raises where some tokens are missing
+            self._heard[name] = x.reshape(-1, x.shape[-1])[self.read_N]
 
     def grouped(self, y: Tensor, name: str) -> Tensor:
         """View [N, ..., C] or [N T, C] as [G, N / G, ..., C] or [G, N T / G, C].
@@ -204,9 +207,8 @@ class Slot:
         return term if isinstance(term, VectorTerm) else None
 
     def mixed(self, h: Tensor, m: Tensor) -> Tensor:
-        """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, columns]."""
-        self.context.note_projection(self.weight, h)
-        return torch.bmm(self.context.grouped(h, self.weight).to(m.dtype), m.contiguous()).view(len(h), -1)
+        """Return h m_g in the dtype of m. h: [N T, r], m: [G, r, r]."""
+        return torch.bmm(self.context.grouped(h, self.weight).to(m.dtype), m.contiguous()).view(h.shape)
 
     def add_product(self, y: Tensor, h_Ar: Tensor, m: Tensor, out: Tensor) -> None:
         """Add h m_g out^T to y in place. y: [..., O], m: [G, r, r], out: [O, r]."""
@@ -236,6 +238,8 @@ class _Product(_Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         context = self.sfnode_slot.context
+        if not isinstance(self, Conv1D):
+            context.note_input(self.sfnode_slot.weight, x)
         read_N = context.read_N if self in context.read_at_last else None
         if read_N is None:
             return self.perturbed(x)
