@@ -212,9 +212,9 @@ def _add_dense(manifest: Manifest, found: dict[Author, LeavingOut], step: _Dense
         # and (x + y)^2 <= 2 (x^2 + y^2).
         spread = (slopes - change) ** 2 * others / (others - 1) if others > 1 else slopes**2
         variance = 2 * float(weights**2 @ spread)
-        told = found.get(author, LeavingOut(change=0.0, error=0.0, updates=0))
+        so_far = found.get(author, LeavingOut(change=0.0, error=0.0, updates=0))
         found[author] = LeavingOut(
-            change=told.change + unit * change,
-            error=math.hypot(told.error, unit * math.sqrt(variance)),
-            updates=told.updates + 1,
+            change=so_far.change + unit * change,
+            error=math.hypot(so_far.error, unit * math.sqrt(variance)),
+            updates=so_far.updates + 1,
         )

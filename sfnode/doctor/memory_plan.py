@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
-from protocol.ledger import EnvelopeCodec
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
@@ -23,7 +22,7 @@ _NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledg
 _WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
 _READING_BYTES: Final = 7  # per weight during quantising: as in the file, in bf16, and in fp32
 _BASES_KEPT: Final = 2  # by the worker: those of the present epoch and of a neighbouring one
-_RECORD_BYTES: Final = 97  # in memory, besides the record's own bytes (docs/scale.md)
+_RECORD_BYTES: Final = 205  # in memory, besides the record's own bytes above 110 (docs/scale.md)
 _BUCKET_BYTES: Final = 2_300  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
 
@@ -174,7 +173,7 @@ def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
 
 
 def _bytes_of_record(manifest: Manifest) -> int:
-    return _RECORD_BYTES + EnvelopeCodec(manifest).record_bytes
+    return _RECORD_BYTES + (1 if manifest.method.is_dense else 2) * manifest.numbers
 
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:

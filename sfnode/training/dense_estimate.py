@@ -57,7 +57,9 @@ def dense_terms(shared: SharedModel, bases: Bases, epoch: int, core: Int64Array)
             continue
         size = float(np.linalg.norm(c))  # with a core of size one, V C^T suits every dtype as V does
         c_rk = torch.from_numpy(c / size).to(shared.loss_dtype).to(shared.device)
-        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device) * (-size * 2.0 ** view_exp(manifest, index))
+        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device) * (
+            -size * 2.0 ** view_exp(manifest, index)
+        )
         terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=(v.to(c_rk.dtype) @ c_rk.T).to(v.dtype), m=m[None], up=u)
     return terms
 
