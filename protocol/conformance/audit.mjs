@@ -1,5 +1,6 @@
 // What an auditor found about one message (SPEC 9.3). Rejects.
 
+import { isDense } from "./dense.mjs";
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { checkRecord } from "./envelope.mjs";
 import { Fraction, parseJson, writeCanonical } from "./json.mjs";
@@ -7,7 +8,7 @@ import { rejectUnless } from "./verdicts.mjs";
 
 const REPORT_BYTES_MAX = 65536;
 const TOLERANCE_MAX = 2 ** 31;
-const SCALARS_MAX = 1024;
+const SCALARS_MAX = 16384;
 const CLIP_MAX = 32767;
 const RECORD_DIGITS_MAX = 2 * 65536;
 const NEWLINE = 0x0a;
@@ -21,9 +22,10 @@ function demand(condition, detail) {
 const isHex = (text, digits) => typeof text === "string" && text.length === digits && /^[0-9a-f]*$/.test(text);
 const isWithin = (value, low, high) => typeof value === "number" && value >= low && value <= high;
 
-/** {auditor, envelope, measured, toleranceMille} of a report about a run. */
+/** {auditor, envelope, claimed, measured, toleranceMille} of a report about a run. */
 export function readReport(run, data) {
-  rejectUnless(data.length <= REPORT_BYTES_MAX, "SIZE", `${data.length} bytes`);
+  const bytesMax = isDense(run.manifest.method) ? 2 * REPORT_BYTES_MAX : REPORT_BYTES_MAX;
+  rejectUnless(data.length <= bytesMax, "SIZE", `${data.length} bytes`);
   const [line, signature] = splitLines(data);
   const { auditor: auditorHex, measured, record, run_id: runId, tolerance_mille: toleranceMille } = parseLine(line);
   rejectUnless(runId === run.runId.toString("hex"), "RUN_ID");
@@ -31,8 +33,9 @@ export function readReport(run, data) {
   const isSigned = isValidAuthorKey(auditor) && verify(auditor, Buffer.concat([SIGNING_TAG, line]), signature);
   rejectUnless(isSigned, "SIGNATURE", "the auditor did not sign");
   const envelope = checkRecord(run, Buffer.from(record, "hex"));
-  demand(measured.length === envelope.scalars.length, "another number of scalars");
-  return { auditor, envelope, measured, toleranceMille };
+  const claimed = envelope.scalars.slice(isDense(run.manifest.method) ? 1 : 0);
+  demand(measured.length === claimed.length, "another number of scalars");
+  return { auditor, envelope, claimed, measured, toleranceMille };
 }
 
 function splitLines(data) {

@@ -10,10 +10,10 @@ export const AUDITS = {
   decode: ({ manifest, report }, file) =>
     verdictOf(() => {
       const found = readReport(runNamed(file, manifest), fromBytesStar(report));
-      const { auditor, envelope, measured, toleranceMille } = found;
+      const { auditor, envelope, claimed, measured, toleranceMille } = found;
       const { author, step, scalars } = envelope;
       const about = { auditor: toHex(auditor), author: toHex(author), step, scalars, measured };
-      return { ...about, is_mismatch: isMismatch(scalars, measured, toleranceMille) };
+      return { ...about, is_mismatch: isMismatch(claimed, measured, toleranceMille) };
     }),
   mismatch: ({ claimed, measured, tolerance_mille: tolerance }) => ({
     is_mismatch: isMismatch(claimed, measured, tolerance),

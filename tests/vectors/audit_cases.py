@@ -12,18 +12,21 @@ from protocol.schema import to_plain
 from tests.support.ledgers import signer
 from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, case, compact, document, judged
-from tests.vectors.runs import EXAMPLE, run, texts
+from tests.vectors.runs import DENSE, EXAMPLE, run, texts
 
 _RUN = run({"directions": 2})
-_RUNS = {"example": EXAMPLE, "two directions": _RUN}
+_RUNS = {"example": EXAMPLE, "two directions": _RUN, "dense": DENSE}
 _AUDITOR = signer(3)
 _ENVELOPE = EnvelopeCodec(_RUN).seal(signer(1), 5, (300, -7))
+_DENSE_ENVELOPE = EnvelopeCodec(DENSE).seal(signer(1), 5, (3, 9, -8, 7, -6, 5, -4, 3, -2))
 _SMALL_ORDER = "01" + "00" * 31
 
 
 def audits() -> Document:
     """audits.json"""
-    return document("Audit reports: SPEC 9.3", [*_good(), *_refused(), *_mismatches()], manifests=texts(_RUNS))
+    return document(
+        "Audit reports: SPEC 9.3", [*_good(), *_refused(), *_dense(), *_mismatches()], manifests=texts(_RUNS)
+    )
 
 
 def _report(**changes: object) -> bytes:
@@ -46,12 +49,12 @@ def _decoded(name: str, data: bytes, expect: str | None, manifest: str = "two di
             "step": envelope.step,
             "scalars": list(envelope.scalars),
             "measured": list(report.measured),
-            "is_mismatch": report.is_mismatch(envelope.scalars),
+            "is_mismatch": report.is_mismatch(_RUNS[manifest].method.measurements(envelope.scalars)),
         }
 
     found = judged(members)
     assert found["reason"] == expect, (name, found)
-    written = compact(data, b" ", b"0", b"[", b"9")
+    written = compact(data, b" ", b"0,", b"0", b"[", b"9")
     return case(f"decode: {name}", "decode", {"manifest": manifest, "report": written}, found)
 
 
@@ -102,7 +105,7 @@ def _refused() -> Iterator[Case]:
         "record in capitals": {"record": record.upper()},
         "measured as a text": {"measured": "290"},
         "no scalar": {"measured": []},
-        "1,025 scalars": {"measured": [0] * 1_025},
+        "16,385 scalars": {"measured": [0] * 16_385},
         "a scalar above int16's": {"measured": [290, limits.CLIP_MAX + 1]},
         "a scalar below": {"measured": [-limits.CLIP_MAX - 1, 4]},
         "a fraction": {"measured": [290.5, 4]},
@@ -138,6 +141,21 @@ def _signatures(good: bytes, record: str) -> Iterator[Case]:
     elsewhere = EnvelopeCodec(_RUN).seal(signer(1), 40, (300, -7)).record
     yield _decoded("a record of a step beyond the end", _report(record=elsewhere.hex()), "STEP_RANGE")
     yield _decoded("order: record before scalars", _report(record=flipped, measured=[1]), "SIGNATURE")
+
+
+def _dense() -> Iterator[Case]:
+    """A dense message's rows are no measurement; its reports may be twice as long."""
+    numbers = _DENSE_ENVELOPE.scalars[1:]
+    for name, measured, reason in (
+        ("as claimed", numbers, None),
+        ("a mismatch", numbers[::-1], None),
+        ("the rows, too", _DENSE_ENVELOPE.scalars, "AUDIT_FORMAT"),
+        ("a number less", numbers[1:], "AUDIT_FORMAT"),
+    ):
+        _, data = make_report(DENSE, _AUDITOR, _DENSE_ENVELOPE, measured, 0.05)
+        yield _decoded(f"dense: {name}", data, reason, "dense")
+    yield _decoded("dense: 131,072 bytes of nothing", b" " * (1 << 17), "AUDIT_FORMAT", "dense")
+    yield _decoded("dense: 131,073 bytes", b" " * ((1 << 17) + 1), "SIZE", "dense")
 
 
 def _mismatches() -> Iterator[Case]:

@@ -16,7 +16,9 @@ const AUDITS = of("audit.mjs", "audits.json", [
     "Math.hypot(...measured)",
   ],
   ["9.3", "the tolerance itself is a mismatch", "> toleranceMille", ">= toleranceMille"],
-  ["9.3.1 SIZE", "a report of any length", "data.length <= REPORT_BYTES_MAX", "true"],
+  ["9.3.1 SIZE", "a report of any length", "data.length <= bytesMax", "true"],
+  ["9.3.1 SIZE", "no more bytes for dense messages", "? 2 * REPORT_BYTES_MAX :", "? REPORT_BYTES_MAX :"],
+  ["9.3.4 AUDIT_FORMAT", "rows are measured, too", "isDense(run.manifest.method) ? 1 : 0", "0"],
   [
     "9.3.1 AUDIT_FORMAT",
     "another spelling",
@@ -44,7 +46,7 @@ const AUDITS = of("audit.mjs", "audits.json", [
   [
     "9.3.4 AUDIT_FORMAT",
     "another number of scalars",
-    'demand(measured.length === envelope.scalars.length, "another number of scalars");',
+    'demand(measured.length === claimed.length, "another number of scalars");',
   ],
 ]);
 
