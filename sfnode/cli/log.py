@@ -15,11 +15,11 @@ import click
 
 from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
-from protocol.run import Manifest
+from protocol.run import Manifest, Method
 from protocol.state import Replica
 from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
-from sfnode.reporter import Reporter
+from sfnode.reporter import Reporter, counted
 from sfnode.run import find_data_directory
 from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
 
@@ -90,27 +90,25 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
     \b
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
-    with data_dir.replayed(data_dir.signed_manifest().manifest) as replica:
+    manifest = data_dir.signed_manifest().manifest
+    with data_dir.replayed(manifest) as replica:
         envelopes = replica.ledger.slots.envelopes()
         if at_step is not None:
             last = data_dir.evaluations.step_at(at_step)
             envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)
         for envelope in deque(envelopes, maxlen=limit) if limit else envelopes:
-            _show(envelope, is_json)
+            _show(envelope, manifest.method, is_json)
 
 
-def _show(envelope: Envelope, is_json: bool) -> None:
-    fields = {
-        "step": envelope.step,
-        "author": envelope.author.hex(),
-        "seed": f"{envelope.seed:016x}",
-        "scalars": envelope.scalars,
-    }
+def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
+    rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
+    seed = f"{envelope.seed:016x}"
     if is_json:
-        click.echo(json.dumps(fields))
+        fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
+        click.echo(json.dumps(fields | ({"rows": rows[0]} if rows else {})))
     else:
-        scalars = " ".join(f"{scalar:+d}" for scalar in envelope.scalars[:16])
-        click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {fields['seed']}  {scalars}")
+        shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
+        click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}")
 
 
 @log.command("export")

@@ -43,8 +43,9 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
     would change, to first order, were the author's updates taken out of the model. What they have moved is multiplied
-    by the slope that the scalars of all other authors show in the same epochs of the subspace, on average. Greater than
-    zero: the author has helped. After ± stands the standard error; within two of it, nothing can be told.
+    by the slope that the scalars of all other authors show in the same epochs of the subspace (with a dense core: in
+    the steps just before and after), on average. Greater than zero: the author has helped. After ± stands the standard
+    error; within two of it, nothing can be told.
 
     The unit is that of the loss of an example; in runs of normalised scalars, which do not say how steep the slopes
     were, it is the root mean square of a message's slopes ("rms"). It does not say what the others would have measured
@@ -103,7 +104,9 @@ def _parts(replica: Replica) -> list[AuthorsPart]:
     """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
-    with counting("summing each author's updates", "authors") as report:
+    with counting(
+        "summing each author's updates", "steps" if replica.manifest.method.is_dense else "authors"
+    ) as report:
         effects = effects_of_leaving_out(replica, report)
     return [AuthorsPart(counts=each, share=each.updates / in_all, effect=effects[each.author]) for each in found]
 

@@ -133,7 +133,8 @@ def plan_memory(
     columns = _closed_epochs(manifest) * manifest.method.rank
     closed = int(sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors)) if columns else 0
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
-    basis_entries = manifest.method.rank * sum(tensor.rows + tensor.cols for tensor in manifest.tensors)
+    rank, core_rows = manifest.method.rank, manifest.method.core_rows or manifest.method.rank
+    basis_entries = sum(core_rows * tensor.rows + rank * tensor.cols for tensor in manifest.tensors)
     moved = _moved_by_start(manifest, basis)
     started = _started_bytes(manifest, moved, precision)
     start_waiting = sum(started.get(name, 0) for name in split.waiting)
@@ -168,12 +169,16 @@ def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
     """Estimate the disk space of all records of a run and their index, if ``authors`` authors make every step."""
     method = manifest.method
     records = min(authors, manifest.authors_max) * (manifest.steps // method.local_steps)
-    return records * (_RECORD_BYTES + 2 * method.scalars)
+    return records * _bytes_of_record(manifest)
+
+
+def _bytes_of_record(manifest: Manifest) -> int:
+    return _RECORD_BYTES + (1 if manifest.method.is_dense else 2) * manifest.numbers
 
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:
     """Return the memory for the latest records and for the sums of each author and span."""
-    records = min(ledger_bytes(manifest), RECORDS_IN_MEMORY_MAX * (_RECORD_BYTES + 2 * manifest.method.scalars))
+    records = min(ledger_bytes(manifest), RECORDS_IN_MEMORY_MAX * _bytes_of_record(manifest))
     buckets = min(_AUTHORS_GUESSED, manifest.authors_max) * (manifest.steps // SPAN_STEPS + 1)
     return records + buckets * _BUCKET_BYTES
 
@@ -281,8 +286,10 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
     layer scales its product into another tensor, and unpacks its ``largest`` weights for the product.
     """
     method, task = manifest.method, manifest.task
-    # Two-sided: two passes for each direction of a share. One-sided: one for each, and one at the weights themselves.
-    rows = task.batch_rows * (method.sides * method.shares if method.sides == 2 else method.shares + 1)
+    # Two-sided: two passes for each direction of a share. One-sided: one for each, and one at the weights themselves,
+    # which is all that a dense core needs.
+    passes = 1 if method.is_dense else 2 * method.shares if method.sides == 2 else method.shares + 1
+    rows = task.batch_rows * passes
     hidden = config.get("hidden_size", config.get("n_embd", 1_024))
     inner = config.get("ffn_dim", config.get("intermediate_size", 4 * hidden))
     numbers = rows * task.max_tokens * (6 * hidden + (4 if precision.is_quantised else 3) * inner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.run import Manifest, Method
+from protocol.run import Manifest
 from sfnode.reporter import counted
 
 Fact = tuple[str, str]
@@ -12,6 +12,17 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     labels = ", ".join(repr(word) for word in task.label_words)
+    if method.is_dense:
+        learnt = [
+            ("Subspace", f"{method.basis.value} basis, a core of {method.core_rows} x {method.rank} in each tensor"),
+            ("Message", f"{manifest.numbers - 1:,} numbers of at most {counted(method.directions, 'row')}"),
+        ]
+    else:
+        learnt = [
+            ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
+            ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
+            ("Distance", f"2^{method.epsilon_exp}"),
+        ]
     return [
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
@@ -27,22 +38,6 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ("Data", task.data),
         ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
         ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),
-        *(_dense_facts(manifest) if method.is_dense else _drawn_facts(method)),
+        *learnt,
         ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
-    ]
-
-
-def _drawn_facts(method: Method) -> list[Fact]:
-    return [
-        ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
-        ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
-        ("Distance", f"2^{method.epsilon_exp}"),
-    ]
-
-
-def _dense_facts(manifest: Manifest) -> list[Fact]:
-    method = manifest.method
-    return [
-        ("Core", f"dense, {method.core_rows} x {method.rank} for each tensor, in a published basis"),
-        ("Message", f"{manifest.numbers - 1:,} numbers, for up to {method.directions} rows"),
     ]

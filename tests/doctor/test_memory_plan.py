@@ -16,6 +16,7 @@ from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.stored_bases import BASIS_FILE
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from tests.support.demo_run import demo_run
+from tests.support.manifests import small_manifest
 from tests.support.published_runs import with_start
 
 
@@ -95,3 +96,21 @@ def test_memory_plan__limit_that_cannot_be_kept__says_what_can() -> None:
     with pytest.raises(OperatorError, match="--device-memory and --dtype int8 do not go together"):
         memory_plan.plan_memory(manifest, model_folder(), "int8", 1)
     assert memory_plan.foresee_memory(manifest, "embedded:tiny-opt", "int8", 1) is None  # the worker says it
+
+
+def test_memory_plan__dense_core__is_one_pass_of_the_rows_and_records_of_their_own_length() -> None:
+    drawn = demo_run(MethodOptions(), 10).manifest
+    rows = drawn.task.batch_rows
+    dense = replace(
+        drawn,
+        tensors=drawn.tensors[:1],
+        method=replace(
+            small_manifest(core="dense", rank=64, core_rows=1, directions=rows).method, basis_max=1, sides=1
+        ),
+    )
+    plan, of_drawn = (memory_plan.plan_memory(each, model_folder(), "fp32") for each in (dense, drawn))
+    tensor = dense.tensors[0]
+    assert plan.bases == 4 * (1 * tensor.rows + 64 * tensor.cols)
+    assert plan.closed == plan.start == 0 and plan.activations < of_drawn.activations
+    assert memory_plan.ledger_bytes(dense, 2) == 2 * dense.steps * (205 + dense.numbers)
+    assert memory_plan.ledger_bytes(drawn, 2) == 2 * drawn.steps * (205 + 2 * drawn.method.scalars)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import HashSeeds, Simulation, Vectors
+from tests.mutants.detectors import HashSeeds, Simulation, Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
@@ -146,10 +146,12 @@ DIGESTS = (
                 _BUCKETS,
                 "Bucket._linked",
                 "slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else",
-                "b'counts' + u32(offset) if isinstance(slot, bytes) else",
+                "b'counts' + hashing.u32(offset) if isinstance(slot, bytes) else",
             ),
         ),
-        detector=Simulation("different"),
+        detector=Tests(
+            ("tests/protocol/test_ledger.py::test_root__an_author_said_two_things__halves_that_heard_one_each_differ",)
+        ),
     ),
     Mutant(
         name="late-slot-hashed-last",

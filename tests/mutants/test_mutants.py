@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+import dis
+import inspect
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
+from importlib import import_module
 from itertools import count
+from types import CodeType
 
 import pytest
 from click.testing import CliRunner
@@ -86,8 +92,28 @@ def test_mutant__its_edits__fit_the_product_and_are_put_back(mutant: Mutant) -> 
     before = [dict(vars(place)) for place in places]
     assert mutant.edits
     with switched_on(mutant.edits):
-        pass
+        assert unknown_names(mutant.edits) == []
     assert before == [dict(vars(place)) for place in places]
+
+
+def unknown_names(edits: tuple[Edit, ...]) -> list[str]:
+    """Names that an edited function uses and its module does not have (any more): such a mutant cannot run."""
+    found = []
+    for edit in edits:
+        module = import_module(edit.module)
+        class_name, _, name = edit.function.rpartition(".")
+        edited = inspect.getattr_static(getattr(module, class_name) if class_name else module, name)
+        edited = getattr(edited, "fget", None) or getattr(edited, "func", None) or inspect.unwrap(edited)
+        known = vars(module).keys() | vars(builtins).keys()
+        found += [each for each in _globals(edited.__code__) if each not in known]
+    return found
+
+
+def _globals(code: CodeType) -> Iterator[str]:
+    yield from (each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals(inner)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -14,7 +14,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from tests.support.ledgers import add, ledger_of, seal, signer
+from tests.support.ledgers import add, compare, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
@@ -182,6 +182,20 @@ def test_root__any_single_difference__differs() -> None:
     assert len(set(roots.values())) == len(variants)
     assert roots["void"] == ledger_of(MANIFEST, [*variants["other payload"], base[0]]).root()
     assert roots["void"] == ledger_of(MANIFEST, [*variants["void"], seal(MANIFEST, 0, 0, 78)]).root()
+
+
+def test_root__an_author_said_two_things__halves_that_heard_one_each_differ() -> None:
+    """Equal slots count in both. If digests looked at no more, the halves would compare as equal and never void it."""
+    said, said_elsewhere = seal(MANIFEST, 1, 5, 10), seal(MANIFEST, 1, 5, -10)
+    here, there = Ledger(MANIFEST), Ledger(MANIFEST)
+    here.add(said)
+    there.add(said_elsewhere)
+    holdings = [each.slots.holdings_of(0, signer(1).author) for each in (here, there)]
+    assert holdings[0].valid == holdings[1].valid and holdings[0].digest != holdings[1].digest
+    assert here.root() != there.root()
+    compare(here, there)
+    compare(there, here)
+    assert here.root() == there.root() and here.void_slots == there.void_slots == 1 and here.updates == 0
 
 
 def test_root__asked_between_additions__is_never_stale() -> None:

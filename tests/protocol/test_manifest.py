@@ -15,8 +15,11 @@ from protocol.run.manifest import (
     basis_bytes,
     checked,
     coefficient_count,
+    coefficient_max,
+    core_sizes,
     decode_run_untrusted,
     sign_manifest,
+    view_max,
 )
 from protocol.schema import to_plain
 from tests.support.manifests import OWNER, manifest_data, small_manifest
@@ -115,6 +118,10 @@ BROKEN_FIELDS = [
     ("method.shares", 0, "manifest.method.shares"),
     ("method.basis_sha256", "0" * 64, "method.basis_sha256"),
     ("method.core", "gaussian", "manifest.method.core"),
+    ("method.core", "dense", "method.core_rows"),
+    ("method.core_rows", 1, "method.core_rows"),
+    ("method.noise_rows", 1, "method.core_rows"),
+    ("method.energy_max", 1, "method.core_rows"),
     ("method.scalar", "float", "manifest.method.scalar"),
     ("method.epsilon_exp", 1, "manifest.method.epsilon_exp"),
     ("method.epsilon_exp", -10.0, "manifest.method.epsilon_exp"),
@@ -260,6 +267,65 @@ def test_manifest__larger_basis_entries__leave_less_room_for_coefficients() -> N
     checked(data)
     data["method"]["basis_max"] = 8
     check_refused(data, RejectReason.MANIFEST_FIELD, "takes 54 bits")
+
+
+# --- dense cores
+
+
+def test_manifest__dense_core__is_valid_and_counts_a_number_for_each_coordinate_and_the_rows() -> None:
+    manifest = small_manifest(core="dense")
+    assert decode_run_untrusted(sign_manifest(manifest, OWNER).encode()).manifest == manifest
+    assert core_sizes(manifest) == [8, 8] and manifest.numbers == 17
+    assert coefficient_count(manifest) == 17 * 40
+    assert coefficient_max(manifest) == 1_024 * 16 * 127  # all authors, all rows: the weight is not in the sums
+    assert view_max(manifest) == 40 * 500 * 127 * 2 * 4 * 100**2
+    assert basis_bytes(manifest) == 16 + 3 * 4 + 2 * 10 + 2 * (24 + 16) + 4 * (16 + 24)
+
+
+BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
+    *(({name: 0}, "method.core_rows, method.noise_rows") for name in ("core_rows", "noise_rows", "energy_max")),
+    ({"core_rows": -1}, "manifest.method.core_rows"),
+    ({"core_rows": limits.RANK_MAX + 1}, "manifest.method.core_rows"),
+    ({"noise_rows": limits.NOISE_ROWS_MAX + 1}, "manifest.method.noise_rows"),
+    ({"energy_max": limits.ENERGY_MAX + 1}, "manifest.method.energy_max"),
+    ({"basis": "random", "basis_sha256": "", "basis_max": 1}, "dense cores need"),
+    ({"basis_unit_exp": 1}, "dense cores need"),
+    ({"start_rank": 1}, "dense cores need"),
+    ({"scalar": "normalised"}, "dense cores need"),
+    ({"epsilon_exp": -1}, "dense cores need"),
+    ({"sides": 2}, "dense cores need"),
+    ({"shares": 2}, "dense cores need"),
+    ({"local_steps": 2, "epoch_steps": 2}, "dense cores need"),
+    ({"epoch_steps": 2}, "dense cores need"),
+    ({"clip": 126}, "dense cores need"),
+    ({"clip": 128}, "dense cores need"),
+    ({"task": manifest_data()["task"] | {"batch_rows": 32, "label_words": [" 0", " 1", " 2"]}}, "task.batch_rows"),
+    ({"tensors": manifest_data()["tensors"]}, "a vector is listed"),
+    ({"task": manifest_data()["task"]}, "a row for each label word but one"),  # of two words, and the core has two rows
+    ({"core_rows": 1, "task": manifest_data()["task"] | {"objective": "accuracy"}}, "task.objective is loss"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), BROKEN_DENSE, ids=[str(fields)[:40] for fields, _ in BROKEN_DENSE])
+def test_manifest__dense_core_breaks_a_rule__is_refused_by_name(fields: dict[str, Any], text: str) -> None:
+    check_refused(manifest_data(core="dense", **fields), RejectReason.MANIFEST_FIELD, text)
+
+
+def test_manifest__dense_message_of_more_numbers_than_a_frame_should_hold__is_refused() -> None:
+    tensor = {"kind": "matrix", "rows": 128, "cols": 128}
+    tensors = [{**tensor, "name": str(number)} for number in range(129)]
+    most = manifest_data(core="dense", rank=1, core_rows=127, basis_max=1, tensors=tensors)  # 1 + 127 x 129
+    assert checked(most).numbers == limits.DENSE_NUMBERS_MAX
+    one_more = manifest_data(core="dense", rank=128, core_rows=128, basis_max=1, tensors=tensors[:1])
+    check_refused(one_more, RejectReason.MANIFEST_FIELD, "16385 numbers in a dense message")
+
+
+def test_manifest__dense_view_of_all_steps__stays_exact() -> None:
+    """1.4.11: the steps' quotients add up in one basis, so all of them count, and authors do not."""
+    data = manifest_data(core="dense", rank=1, core_rows=1, basis_max=127, authors_max=1 << 16)
+    data["schedule"] = {"kind": "linear", "weight_start": 1, "weight_end": 1 << 16}
+    checked({**data, "steps": 67_096})  # x 2^16 x 127^3 < 2^53
+    check_refused({**data, "steps": 67_097}, RejectReason.MANIFEST_FIELD, "takes 54 bits")
 
 
 # --- bytes

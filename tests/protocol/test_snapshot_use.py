@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from protocol import limits, timings
@@ -31,6 +32,7 @@ from tests.support.ledgers import exclude, seal, signer
 from tests.support.node_cores import Y, head_of, join, next_request, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
+    DENSE_RUN,
     FRONTIER,
     JOINER,
     ROUND,
@@ -86,6 +88,24 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.snapshot is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
     assert ledger.slots.slots_before(STEP) == true_snapshot().slots
+
+
+@pytest.mark.slow
+def test_joiner__with_a_snapshot_of_a_dense_run__contributes_and_then_proves_every_step_of_it() -> None:
+    """A step is an epoch: the file has a sum of rows and numbers for each of a thousand."""
+    pair = told(Pair(DENSE_RUN, snapshot=SnapshotUse.ALWAYS))
+    pair.joiner.handle(WorkerReady(), 0)
+    fetch(pair)
+    assert outcome_of(pair) is SnapshotOutcome.USED
+    pair.run(lambda: any(pair.of_joiner(ReserveStep)))
+    shown, whole = pair.joiner.replica.shown(), replica_of(DENSE_RUN).coefficients()
+    assert len(true_snapshot(DENSE_RUN).epochs) == STEP
+    assert all(np.array_equal(shown.core(step), whole.core(step)) for step in range(STEP))
+    step = pair.joiner.own_steps.estimating
+    assert step is not None
+    pair.joiner.handle(EstimateFinished(step=step, scalars=(3, *(1,) * 16)), pair.now_ms)
+    pair.run(lambda: outcome_of(pair) is SnapshotOutcome.PROVED)
+    assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.own_steps.updates == 1
 
 
 def test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs() -> None:

@@ -362,7 +362,7 @@ class Host:
     def _measure(self, effect: StartEstimate, node: Node) -> EstimateFinished | EstimateSkipped:
         """Scalars that follow from (seed, state): an estimate on a wrong state shows as another history."""
         state = int.from_bytes(node.replica.shown().digest()[:8], "big")
-        return measured(self._manifest.method, effect.step, effect.seed ^ state, effect.directions)
+        return measured(self._manifest, effect.step, effect.seed ^ state, effect.directions)
 
     # --- faults -------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Equivocator(Host):
         codec = EnvelopeCodec(self._manifest)
         step = codec.decode_untrusted(effect.records[0]).step
         for _ in range(self._random.randint(1, 7)):
-            version = codec.seal(self.signer, step, random_scalars(self._manifest.method, self._random))
+            version = codec.seal(self.signer, step, random_scalars(self._manifest, self._random))
             peer = self._random.choice(sorted(self.peers))
             self.send(SendMessage(peer=peer, message=Records(request=0, data=version.record)))
             environment.count(Fault.EQUIVOCATION)
@@ -227,7 +227,7 @@ class Spammer(Intruder):
         draw, rounds = self._random, self._manifest.steps // self._manifest.method.local_steps
         sybil = Signer(f"sybil {draw.randrange(_SYBILS_MAX)}".encode().ljust(32, b"."))
         step = draw.randrange(rounds) * self._manifest.method.local_steps
-        return EnvelopeCodec(self._manifest).seal(sybil, step, random_scalars(self._manifest.method, draw)).record
+        return EnvelopeCodec(self._manifest).seal(sybil, step, random_scalars(self._manifest, draw)).record
 
 
 class Replayer(Intruder):
@@ -243,5 +243,5 @@ class Replayer(Intruder):
     def _frames(self) -> list[bytes]:
         step = self._random.randrange(4) * self._manifest.method.local_steps
         victim = self._random.choice(self._victims)
-        scalars = random_scalars(self._manifest.method, self._random)
+        scalars = random_scalars(self._manifest, self._random)
         return [encode(Records(request=0, data=self._other_run.seal(victim, step, scalars).record))]

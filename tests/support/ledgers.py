@@ -27,8 +27,16 @@ def signer(number: int) -> Signer:
 
 def seal(manifest: Manifest, author: int, step: int, *scalars: int) -> bytes:
     """A valid record; without scalars some that differ by author and step."""
-    chosen = scalars or tuple((author * 7 + step + index) % 100 for index in range(manifest.method.scalars))
+    chosen = scalars or _made_up(manifest, author, step)
     return EnvelopeCodec(manifest).seal(signer(author), step, chosen).record
+
+
+def _made_up(manifest: Manifest, author: int, step: int) -> tuple[int, ...]:
+    drawn = tuple((author * 7 + step + index) % 100 for index in range(manifest.numbers))
+    if not manifest.method.is_dense:
+        return drawn
+    # Rows, and numbers of -15 ... 15.
+    return (1 + drawn[0] % manifest.method.directions, *(5 * number % 31 - 15 for number in drawn[1:]))
 
 
 def ledger_of(manifest: Manifest, records: list[bytes]) -> Ledger:

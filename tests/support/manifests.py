@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, Final
 
 from protocol.crypto.keys import Signer
@@ -11,6 +12,45 @@ OWNER_SEED = b"owner".ljust(32, b".")
 OWNER = Signer(OWNER_SEED)
 # A published basis, of an arbitrary hash, and three epochs.
 PUBLISHED_BASIS: Final[dict[str, Any]] = {"basis": "published", "basis_sha256": "ab" * 32, "steps": 48}
+_METHOD: Final[dict[str, Any]] = {
+    "rank": 8,
+    "epoch_steps": 16,
+    "basis": "random",
+    "basis_sha256": "",
+    "basis_unit_exp": 0,
+    "basis_max": 1,
+    "start_rank": 0,
+    **dict.fromkeys(("core_rows", "noise_rows", "energy_max"), 0),
+    "sides": 2,
+    "shares": 1,
+    "core": "canonical",
+    "scalar": "raw",
+    "epsilon_exp": -10,
+    "directions": 1,
+    "local_steps": 1,
+    "alpha_exp": -20,
+    "quantum_exp": -8,
+    "clip": 1000,
+}
+# What becomes of the other fields with a dense core: two matrices, and 2 x 4 numbers of each.
+_DENSE: Final[dict[str, Any]] = {
+    "basis": "published",
+    "basis_sha256": "ab" * 32,
+    "basis_max": 100,
+    "rank": 4,
+    "core_rows": 2,
+    "noise_rows": 8,
+    "energy_max": 20_000,
+    "epoch_steps": 1,
+    "epsilon_exp": 0,
+    "sides": 1,
+    "directions": 16,
+    "clip": 127,
+    "tensors": [
+        {"name": "a.weight", "kind": "matrix", "rows": 24, "cols": 16},
+        {"name": "b.weight", "kind": "matrix", "rows": 16, "cols": 24},
+    ],
+}
 
 
 def _file(name: str, digit: str) -> dict[str, object]:
@@ -20,8 +60,10 @@ def _file(name: str, digit: str) -> dict[str, object]:
 def manifest_data(**changes: Any) -> dict[str, Any]:
     """Return plain data of a valid manifest. ``changes`` replace fields of it, of its ``admission`` and its ``method``.
 
-    ``admission`` is the kind alone.
+    ``admission`` is the kind alone. ``core="dense"`` brings along what a dense core needs.
     """
+    is_dense = changes.get("core") == "dense"
+    changes = (deepcopy(_DENSE) if is_dense else {}) | changes
     admission = {"kind": changes.pop("admission", "open"), "pow_bits": changes.pop("pow_bits", 0)}
     data: dict[str, Any] = {
         "format": 5,
@@ -52,26 +94,7 @@ def manifest_data(**changes: Any) -> dict[str, Any]:
             "max_tokens": 64,
             "batch_rows": 16,
         },
-        "method": {
-            "rank": 8,
-            "epoch_steps": 16,
-            "basis": "random",
-            "basis_sha256": "",
-            "basis_unit_exp": 0,
-            "basis_max": 1,
-            "start_rank": 0,
-            **dict.fromkeys(("core_rows", "noise_rows", "energy_max"), 0),
-            "sides": 2,
-            "shares": 1,
-            "core": "canonical",
-            "scalar": "raw",
-            "epsilon_exp": -10,
-            "directions": 1,
-            "local_steps": 1,
-            "alpha_exp": -20,
-            "quantum_exp": -8,
-            "clip": 1000,
-        },
+        "method": dict(_METHOD),
         "schedule": {"kind": "linear", "weight_start": 500, "weight_end": 100},
         "steps": 40,
         "staleness": 1,
@@ -80,6 +103,9 @@ def manifest_data(**changes: Any) -> dict[str, Any]:
     }
     for name, value in changes.items():
         (data if name in data else data["method"])[name] = value
+    if is_dense and "task" not in changes:
+        words = [f" {number}" for number in range(data["method"]["core_rows"] + 1)]
+        data["task"] |= {"batch_rows": data["method"]["directions"], "label_words": words}
     return data
 
 
