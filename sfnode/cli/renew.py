@@ -151,7 +151,7 @@ def renew(
 
 
 class _Followed:
-    """Calibrates at the state of a node's run. OperatorError: the run has no published basis, or no model is found."""
+    """Calibrates at the state of a node's run. OperatorError: its basis cannot be renewed, or no model is found."""
 
     def __init__(self, data_dir: DataDirectory, model: str | None, revision: str | None) -> None:
         self._data_dir = data_dir
@@ -160,6 +160,11 @@ class _Followed:
             raise OperatorError(
                 "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be "
                 "renewed"
+            )
+        if manifest.method.is_dense:
+            raise OperatorError(
+                "the run has a dense core, whose basis came from examples without their labels: other examples give "
+                "nearly the same one, and a renewal would gain nothing"
             )
         check_can_train()
         self._folder = found_model(find_model(manifest, model, revision), manifest.model.revision)

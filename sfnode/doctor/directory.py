@@ -34,14 +34,14 @@ def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Findi
 
 
 def check_speed(data_dir: DataDirectory) -> Finding | None:
-    """Report how many directions of a round the node measures at the run's pace; None: not known, or it is a relay."""
+    """Report how many measurements of a round the node makes at the run's pace; None: not known, or it is a relay."""
     status = last_status(data_dir)
     detail = status.detail if status is not None and status.training.is_training else None
     if detail is None or detail.progress.round_s is None:
         return None
     chosen, all_of_them = detail.progress.directions, detail.progress.directions_max
     count = "all" if chosen == all_of_them else f"{chosen} of"
-    text = f"the node measures {count} {all_of_them} directions a round in the run's pace"
+    text = f"the node makes {count} {all_of_them} measurements a round in the run's pace"
     return ok("speed", f"{text}; the last round took it {detail.progress.round_s:.3g} s")
 
 

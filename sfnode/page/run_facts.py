@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.run import Manifest
+from protocol.run import Manifest, Method
 from sfnode.reporter import counted
 
 Fact = tuple[str, str]
@@ -27,8 +27,22 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ("Data", task.data),
         ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
         ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),
+        *(_dense_facts(manifest) if method.is_dense else _drawn_facts(method)),
+        ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
+    ]
+
+
+def _drawn_facts(method: Method) -> list[Fact]:
+    return [
         ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
         ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
         ("Distance", f"2^{method.epsilon_exp}"),
-        ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
+    ]
+
+
+def _dense_facts(manifest: Manifest) -> list[Fact]:
+    method = manifest.method
+    return [
+        ("Core", f"dense, {method.core_rows} x {method.rank} for each tensor, in a published basis"),
+        ("Message", f"{manifest.numbers - 1:,} numbers, for up to {method.directions} rows"),
     ]

@@ -154,11 +154,11 @@ class StatusWords:
 
     @property
     def directions(self) -> str:
-        """Return how many of a round's directions a slow machine measures; empty where it measures all."""
+        """Return how many of a round's measurements a slow machine makes; empty where it makes all."""
         progress = self._status.detail.progress if self._status.detail else None
         if progress is None or not 0 < progress.directions < progress.directions_max:
             return ""
-        return f"{progress.directions} of {progress.directions_max} directions" if self._status.may_contribute else ""
+        return f"{progress.directions} of {progress.directions_max} measurements" if self._status.may_contribute else ""
 
     @property
     def time_left(self) -> str:

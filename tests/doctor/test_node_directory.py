@@ -75,11 +75,11 @@ def test_doctor__node_that_is_not_well__is_a_warning_that_says_why(
 @pytest.mark.parametrize(
     ("directions", "round_s", "said"),
     [
-        (8, 0.6, "the node measures all 8 directions a round in the run's pace; the last round took it 0.6 s"),
+        (8, 0.6, "the node makes all 8 measurements a round in the run's pace; the last round took it 0.6 s"),
         (
             3,
             12.5,
-            "the node measures 3 of 8 directions a round in the run's pace; the last round took it 12.5 s",
+            "the node makes 3 of 8 measurements a round in the run's pace; the last round took it 12.5 s",
         ),
     ],
 )

@@ -22,7 +22,7 @@ def test_progress_line__node_at_work__has_time_speed_and_time_left() -> None:
 
 def test_progress_line__slow_node__says_how_many_directions_it_measures() -> None:
     slow = changed(STATUS, detail=changed(DETAIL, directions=3))
-    assert ", 3 of 8 directions, 1.5 steps/s, " in StatusWords(slow).progress_line
+    assert ", 3 of 8 measurements, 1.5 steps/s, " in StatusWords(slow).progress_line
     assert "directions" not in StatusWords(STATUS).progress_line
     assert "directions" not in StatusWords(changed(slow, is_training=False)).progress_line
 
