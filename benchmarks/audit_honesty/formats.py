@@ -113,7 +113,7 @@ class Models:
         calibration = Calibration(shared=self._shared["fp32"], tensors=self._tensors, data=self._data)
         examples = self._data.examples
         found = dense_basis(calibration.only(examples[:: max(1, len(examples) // _CALIBRATION_ROWS)]), rows)
-        assert found.tensors is not None and found.dense is not None and found.learning_rate is not None
+        assert found.dense is not None and found.learning_rate is not None
         data = basis_file.encode_basis(found.rank, found.content)
         spec = BasisSpec.of(data)
         (self._folder / spec.sha256).write_bytes(data)

@@ -59,12 +59,14 @@ class PastStates:
         *,
         expulsions_more: int = 0,
         is_cut_off: bool = False,
+        lacking: int = 0,
     ) -> Iterator[Coefficients]:
         """Yield for each message its author's earlier rounds, and others' before the round ``rounds_ahead`` later.
 
         Expelled authors are removed after they fell silent, in the order of the statements. That moment is only roughly
         known: ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off``
-        since the last of these rounds got no later statement either.
+        since the last of these rounds got no later statement either. ``lacking``: one message of so many of the others'
+        last rounds is missing.
         """
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.slots.first_envelopes())
@@ -84,11 +86,19 @@ class PastStates:
             ]
             added += self.ledger.slots.first_of(envelope.author, range(bound, envelope.step))
             removed = self.ledger.slots.first_of(envelope.author, range(envelope.step, bound))
+            removed += self._lacked(envelope.author, bound, lacking) if lacking else []
             state.add(added)
             state.remove(removed)
             yield state
             state.add(removed)
             state.remove(added)
+
+    def _lacked(self, author: Author, bound: int, share: int) -> list[Envelope]:
+        """Return one of ``share`` messages of the others' last rounds before ``bound``; nobody chooses the seeds."""
+        steps = range(max(0, bound - ROUNDS_AHEAD[-1] * self._round_steps), bound)
+        others = [each for each in self.ledger.authors() if each != author]
+        found = [envelope for other in others for envelope in self.ledger.slots.first_of(other, steps)]
+        return [envelope for envelope in found if envelope.seed % share == 0]
 
     def expelled_before(self, step: int) -> int:
         """Count the expulsions in force at ``step``: those before the first whose author was still at work."""

@@ -27,6 +27,7 @@ from sfnode.worker_protocol import TrainingConfig
 _CONTROL_SCALARS: Final = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
 _EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far as this node knows
 _FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
+_LACKING: Final = 4  # one of so many late messages is missing: the steps of a dense run become shorter and shorter
 _WITNESSES: Final = 5
 _WITNESSES_NEEDED: Final = 2
 
@@ -133,14 +134,18 @@ class Auditor:
             others = random.Random(case.envelope.seed)
             unrelated = (others.getrandbits(64) for _ in range(-(-_CONTROL_SCALARS // count)))
             seeds.append([case.envelope.seed, *unrelated])
-        rounded, usual, lagging = [], [], []
+        rounded, usual, lagging, lacking = [], [], [], []
         for case, state, each in zip(cases, self._past.by_step(_messages(cases)), seeds, strict=True):
             usual.append(await self._scalars(case, state, each))
             rounded.append(await self._scalars(case, state, each, partner))
         for case, state, each in zip(cases, self._past.by_step(_messages(cases), -1), seeds, strict=True):
             lagging.append(await self._scalars(case, state, each))
-        spare = 0.0 if self._past.manifest.method.is_dense else SPARE_SCALARS
-        for case, count, *measured in zip(cases, counts, usual, rounded, lagging, strict=True):
+        is_dense, spare = self._past.manifest.method.is_dense, SPARE_SCALARS
+        if is_dense:
+            spare = 0.0
+            states = self._past.by_step(_messages(cases), lacking=_LACKING)
+            lacking = [await self._scalars(*each) for each in zip(cases, states, seeds, strict=True)]
+        for case, count, *measured in zip(cases, counts, usual, rounded, *[lacking] * is_dense, lagging, strict=True):
             case.see(measured[1][0], partner)
             allowed = allowed_difference(count, *measured, spare_last=spare)
             case.allowed = allowed or 0.0

@@ -19,7 +19,7 @@ from tests.support.manifests import small_manifest
 def dense_bases(calibration: Calibration, rows: int = 8) -> tuple[Bases, FoundBasis]:
     """A run with messages of ``rows`` rows, in the basis that the calibration finds."""
     found = dense_basis(calibration, rows)
-    assert found.tensors is not None and found.dense is not None
+    assert found.dense is not None
     spec = BasisSpec.of(encode_basis(found.rank, found.content))
     method, schedule = dense_method_of(MethodOptions(learning_rate=0.01), spec, found.dense, rows)
     plain, words = small_manifest(), tuple(f" {number}" for number in range(found.dense.core_rows + 1))

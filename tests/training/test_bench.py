@@ -28,7 +28,9 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
-    monkeypatch.setattr("sfnode.training.bench.memory.peaks", lambda setting: peak)  # its own test is below
+    monkeypatch.setattr(
+        "sfnode.training.bench.memory.peaks", lambda setting, alternatives: peak
+    )  # its own test is below
     found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.START, repeats=2, device="cpu")
     for name in ("forward", "full_forward"):
         ratio = found[f"ratio_to_{name}"]
@@ -47,6 +49,21 @@ def test_bench_step__system_that_does_not_say_what_a_process_takes__reports_time
     monkeypatch.setattr("sfnode.training.bench.memory._STATUS", Path("/nowhere"))
     found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.RANDOM, repeats=1, device="cpu")
     assert found["peak_bytes"] == {} and "peak_memory_ratio" not in found and found["ratio_to_forward"]
+
+
+def test_bench_step__dense_core__is_set_against_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sfnode.training.bench.memory.peaks", lambda setting, alternatives: dict.fromkeys(alternatives, 7)
+    )
+    found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.DENSE, repeats=1, device="cpu")
+    assert found["ratio_to_forward"] and found["peak_memory_ratio"] == 1.0
+    assert "peak_memory_ratio_later" not in found
+
+
+def test_bench_bases__dense__is_a_run_of_the_last_layers_that_write() -> None:
+    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.DENSE, size=(4, 8))
+    assert [tensor.name for tensor in bases.manifest.tensors] == ["model.decoder.layers.1.fc2.weight"]
+    assert (bases.manifest.method.sides, bases.manifest.method.directions) == (1, 4)
 
 
 def test_bench_bases__start__moves_the_last_layers_that_write_and_no_others() -> None:

@@ -17,7 +17,7 @@ LENGTH = math.hypot(*MEASURED)
 
 
 def case_of(claimed: tuple[int, ...], allowed: float = 0.0) -> AuditCase:
-    case = AuditCase(EnvelopeCodec(small_manifest(directions=len(claimed))).seal(signer(1), 4, claimed))
+    case = AuditCase(EnvelopeCodec(small_manifest(directions=len(claimed))).seal(signer(1), 4, claimed), claimed)
     case.see(MEASURED)
     case.allowed = allowed
     return case
@@ -110,6 +110,13 @@ def test_allowed_difference__two_kinds_of_noise__squares_add_up() -> None:
     usual = [(0, 0, 0, 0)] * 3
     rounded, lagging = [(30, -30, 30, -30)] * 3, [(40, 40, 40, 40)] * 3
     assert allowed_difference(4, usual, rounded, lagging) == pytest.approx(50 * (2 + 6), rel=1e-3)
+
+
+def test_allowed_difference__last_round_of_a_dense_message__is_allowed_whole_and_no_more() -> None:
+    usual, rounded, lagging = [(0,) * 64] * 3, [(1,) * 64] * 3, [(10,) * 64] * 3
+    allowed = allowed_difference(16, usual, rounded, lagging, spare_last=0.0)
+    noise = math.sqrt(64 / 16 + 0.25) * (4 + 6)  # of a row's numbers together, and half a quantum
+    assert allowed == pytest.approx(math.hypot(noise, 8 * 10))
 
 
 def test_allowed_difference__equal_measurements__rounding_to_a_quantum_is_honest() -> None:

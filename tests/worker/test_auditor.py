@@ -29,9 +29,9 @@ STEP = 4
 
 
 def truth(seed: int) -> int:
-    """What the one scalar of a message really is: 300 to 600, or minus that."""
+    """What the one scalar of a message really is: 300 to 500, or minus that."""
     chance = random.Random(seed)
-    return chance.choice((-1, 1)) * chance.randint(300, 600)
+    return chance.choice((-1, 1)) * chance.randint(300, 500)
 
 
 @dataclass
@@ -68,7 +68,8 @@ async def judged(
     with DataDirectory(folder).reading() as stored:
         replica = stored.replica(MANIFEST)
         past = PastStates(MANIFEST, replica.ledger, stored)
-        case = AuditCase(next(each for each in arrived if each.author == signer(0).author))
+        envelope = next(each for each in arrived if each.author == signer(0).author)
+        case = AuditCase(envelope, envelope.scalars)
         await Auditor(cast(Measuring, measurements or InventedMeasurements()), past).examine([case])
         return case
 

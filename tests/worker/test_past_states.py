@@ -69,6 +69,16 @@ def test_by_step__message__all_own_earlier_rounds_and_those_of_the_others_up_to_
             assert state.digest() == digest_of(held)
 
 
+def test_by_step__some_of_the_others_messages_are_lacking__all_own_ones_are_there(tmp_path: Path) -> None:
+    records = by_arrival()
+    chosen = messages_of(ME, records)[-1]
+    kept = [each for each in map(decoded, records) if each.step < chosen.step]
+    kept = [each for each in kept if each.author == ME or each.seed % 2]
+    assert len(kept) < AUTHORS * (STEPS - 1)
+    with past_of(tmp_path, records) as past:
+        assert [each.digest() for each in past.by_step([chosen], lacking=2)] == [digest_of(kept)]
+
+
 def test_by_step__author_expelled_later__was_in_force_while_they_were_at_work(tmp_path: Path) -> None:
     records = by_arrival()
     silent_from = 2  # the statement, from step 1 on, came when two rounds were done

@@ -21,11 +21,18 @@ from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
+from sfnode.training.calibration import Calibration
+from sfnode.training.estimator import Estimator
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.encoding import Example, TaskData
 from sfnode.worker.remeasuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.dense_runs import dense_bases
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
+from tests.support.tiny_models import tiny_llama
 
 STEPS = 6
 SLOW, CHEAT = AUTHORS[2:]
@@ -201,6 +208,23 @@ def test_report__of_fewer_measurements_than_the_message_has_scalars__is_rejected
     with pytest.raises(Reject, match="another number of scalars") as caught:
         decode_report_untrusted(manifest, data)
     assert caught.value.reason is RejectReason.AUDIT_FORMAT
+
+
+def test_report__of_a_dense_message__holds_its_numbers_without_the_rows() -> None:
+    shared = SharedModel(tiny_llama())
+    examples = tuple(Example(tokens=(3 + row % 9, 5, 7), label=row % 2) for row in range(16))
+    data = TaskData(label_tokens=(3, 4), examples=examples)
+    bases, _ = dense_bases(Calibration(shared=shared, tensors=trainable_tensors(shared.model), data=data))
+    session = Estimator(shared, bases, data)
+    manifest, measured = bases.manifest, session.estimate(1, 0).scalars
+    envelope = EnvelopeCodec(manifest).seal(signer(1), 0, (measured[0], *(-each for each in measured[1:])))
+    _, encoded = make_report(manifest, signer(9), envelope, measured[1:], 0.3)
+    report, found = decode_report_untrusted(manifest, encoded)
+    claimed = manifest.method.measurements(found.scalars)
+    assert report.is_mismatch(claimed) and deviation(claimed, report.measured) == 2
+    _, wrong = make_report(manifest, signer(9), envelope, measured, 0.3)
+    with pytest.raises(Reject, match="another number of scalars"):
+        decode_report_untrusted(manifest, wrong)
 
 
 def test_report__every_byte_changed__only_reject_escapes() -> None:
