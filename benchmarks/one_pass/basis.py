@@ -2,8 +2,8 @@
 
 `J`: how the residual stream's end moves the logits of the label words. `U`: one column for each contrast of the words.
 `V_l`: the leading directions of a slot's inputs, each scaled to variance one. With columns of U of length sqrt(K) / s,
-s the singular values of J less its mean, no contrast's curvature exceeds that of even predictions, which is one. So the
-largest eigenvalue of all slots' inputs in V together bounds the curvature, and 1 / that is the rate of a Newton step.
+s the singular values of J less its mean, each contrast has curvature one at even predictions. So the largest eigenvalue
+of all slots' inputs in V together is the curvature there, and 1 / that the rate of a Newton step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CoreBasis:
         U: fp32[h, r], r = K - 1 contrasts of the K label words.
         V: per slot fp32[d_l, k].
         contrasts: J less its mean, times U: fp32[K, r].
-        curvature: an upper bound of the loss's second derivative along any direction of the core.
+        curvature: the loss's largest second derivative along a direction of the core, at even predictions.
     """
 
     U: Tensor

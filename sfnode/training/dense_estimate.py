@@ -32,8 +32,8 @@ Int64Array = NDArray[np.int64]
 def contrasts(labels: int) -> Tensor:
     """Return the contrasts between ``labels`` words, fp64[L, L - 1]: orthogonal columns of length sqrt(L) and sum zero.
 
-    Column j sets word j + 1 against the words before it (Helmert). No contrast's curvature then exceeds that of even
-    predictions, which is one.
+    Column j sets word j + 1 against the words before it (Helmert). At even predictions the loss has curvature one along
+    each of them.
     """
     columns = torch.zeros(labels, labels - 1, dtype=torch.float64)
     for column in range(labels - 1):
