@@ -2,9 +2,9 @@
 
 Layers of the last third that write to the residual stream get the core. U moves each contrast of the label words by its
 length at the end of the stream. V has the leading directions of a layer's inputs at the token read, scaled to variance
-one. Then the largest eigenvalue of all layers' V^T x together is the largest curvature of the loss where predictions are
-even (elsewhere it is at most half the number of labels times as much), and its inverse the rate of a Newton step. The
-unit and the bound of a message come from labels that are drawn evenly.
+one. Then the largest eigenvalue of all layers' V^T x together is the largest curvature of the loss at even predictions
+(elsewhere it is at most half the number of labels times as much), and its inverse the rate of a Newton step. The unit
+and the bound of a message come from labels that are drawn evenly.
 """
 
 from __future__ import annotations
