@@ -42,6 +42,7 @@ SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128
 GROUP_STEPS: Final = 16  # hashed together: one byte for each slot held, and a change reads at most 15 other slots
 STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for anti-entropy
 RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; all that is flooded now is among them
+RECORD_BYTES_IN_MEMORY_MAX: Final = 16 << 20  # of them: 8,192 of 2 kB, 1,024 of the largest dense ones
 WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coefficients; beyond it each new one waits
 STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots

@@ -64,13 +64,14 @@ class Ledger:
         """Create an empty ledger.
 
         ``archive``: gives back the accepted records, which its owner has stored; None: all stay in memory.
-        ``in_memory_max``: records kept in memory when the archive gives the others back.
+        ``in_memory_max``: records kept in memory when the archive gives the others back; fewer where they are large.
 
         Every method that looks at records raises StorageDamagedError when one that it needs cannot be read back.
         """
         self.codec = EnvelopeCodec(manifest)
         self.roster = Roster(manifest)
-        self.slots = SlotTable(manifest.run_id, self.codec, archive, in_memory_max)
+        fitting = limits.RECORD_BYTES_IN_MEMORY_MAX // self.codec.record_bytes
+        self.slots = SlotTable(manifest.run_id, self.codec, archive, min(in_memory_max, fitting))
         self._manifest = manifest
         self._root: Digest | None = None  # None after a change
         self._highest: dict[Author, int] = {}

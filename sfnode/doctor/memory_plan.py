@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
-from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
+from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
@@ -178,7 +178,8 @@ def _bytes_of_record(manifest: Manifest) -> int:
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:
     """Return the memory for the latest records and for the sums of each author and span."""
-    records = min(ledger_bytes(manifest), RECORDS_IN_MEMORY_MAX * _bytes_of_record(manifest))
+    each = _bytes_of_record(manifest)
+    records = min(ledger_bytes(manifest), each * min(RECORDS_IN_MEMORY_MAX, RECORD_BYTES_IN_MEMORY_MAX // each))
     buckets = min(_AUTHORS_GUESSED, manifest.authors_max) * (manifest.steps // SPAN_STEPS + 1)
     return records + buckets * _BUCKET_BYTES
 

@@ -154,6 +154,11 @@ def test_ledger__that_grows__keeps_the_latest_records_only() -> None:
     assert ledger.highest_step(ALICE) == 1_099 and 1_099 % limits.SPAN_STEPS in ledger.slots._spans[1].get(ALICE)._slots  # type: ignore[union-attr]
 
 
+def test_ledger__records_are_large__keeps_as_many_bytes_and_so_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RECORD_BYTES_IN_MEMORY_MAX", 8 * Ledger(OPEN).codec.record_bytes)
+    assert in_memory(archived(1_100, in_memory_max=1_000)[0]) <= 8
+
+
 def test_ledger__growing_in_order__reads_each_record_back_once_and_hashes_none_again() -> None:
     ledger, archive = archived(1_100)
     ledger.root()
