@@ -24,8 +24,7 @@ from sfnode.demo import LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
 from sfnode.run import BUILTIN_TASKS, MethodOptions, builder
 from sfnode.storage import BasisSpec, stored_bases
-from sfnode.training.calibration import Calibration
-from sfnode.training.calibration.dense import dense_basis
+from sfnode.training.calibration import Calibration, dense
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, quantised, trainable_tensors
@@ -112,7 +111,7 @@ class Models:
         """Tensors, method and schedule of a dense run at ``rate``; its basis goes to a file."""
         calibration = Calibration(shared=self._shared["fp32"], tensors=self._tensors, data=self._data)
         examples = self._data.examples
-        found = dense_basis(calibration.only(examples[:: max(1, len(examples) // _CALIBRATION_ROWS)]), rows)
+        found = dense.dense_basis(calibration.only(examples[:: max(1, len(examples) // _CALIBRATION_ROWS)]), rows)
         assert found.dense is not None and found.learning_rate is not None
         data = basis_file.encode_basis(found.rank, found.content)
         spec = BasisSpec.of(data)

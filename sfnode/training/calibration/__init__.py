@@ -6,7 +6,7 @@ also find a start. The published file reveals something of its examples: docs/le
 other node depends on how the file was made, so this code may use floats and libraries freely.
 """
 
-from sfnode.training.calibration import sources as sources
+from sfnode.training.calibration import dense as dense, sources as sources
 from sfnode.training.calibration.calibration import Calibration as Calibration
 from sfnode.training.calibration.expectation import RateTrial as RateTrial
 from sfnode.training.calibration.found_basis import FoundBasis as FoundBasis, Judged as Judged
