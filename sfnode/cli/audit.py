@@ -15,7 +15,7 @@ from protocol.crypto import Author, Signer
 from protocol.documents import AuditReport, audit_report
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
-from protocol.run import SignedManifest
+from protocol.run import Manifest, SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
@@ -28,6 +28,11 @@ from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
 FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
+# 0 of 106 with the demo's model; on views that lack a tenth of all earlier messages, 4 of 20 with a real one.
+DENSE_FALSE_ALARMS: Final = (
+    "none of 106 honest messages in simulated runs, so at most 3 %; more of authors who had long lacked many messages "
+    "(docs/threat-model.md)"
+)
 
 
 @click.command()
@@ -82,7 +87,7 @@ def audit(
         cases = trio.run(remeasuring.audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
     reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
-    _say(cases, reports, is_json)
+    _say(signed.manifest, cases, reports, is_json)
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
 
@@ -128,10 +133,11 @@ def _is_report(signed: SignedManifest, path: Path) -> bool:
     return True
 
 
-def _say(cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> None:
+def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> None:
+    false_alarms = DENSE_FALSE_ALARMS if manifest.method.is_dense else FALSE_ALARMS
     if is_json:
         rows = [_row(case) for case in cases]
-        click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": FALSE_ALARMS}))
+        click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": false_alarms}))
         return
     click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}")
     for case in cases:
@@ -143,7 +149,7 @@ def _say(cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> N
         f"{len(cases)} messages measured again, {counts[AuditVerdict.MISMATCH]} mismatches, "
         f"{counts[AuditVerdict.UNJUDGED]} cannot be judged"
     )
-    click.echo(f"False alarms: {FALSE_ALARMS}")
+    click.echo(f"False alarms: {false_alarms}")
 
 
 def _row(case: AuditCase) -> dict[str, object]:

@@ -45,7 +45,7 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     would change, to first order, were the author's updates taken out of the model. What they have moved is multiplied
     by the slope that the scalars of all other authors show in the same epochs of the subspace (with a dense core: in
     the steps just before and after), on average. Greater than zero: the author has helped. After ± stands the standard
-    error; within two of it, nothing can be told.
+    error; within two of it, nothing is known.
 
     The unit is that of the loss of an example; in runs of normalised scalars, which do not say how steep the slopes
     were, it is the root mean square of a message's slopes ("rms"). It does not say what the others would have measured

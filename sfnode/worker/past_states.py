@@ -65,7 +65,7 @@ class PastStates:
 
         Expelled authors are removed after they fell silent, in the order of the statements. That moment is only roughly
         known: ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off``
-        since the last of these rounds got no later statement either. ``lacking``: one message of so many of the others'
+        since the last of these rounds got no later statement either. ``lacking`` n: one of n messages of the others'
         last rounds is missing.
         """
         state = Coefficients(self.manifest)

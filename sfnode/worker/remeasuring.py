@@ -27,7 +27,7 @@ from sfnode.worker_protocol import TrainingConfig
 _CONTROL_SCALARS: Final = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
 _EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far as this node knows
 _FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
-_LACKING: Final = 4  # one of so many late messages is missing: the steps of a dense run become shorter and shorter
+_LACKING: Final = 4  # each fourth of the late messages is missing: the steps of a dense run become shorter and shorter
 _WITNESSES: Final = 5
 _WITNESSES_NEEDED: Final = 2
 

@@ -10,9 +10,9 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 39_358,
-    "exported_names": 492,
-    "init_lines": 784,
+    "lines": 40_290,  # 39,358 before dense cores, which come beside starts and have not taken their place yet
+    "exported_names": 497,
+    "init_lines": 792,
     "import_share": 10.7,
     "small_helpers_per_kloc": 0.75,
     "dataclasses_per_kloc": 6.45,  # as many as before on fewer lines
