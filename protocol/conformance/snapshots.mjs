@@ -91,7 +91,7 @@ export function readSnapshot({ manifest, runId }, data, bytesMax = FILE_BYTES_MA
     const [epoch, values, bytes] = readEpoch(rest, size);
     const isNext = epoch > (epochs.at(-1)?.[0] ?? -1) && epoch * epochSteps < step;
     rejectUnless(isNext, "SNAPSHOT_FORMAT", `epoch ${epoch}`);
-    rejectUnless(!isDense(manifest.method) || values[0] >= 1n, "SNAPSHOT_FORMAT", "no rows");
+    rejectUnless(!isDense(manifest.method) || isDenseState(manifest, values), "SNAPSHOT_FORMAT", "rows or sums");
     epochs.push([epoch, values]);
     rest = rest.subarray(bytes);
   }
@@ -142,4 +142,10 @@ export function checkAttestationSigned(run, { author, data }) {
 export function makeAttestation(run, secretSeed, { step, length, sha256 }) {
   const body = Buffer.concat([publicKeyOf(secretSeed), u32(step), u32(length), sha256]);
   return Buffer.concat([body, sign(secretSeed, Buffer.concat([SIGNED_TAG, run.runId, body]))]);
+}
+
+/** Whether a step's rows and sums can come from messages (9.5.4). */
+function isDenseState({ authors_max: authors, method }, [rows, ...sums]) {
+  const most = BigInt(authors * method.directions);
+  return rows <= most && sums.every((sum) => sum <= 127n * rows && -sum <= 127n * rows);
 }

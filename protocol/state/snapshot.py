@@ -93,12 +93,21 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         if width not in _WIDTHS or offset > len(data) or epoch >= epochs_end:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
         flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
-        if not flat.any() or fewest_bytes(flat) != width or (manifest.method.is_dense and flat[0] < 1):
+        if not flat.any() or fewest_bytes(flat) != width:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} is not in its canonical form")
+        if manifest.method.is_dense:
+            _check_dense(manifest, int(flat[0]), flat[1:])
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")
         found[epoch] = flat
     return found
+
+
+def _check_dense(manifest: Manifest, rows: int, sums: NDArray[np.signedinteger]) -> None:
+    # [REJECT] SPEC 9.5.4: no more rows than the authors can have, and sums that such rows can have.
+    largest = max(int(sums.max()), -int(sums.min()))
+    if rows > manifest.authors_max * manifest.method.directions or largest > limits.DENSE_CLIP * rows:
+        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a step of {rows} rows with a sum of {largest}")
 
 
 # --- attestations

@@ -129,6 +129,10 @@ def _dense() -> Iterator[Case]:
     yield case("file of a run with dense cores", "take", given, {"file": data.hex()})
     head = data[:92]
     rows = {name: head + _epoch(3, 1, rows, 5)[:-1] for name, rows in (("one row", 1), ("no row", 0), ("-1 rows", -1))}
+    most = _DENSE.authors_max * _DENSE.method.directions
+    full = (("most rows", most), ("a row more", most + 1))
+    rows |= {name: head + _epoch(3, 4, count, 127 * most)[:-4] for name, count in full}
+    rows |= {name: head + _epoch(3, 2, 2, total)[:-2] for name, total in (("a sum above", 255), ("one below", -255))}
     rows |= {"the whole": data, "the last step below": head + _epoch(1_023, 1, 1)[:-1]}
     rows |= {"the step itself": head + _epoch(1_024, 1, 1)[:-1]}
     for name, file in rows.items():
