@@ -97,7 +97,7 @@ def test_ask__row_that_does_not_fit__is_named_with_its_number() -> None:
 
 
 def test_command__run_with_a_start__answers_at_any_step(tmp_path: Path) -> None:
-    task = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 4)
+    task = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 4, "--directions", 4)
     made = json.loads(call("init", *task, "--out", tmp_path / "a.run", "--json").stdout)
     own = ("--basis", made["basis"], "--invite", made["invitation"], "--data-dir", tmp_path / "node")
     assert call("join", "--run", tmp_path / "a.run", *own, "--exit-when-finished", "--threads", 1).code == 0

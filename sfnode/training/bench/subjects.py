@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Pretraine
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
+from protocol.limits import DIRECTIONS_MAX
 from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
@@ -150,6 +151,8 @@ def bench_manifest(
     With a dense core, the basis is published, and directions are rows.
     """
     is_dense = core is CoreKind.DENSE
+    if is_dense and rows > DIRECTIONS_MAX:
+        raise OperatorError(f"--rows {rows}: a dense message stands for at most {DIRECTIONS_MAX}; take another --basis")
     directions = rows if is_dense else directions
     while rows % directions:
         directions //= 2
