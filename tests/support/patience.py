@@ -149,10 +149,13 @@ def waits_of(processes: Iterable[int]) -> Waits:
     A thread that is in the queue right now is counted as soon as its turn has come.
     """
     waits: dict[int, float] = {}
-    for path in (path for process in processes for path in Path(f"/proc/{process}/task").glob("*/schedstat")):
-        with suppress(OSError):  # it has ended since
-            _, in_queue_ns, _ = path.read_text().split()
-            waits[int(path.parent.name)] = int(in_queue_ns) / 1e9
+    for process in processes:
+        tasks = Path(f"/proc/{process}/task")
+        with suppress(OSError):  # the process has ended since
+            for thread in os.listdir(tasks):
+                with suppress(OSError):  # the thread has
+                    _, in_queue_ns, _ = (tasks / thread / "schedstat").read_text().split()
+                    waits[int(thread)] = int(in_queue_ns) / 1e9
     return waits
 
 
