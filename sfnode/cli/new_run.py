@@ -86,12 +86,12 @@ def make_run(
             draft.take_dense(found.dense, found.tensors)
     if options.method.core is CoreKind.DENSE and (found is None or found.dense is None):
         raise OperatorError(
-            "--core dense: needs data, label words of one token, the loss as objective, layers that are known to write "
+            "--core dense: needs 32 examples, label words of one token, the loss as objective, layers known to write "
             "to the residual stream, and no option on how directions are drawn. Leave it out to take what there can be"
         )
     if found is not None and found.dense is None and is_tried:
         with counting("trying some steps of the run", "forward passes") as report:
-            tried = sources.try_described(described, found, draft.bases_at, draft.rates_to_try(), report)
+            tried = sources.try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
         if tried:
             draft.take_rate(tried[-1].rate)
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=draft.basis, found=found, tried=tried)

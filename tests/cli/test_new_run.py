@@ -210,3 +210,14 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[N
 
     monkeypatch.setattr(owner, name, noted)
     return calls
+
+
+@pytest.mark.parametrize(("rows", "is_dense"), [(31, False), (32, True)])
+def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense: bool, tmp_path: Path) -> None:
+    lines = data_file(split="train").read_text("utf-8").splitlines()[:rows]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines), "utf-8")
+    outcome = call("init", *DEMO, "--data", tmp_path / "some.jsonl", "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
+    asked = call("init", *DEMO, "--data", tmp_path / "some.jsonl", "--core", "dense", "--out", tmp_path / "b.run")
+    assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.limits import NORMALISED_CLIP
 from protocol.subspace.bases import Bases
-from sfnode.training.calibration import Calibration, FoundBasis, RateTrial, sources
+from sfnode.training.calibration import Calibration, RateTrial, sources
 from sfnode.training.calibration.expectation import set_apart, steps_of, try_rates
 from sfnode.training.describe import RunModel
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
@@ -126,8 +126,7 @@ def test_try_described__listener__hears_of_every_pass_and_how_many_there_will_be
     data = TaskData(label_tokens=(3, 4), examples=examples(count))
     described = RunModel(spec=manifest.model, tensors=trainable_tensors(model), left_out={}, model=model, data=data)
     told: list[tuple[int, int]] = []
-    found = FoundBasis(bases=(), rows=950)
-    tried = sources.try_described(described, found, lambda _: Bases(manifest), [1.0], lambda *each: told.append(each))
+    tried = sources.try_described(described, 950, lambda _: Bases(manifest), [1.0], lambda *each: told.append(each))
     assert len(tried) == trials
     assert told[-1:] == [(each.change.rows, each.change.rows) for each in tried]
     assert [each.change.examples for each in tried] == [200] * trials

@@ -217,11 +217,24 @@ def test_dense_basis__any_direction_of_the_last_core__is_not_more_curved_than_it
     assert max(seen) > 0.05 * curvature  # the bound is not an idle one
 
 
-@pytest.mark.parametrize(("labels", "rank"), [(1, 0), (2, 64), (257, 64 // 2), (600, 16), (3_000, 0)])
-def test_dense_rank__many_labels__is_halved_until_a_message_is_small_enough(labels: int, rank: int) -> None:
+@pytest.mark.parametrize(
+    ("labels", "most", "rank"),
+    [(1, 16_384, 0), (2, 16_384, 64), (129, 16_384, 64), (129, 4_096, 16), (129, 512, 0), (130, 16_384, 0)],
+)
+def test_dense_rank__many_labels__is_halved_until_a_message_is_small_enough(
+    labels: int, most: int, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfnode.training.calibration.dense.DENSE_NUMBERS_MAX", most)
     calibration = calibrated(tiny_opt())
     many = replace(calibration, data=replace(calibration.data, label_tokens=tuple(range(labels))))
     assert dense_rank(many) == rank
+
+
+def test_dense_basis__fewer_examples_than_columns__the_others_are_zero() -> None:
+    calibration = calibrated(tiny_opt())
+    count = 12
+    for basis in dense_basis(calibration.only(calibration.data.examples[:count]), 4).bases:
+        assert basis.v is not None and not basis.v[:, count:].any() and basis.v[:, :count].any(axis=0).all()
 
 
 def test_dense_rank__weights_that_are_stored_transposed__there_is_none() -> None:

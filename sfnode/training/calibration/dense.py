@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
-from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX
+from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.subspace import Basis, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.calibration import Calibration
@@ -38,6 +38,7 @@ from sfnode.training.task import chunks_of
 
 RATE: Final = 3.0  # in steps of Newton's method: docs/decisions/0032-all-numbers-from-one-pass.md has what others do
 EXAMPLES: Final = 256
+EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
 _MOVING: Final = 1 / 3  # share of the writing layers that get a core: the last ones
 _RANK: Final = 64
 _RANK_MIN: Final = 8
@@ -49,7 +50,9 @@ _LENGTH_MAX: Final = 2.0  # of a message, in medians
 def dense_rank(calibration: Calibration) -> int:
     """Return the rank of a dense core for this model and task; 0 where there can be none."""
     labels, writers = len(calibration.data.label_tokens), _moving(calibration)
-    if labels < 2 or not writers or any(is_stored_transposed(place.module) for _, place in writers):
+    if not 1 < labels <= RANK_MAX + 1 or not writers:
+        return 0
+    if any(is_stored_transposed(place.module) for _, place in writers):
         return 0
     rank = _RANK
     while len(writers) * rank * (labels - 1) >= DENSE_NUMBERS_MAX:
@@ -96,11 +99,13 @@ def _moving(calibration: Calibration) -> Sequence[tuple[int, ParameterPlace]]:
 def _leading(layer: Writer, rank: int) -> Tensor:
     """Return the leading eigenvectors of the uncentred second moment of inputs, each over sqrt(eigenvalue + ridge).
 
-    The first is the mean and carries the prior of the labels. fp64[I, rank], zeros where a layer has fewer inputs.
+    The first is the mean and carries the prior of the labels. fp64[I, rank], zeros beyond the inputs and the examples:
+    directions that no example has been seen to take would get the greatest lengths.
     """
     x_NI = layer.inputs.double()
+    known = min(rank, len(x_NI))
     values, vectors = torch.linalg.eigh(x_NI.T @ x_NI / len(x_NI))
-    values, vectors = values.flip(0)[:rank].clamp_min(0), vectors.flip(1)[:, :rank]
+    values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt()
     return functional.pad(scaled, (0, rank - scaled.shape[1]))
 

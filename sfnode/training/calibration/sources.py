@@ -20,8 +20,8 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
 from sfnode.storage import data_files, stored_bases
+from sfnode.training.calibration import dense
 from sfnode.training.calibration.calibration import Calibration, hold_back, rows_in
-from sfnode.training.calibration.dense import EXAMPLES as DENSE_EXAMPLES, dense_basis, dense_rank
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -90,30 +90,26 @@ def calibrate_described(described: RunModel, on_progress: Progress = _unheard, d
     module: nn.Module = described.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
     calibration = _described(described)
-    if not dense_batch_rows or not dense_rank(calibration):
+    used = calibration.only(hold_back(calibration.data.examples, most=dense.EXAMPLES)[1])
+    if not dense_batch_rows or used.rows < dense.EXAMPLES_MIN or not dense.dense_rank(calibration):
         return new_basis(calibration, CalibrationOptions(data=""), None, on_progress)
-    used = _used_by_dense(calibration)
     with _counted(used.shared, used.rows, on_progress):
-        return dense_basis(used, dense_batch_rows)
-
-
-def _used_by_dense(calibration: Calibration) -> Calibration:
-    return calibration.only(hold_back(calibration.data.examples, most=DENSE_EXAMPLES)[1])
+        return dense.dense_basis(used, dense_batch_rows)
 
 
 def try_described(
     described: RunModel,
-    found: FoundBasis,
+    calibration_rows: int,
     bases_at: Callable[[float], Bases],
     rates: Sequence[float],
     on_progress: Progress = _unheard,
 ) -> tuple[RateTrial, ...]:
     """Try the first steps of a new run (`try_rates`), after `calibrate_described` and on examples it has not used.
 
-    Returns nothing where there are too few such examples. ``found`` is what the calibration returned.
+    Returns nothing where there are too few such examples. ``calibration_rows`` is what the calibration took.
     """
-    whole, calibration_rows = _described(described), found.rows
-    used = _used_by_dense(whole) if found.dense else _choice(whole, CalibrationOptions(data=""))[1]
+    whole = _described(described)
+    _, used, _ = _choice(whole, CalibrationOptions(data=""))
     calibration = replace(whole, data=set_apart(whole.data, used.data.examples))
     if len(calibration.data.evaluation_examples) < HELD_MIN:
         return ()
