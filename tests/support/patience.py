@@ -149,14 +149,20 @@ def waits_of(processes: Iterable[int]) -> Waits:
     A thread that is in the queue right now is counted as soon as its turn has come.
     """
     waits: dict[int, float] = {}
-    for process in processes:
-        tasks = Path(f"/proc/{process}/task")
-        with suppress(OSError):  # the process has ended since
-            for thread in os.listdir(tasks):
-                with suppress(OSError):  # the thread has
-                    _, in_queue_ns, _ = (tasks / thread / "schedstat").read_text().split()
-                    waits[int(thread)] = int(in_queue_ns) / 1e9
+    for thread in (thread for process in processes for thread in _threads(process)):
+        with suppress(OSError):  # it has ended since
+            _, in_queue_ns, _ = (thread / "schedstat").read_text().split()
+            waits[int(thread.name)] = int(in_queue_ns) / 1e9
     return waits
+
+
+def _threads(process: int) -> list[Path]:
+    """Return the folders of a process's threads in /proc; none when it has ended."""
+    tasks = Path(f"/proc/{process}/task")
+    try:
+        return [tasks / thread for thread in os.listdir(tasks)]
+    except OSError:
+        return []
 
 
 def _family() -> Iterator[int]:
