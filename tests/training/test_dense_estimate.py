@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from protocol.crypto.keys import Signer
 from protocol.documents.audit_report import deviation
 from protocol.errors import OperatorError
+from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import TensorSpec
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
@@ -25,6 +27,7 @@ from sfnode.training.calibration import Calibration
 from sfnode.training.calibration.dense import RATE, dense_basis, dense_rank
 from sfnode.training.dense_estimate import contrasts, row_gradients
 from sfnode.training.estimator import Estimator
+from sfnode.training.export.adapter import low_rank_updates
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.model.tensors import attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel, load_shared
@@ -239,3 +242,22 @@ def test_dense_basis__fewer_examples_than_columns__the_others_are_zero() -> None
 
 def test_dense_rank__weights_that_are_stored_transposed__there_is_none() -> None:
     assert dense_rank(calibrated(tiny_gpt2())) == 0
+
+
+def test_low_rank_updates__steps_of_one_basis__are_one_product_and_exact() -> None:
+    """An adapter with a rank for each step of a long run could not be loaded."""
+    bases, _ = dense_bases(calibrated(tiny_llama()))
+    manifest, coefficients, chance = bases.manifest, Coefficients(bases.manifest), np.random.default_rng(0)
+    codec = EnvelopeCodec(manifest)
+    for step in (0, 1, 3, 7):
+        numbers = chance.integers(-9, 10, manifest.numbers - 1).tolist()
+        coefficients.add([codec.seal(Signer(bytes([step]) * 32), step, (8, *numbers))])
+    found = low_rank_updates(bases, coefficients)
+    for index, update in enumerate(found):
+        basis = bases.of(0, index)
+        core = np.sum([coefficients.core(epoch) for epoch in coefficients.epochs()], axis=0)
+        assert basis.v is not None and update.right.shape[0] % manifest.method.rank == 0
+        assert update.right.shape[0] <= 2 * manifest.method.rank  # one product, in one or two parts
+        whole = basis.u.astype(np.int64) @ coefficients.layout.tensor(core, index) @ basis.v.astype(np.int64).T
+        scale = 2.0 ** (view_exp(manifest, index) + basis.exp)
+        assert np.array_equal(update.left.astype(np.float64) @ update.right.astype(np.float64), whole * -scale)

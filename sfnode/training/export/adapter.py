@@ -8,7 +8,9 @@ matrix times a power of two, split into float32 parts that add up to it exactly.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,7 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from protocol.state import Coefficients, view_exp
+from protocol.state import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace import Bases
 from sfnode.training.export.model_folder import check_tensors, origin_of
 from sfnode.training.export.out_folder import fresh_folder
@@ -29,6 +31,7 @@ from sfnode.training.model import ParameterPlace, check_model, loading, perturbe
 
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
 
+Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 
@@ -116,10 +119,14 @@ def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankU
     """Return the exact updates of all tensors of the run, which must be matrices, all of the same rank R.
 
     R = (start_rank x starts + rank x epochs) x parts: one part where every |U C| <= 2^24, two below 2^48, three
-    otherwise (their bound is 2^53). A run without an update has one epoch of zeros.
+    otherwise (their bound is 2^53). Steps of a dense core that have one basis count as one epoch. A run without an
+    update has one epoch of zeros.
     """
-    epochs = coefficients.epochs() or (0,)
-    exact = [_exact_factors(bases, coefficients, index, epochs) for index in range(len(bases.manifest.tensors))]
+    cores = [(epoch, coefficients.core(epoch)) for epoch in coefficients.epochs() or (0,)]
+    if bases.manifest.method.is_dense:  # SPEC 4.7 bounds the sum of all steps
+        by_basis = [list(same) for _, same in groupby(cores, key=lambda each: bases.name(each[0]))]
+        cores = [(same[-1][0], np.sum([core for _, core in same], axis=0)) for same in by_basis]
+    exact = [_exact_factors(bases, coefficients.layout, index, cores) for index in range(len(bases.manifest.tensors))]
     split = [float32_parts(left) for left, _ in exact]
     parts = max(map(len, split))
     return tuple(
@@ -140,7 +147,7 @@ def float32_parts(values: Float64Array) -> list[Float32Array]:
 
 
 def _exact_factors(
-    bases: Bases, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
+    bases: Bases, layout: CoefficientLayout, index: int, cores: Sequence[tuple[int, Int64Array]]
 ) -> tuple[Float64Array, Float32Array]:
     """Return 2^l U, -2^k U C float64[rows, r0 starts + r epochs] and their V^T float32[r0 starts + r epochs, cols].
 
@@ -148,15 +155,15 @@ def _exact_factors(
     """
     scale = 2.0 ** view_exp(bases.manifest, index)
     lefts, rights = [], []
-    for start in bases.starts(epochs[-1]).values():
+    for start in bases.starts(cores[-1][0]).values():
         product = start.products[index]
         assert product is not None and product.v is not None, "a vector has no low-rank factors"
         lefts.append(product.u.astype(np.float64) * 2.0 ** start.view_exp(bases.manifest.method))
         rights.append(product.v.T.astype(np.float32))
-    for epoch in epochs:
+    for epoch, core in cores:
         space = bases.of(epoch, index)
         assert space.v is not None, "a vector has no low-rank factors"
-        values_rr = coefficients.layout.tensor(coefficients.core(epoch), index).astype(np.float64)
+        values_rr = layout.tensor(core, index).astype(np.float64)
         lefts.append(space.u.astype(np.float64) @ values_rr * -(scale * 2.0**space.exp))
         rights.append(space.v.T.astype(np.float32))
     return np.hstack(lefts), np.vstack(rights)
