@@ -63,7 +63,8 @@ async def evaluate_alone(signed: SignedManifest, config: TrainingConfig, seed: b
             with suppress(NumericError):  # a node skips such a step
                 estimated = await session.request(request, Estimated)
                 state.add([codec.seal(signer, step, estimated.scalars)])
-                await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+                changed = [step // manifest.method.epoch_steps]  # the session keeps the others
+                await session.request(coefficients_of(state, changed), CoefficientsSet)
         found = await session.request(EvaluateRequest(rows_max=0, is_alone=False), Evaluated)
         await session.aclose()
     return found

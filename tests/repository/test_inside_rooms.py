@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 40_312,  # 39,358 before dense cores, which come beside starts and have not taken their place yet
+    "lines": 40_309,  # 39,358 before dense cores, which come beside starts and have not taken their place yet
     "exported_names": 497,
     "init_lines": 792,
     "import_share": 10.7,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
 
 from protocol.errors import OperatorError, SfnodeError
 from sfnode.cli.testnet import _check, _shards
+from sfnode.demo import data_file
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet.learnt import Knowledge, Learnt
+from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
 from sfnode.testnet.network_result import LocalNetworkResult
-from tests.support.daemons import run_sfnode
+from tests.support.cli_calls import call
+from tests.support.daemons import demo_run, run_sfnode, training
 
 
 def known(accuracy: float) -> Knowledge:
@@ -54,6 +58,26 @@ def test_verdict__equal_digests_and_enough_points__is_none() -> None:
 def test_verdict__anything_short_of_that__fails_with_the_figure(outcome: LocalNetworkResult, complaint: str) -> None:
     with pytest.raises(SfnodeError, match=complaint):
         _check(outcome, Path("folder"), 20.0)
+
+
+def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_own(tmp_path: Path) -> None:
+    """What a node would know without the others: its own rows alone decide."""
+    rows = [json.loads(line) for line in data_file("reviews", split="train").read_text("utf-8").splitlines()[:200]]
+    parts = {"true": rows, "false": [row | {"label": 1 - row["label"]} for row in rows]}
+    for name, part in parts.items():
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part), "utf-8")
+    config = replace(training(None), eval_data=data_file("reviews", split="eval"))
+    told: list[tuple[int, int]] = []
+    shards = [tmp_path / name for name in parts]
+    found = trio.run(measure_members, demo_run(steps=80), config, shards, lambda *each: told.append(each))
+    true, false = found.accuracies
+    assert true > 0.57 > 0.43 > false, found
+    assert found.best == true and found.median == pytest.approx((true + false) / 2) and told[-1] == (2, 2)
+
+
+def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> None:
+    outcome = call("testnet", "--members")
+    assert outcome.code == 1 and "--members compares parts of --private-data on --eval-data" in outcome.stderr
 
 
 def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis
 from sfnode.training.calibration.residual_stream import (
     Writer,
     is_stored_transposed,
-    label_directions,
     look_at,
     writers_of,
 )
@@ -71,8 +70,8 @@ def dense_basis(calibration: Calibration, batch_rows: int) -> FoundBasis:
     moving = look.layers[-len(_moving(calibration)) :]
     if not look.seen.logits.isfinite().all() or not all(layer.inputs.isfinite().all() for layer in moving):
         raise OperatorError(NOT_FINITE)
-    contrasts_Lr = contrasts(look.seen.logits.shape[1])
-    u_Hr = label_directions(calibration).double() @ contrasts_Lr * look.size
+    # The look has the directions of other contrasts; both kinds span all changes that move a probability
+    u_Hr = look.directions.double() @ look.contrasts.double().T @ contrasts(look.seen.logits.shape[1])
     u, u_exp = _entries(u_Hr)
     sides = [_entries(_leading(layer, rank)) for layer in moving]
     h = [

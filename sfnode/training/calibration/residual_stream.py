@@ -52,14 +52,12 @@ class Look:
         layers: the last writing layers, in their order.
         directions: vectors that move each contrast's logits by one at the end of the residual stream, [H, K].
         contrasts: [L, K], orthonormal columns that sum to zero: no other change of logits moves a probability.
-        size: root mean square of the stream at its end, about its mean.
     """
 
     layers: Sequence[Writer]
     seen: Passed
     directions: Tensor
     contrasts: Tensor
-    size: float
 
     def weights(self, readout: Readout) -> list[Tensor]:
         """Return the readout's weights for each contrast, [I, K] for each layer."""
@@ -103,9 +101,8 @@ def look_at(calibration: Calibration) -> Look:
         seen=Passed(
             logits=logits_NL, labels=torch.tensor([each.label for each in calibration.data.examples]), inputs=inputs
         ),
-        directions=(label_directions(calibration) @ contrasts_LK * size).float(),
+        directions=(_label_directions(calibration) @ contrasts_LK * size).float(),
         contrasts=contrasts_LK,
-        size=size,
     )
 
 
@@ -162,7 +159,7 @@ def last_of(x: Tensor, last_N: Tensor) -> Tensor:
     return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()
 
 
-def label_directions(calibration: Calibration) -> Tensor:
+def _label_directions(calibration: Calibration) -> Tensor:
     """Return directions that raise one label word's logit by one relative to all others, columns of [H, L].
 
     They are the shortest such vectors at the end of a residual stream of size one.
