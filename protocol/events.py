@@ -85,13 +85,6 @@ class StatementSubmitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BasisArrived:
-    """The whole published basis with this SHA-256 (64 hex digits) is on this node's disk."""
-
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotArrived:
     """A file came that may be the snapshot named by :class:`FetchSnapshot`."""
 
@@ -100,10 +93,9 @@ class SnapshotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailed:
-    """No neighbour had the file (64 hex digits); ``is_lasting``: a file with this hash came, but is of no use."""
+    """No neighbour had the file (64 hex digits)."""
 
     sha256: str
-    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +115,6 @@ Event: TypeAlias = (
     | WorkerReady
     | TrainingSwitched
     | StatementSubmitted
-    | BasisArrived
     | SnapshotArrived
     | FetchFailed
     | Ticked
@@ -198,17 +189,6 @@ class FetchSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchBasis:
-    """Find this published basis on the disk or at the neighbours, one at a time. BasisArrived or FetchFailed answers.
-
-    ``from_epoch``: the first epoch that needs it.
-    """
-
-    sha256: str
-    from_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSnapshot:
     """Report to the operator what became of the snapshot of the steps before ``step`` that these authors attest."""
 
@@ -237,7 +217,6 @@ Effect: TypeAlias = (
     | DropPeer
     | StoreSnapshot
     | FetchSnapshot
-    | FetchBasis
     | ReportSnapshot
     | Halt
 )

@@ -30,12 +30,11 @@ LOG_BLOCK_BYTES_MAX: Final = 1 << 20  # of a log file, read and checked at once:
 POW_BITS_MAX: Final = 32  # 2^32 keys: days on one core
 BASIS_ENTRY_MAX: Final = 127  # int8
 BASIS_BYTES_MAX: Final = 1 << 28  # OPT-6.7b at rank 32 takes 80 MB
-BASIS_UNIT_EXP_MAX: Final = 6  # one is at most 64 of 127: entries of unit variance must fit
 NORMALISED_MASS: Final = 33  # largest sum of |q| over D normalised scalars, divided by D (SPEC 4.5)
 MODEL_FILE_BYTES_MAX: Final = 1 << 40
 MODEL_PIECE_BYTES: Final = 1 << 20  # a list of 32 bytes a piece: 32 KB for each GB; a liar costs one of them
 COEFFICIENTS_MAX: Final = 1 << 26  # int64 of all epochs: 512 MiB, the memory that a node without the model may take
-COEFFICIENT_BITS_MAX: Final = 53  # (r x basis_max)^2 |C| < 2^53: U C V^T is exact in fp64 in any order of summation
+COEFFICIENT_BITS_MAX: Final = 53  # every |entry of U C V^T| < 2^53: it is exact in fp64 in any order of summation
 
 # --- ledger ---------------------------------------------------------------------------------------------------
 SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes

@@ -1,4 +1,4 @@
-"""A whole run as one file: manifest, published bases, statements, every record, and their sum (SPEC 9.4).
+"""A whole run as one file: manifest, basis, statements, every record, and their sum (SPEC 9.4).
 
 A reader of the file needs no network and need not trust its source: manifest, statements and records are signed, the
 basis is named by its hash, and the sum follows from them. This module handles bytes only; callers open files.
@@ -17,12 +17,12 @@ from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, Digest, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Ignore, Reject, RejectReason
 from protocol.ledger import STATEMENT_KEY_BYTES, Archive
-from protocol.run import BasisKind, Manifest, SignedManifest, basis_bytes, decode_run_untrusted
+from protocol.run import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.state import Replica
 from protocol.subspace import basis_file
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
-MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4
+MANIFEST, BASIS, RECORDS, END, STATEMENTS = 1, 2, 3, 4, 5  # kinds of blocks, in the order 1 2 5 3 4
 
 _HEAD = struct.Struct(">BI")  # kind, length of the body
 _CHECK_BYTES = 32
@@ -62,12 +62,11 @@ class LogEnd:
 class LoadedLog:
     """The content of a log file that was read to its end and verified.
 
-    ``renewals``: later bases by SHA-256. ``replica``: its records are in the file's keeper, if it has one.
+    ``replica``: its records are in the file's keeper, if it has one.
     """
 
     signed: SignedManifest
     basis: bytes | None
-    renewals: dict[str, bytes]
     replica: Replica
     end: LogEnd
 
@@ -77,15 +76,13 @@ def encode_log(
     basis: bytes | None,
     replica: Replica,
     writer: Signer,
-    read_renewal: Callable[[str], bytes] | None = None,
 ) -> Iterator[bytes]:
     """Yield the file piece by piece, each at most a block.
 
     Args:
-        basis: the checked file, given exactly when the run's basis is published.
-        read_renewal: returns the checked file of each of `Replica.renewals_needed`.
+        basis: the checked file of its basis, given exactly when the run has a dense core.
     """
-    assert (basis is not None) == (signed.manifest.method.basis is BasisKind.PUBLISHED)
+    assert (basis is not None) == signed.manifest.method.is_dense
     chain = _Chain()
     yield MAGIC
     yield chain.block(MANIFEST, signed.encode())
@@ -97,9 +94,6 @@ def encode_log(
     for body in _joined(replica.ledger.slots.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
         yield chain.block(RECORDS, body)
-    for sha256 in replica.renewals_needed():
-        assert read_renewal is not None, "the run's basis was renewed"
-        yield from _in_blocks(chain, RENEWED, read_renewal(sha256))
     updates, root = replica.ledger.updates, replica.ledger.root()
     totals = _TOTALS.pack(records, updates, root, replica.state_digest(), writer.author)
     yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
@@ -181,7 +175,7 @@ class _Loader:
         self._keeper = self._on_manifest(signed)
         basis = self._basis(signed.manifest)
         replica = Replica(signed.manifest, self._keeper)
-        due = dict.fromkeys((STATEMENTS, RECORDS, RENEWED), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
+        due = dict.fromkeys((STATEMENTS, RECORDS), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
         while (block := self._block(due)).kind in (STATEMENTS, RECORDS):
             if block.kind == STATEMENTS:
                 self._add_statements(replica, block)
@@ -189,12 +183,11 @@ class _Loader:
                 due.pop(STATEMENTS, None)
                 self._add_records(replica, block)
             self._on_block(self._offset, replica.ledger.updates)
-        renewals, block = self._renewals(replica, block)
         end = self._end(replica, block)
         # [REJECT] SPEC 9.4.6: nothing follows
         if self._read(1):
             raise _fault(self._offset, "something follows the end of the log: the file is two in one, or damaged")
-        return LoadedLog(signed=signed, basis=basis, renewals=renewals, replica=replica, end=end)
+        return LoadedLog(signed=signed, basis=basis, replica=replica, end=end)
 
     def _block(self, lengths_max: dict[int, int]) -> _Block:
         """Read the next block, which must be of one of these kinds and no longer than its bound."""
@@ -220,8 +213,8 @@ class _Loader:
         return data
 
     def _basis(self, manifest: Manifest) -> bytes | None:
-        """Read the parts of the published basis and join them; None for a random one."""
-        if manifest.method.basis is BasisKind.RANDOM:
+        """Read the parts of the basis of a dense core and join them; None with other cores."""
+        if not manifest.method.is_dense:
             return None
         start, total = self._offset, basis_bytes(manifest)
         parts = bytearray()
@@ -231,26 +224,6 @@ class _Loader:
         with _at(start):
             basis_file.decode_basis_untrusted(manifest, bytes(parts))
         return bytes(parts)
-
-    def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
-        """Return the renewed bases, whose first part is ``block`` if there are any, and the block after them."""
-        manifest, found = replica.manifest, {}
-        for sha256 in replica.renewals_needed():
-            parts, start = bytearray(), block.start
-            total = basis_bytes(manifest)
-            while len(parts) < total:
-                # [REJECT] SPEC 9.4.2: every basis in whose epochs something is held, whole
-                if block.kind != RENEWED:
-                    raise _fault(block.start, f"a part of the renewed basis {sha256[:16]} is missing here")
-                parts += block.body
-                block = self._block({RENEWED: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})
-            with _at(start):
-                basis_file.decode_basis_untrusted(manifest, bytes(parts), sha256)
-            found[sha256] = bytes(parts)
-        # [REJECT] SPEC 9.4.2: and no other
-        if block.kind != END:
-            raise _fault(block.start, "a renewed basis that no statement names has no place here")
-        return found, block
 
     def _add_statements(self, replica: Replica, block: _Block) -> None:
         with _at(block.start):

@@ -6,7 +6,7 @@ that two authors have claimed admits nobody.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,9 +55,7 @@ class Roster:
         self._held: dict[bytes, tuple[Statement, ...]] = {}
         self._claimed: Counter[Author] = Counter()  # tokens of each author that nobody else has claimed
         self._void: set[Author] = set()  # authors with a claim on a token that another author has claimed, too
-        # Cached results of `renewals` and `excluded`, None after a change: every tick reads them.
-        self._renewals: dict[int, str] | None = {}
-        self._excluded: dict[Author, int] | None = {}
+        self._excluded: dict[Author, int] | None = {}  # the result of `excluded`, which every tick reads; None: stale
         self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
         self._digest: bytes | None = NO_STATEMENTS
 
@@ -90,8 +88,6 @@ class Roster:
                 self._held[statement.key] = (*held, statement)
                 self._claimed[held[0].author if held else statement.author] += -1 if held else 1
                 self._void |= {held[0].author, statement.author} if held else set()
-            case StatementKind.RENEW:
-                self._renewals = None
             case StatementKind.EXCLUDE:
                 self._excluded = None
             case StatementKind.ADMIT:
@@ -141,17 +137,6 @@ class Roster:
             listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
             self._excluded = {statement.author: statement.from_step for statement in listed}
         return self._excluded
-
-    def renewals(self) -> Mapping[int, str]:
-        """Return first epoch and SHA-256 of every basis that the owner has published since the manifest, ascending.
-
-        The result is the same object until a renewal comes.
-        """
-        if self._renewals is None:
-            keys = self._keys()
-            listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
-            self._renewals = {statement.from_epoch: statement.sha256 for statement in listed}
-        return self._renewals
 
     def statistics(self, author: Author, claim: Statement | None) -> RosterStatistics:
         """Return what the roster says of ``author``; ``claim``: the author's claim of an invitation, held here or not.
@@ -203,7 +188,7 @@ class Roster:
 
 
 def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool:
-    # The earliest exclusion and the lowest hash of a renewal win, so that the order of arrival does not matter.
+    # The earliest exclusion wins, so that the order of arrival does not matter.
     match statement.kind:
         case StatementKind.ADMIT:
             return True
@@ -211,8 +196,6 @@ def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool
             return held[0].from_step <= statement.from_step
         case StatementKind.CLAIM:
             return len(held) == 2 or held[0].author == statement.author
-        case StatementKind.RENEW:
-            return held[0].sha256 <= statement.sha256
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:
@@ -224,5 +207,3 @@ def _value(held: tuple[Statement, ...]) -> bytes:
             return hashing.u32(held[0].from_step)
         case StatementKind.CLAIM:
             return held[0].author if len(held) == 1 else b""
-        case StatementKind.RENEW:
-            return bytes.fromhex(held[0].sha256)

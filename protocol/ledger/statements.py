@@ -12,13 +12,12 @@ from enum import IntEnum
 
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
 from protocol.errors import OperatorError, Reject, RejectReason
-from protocol.run import AdmissionKind, BasisKind, Manifest
+from protocol.run import AdmissionKind, Manifest
 
 _SIGNED_TAG = b"sfnode/statement"  # by the owner
 _CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key
 _TOKEN_PREFIX = "invite:"
 _STEP_BYTES = 4
-_HASH_BYTES = 32
 STATEMENT_KEY_BYTES = 1 + KEY_BYTES
 
 
@@ -28,7 +27,6 @@ class StatementKind(IntEnum):
     ADMIT = 1
     EXCLUDE = 2
     CLAIM = 3
-    RENEW = 4
 
 
 # The kind's byte, what follows it, and the signatures.
@@ -36,7 +34,6 @@ _SIZES = {
     StatementKind.ADMIT: 1 + KEY_BYTES + SIGNATURE_BYTES,
     StatementKind.EXCLUDE: 1 + KEY_BYTES + _STEP_BYTES + SIGNATURE_BYTES,
     StatementKind.CLAIM: 1 + 2 * KEY_BYTES + 2 * SIGNATURE_BYTES,
-    StatementKind.RENEW: 1 + KEY_BYTES + _HASH_BYTES + SIGNATURE_BYTES,
 }
 _PLACES = {
     AdmissionKind.OPEN: (StatementKind.EXCLUDE,),
@@ -51,11 +48,9 @@ class Statement:
 
     Attributes:
         kind: its type, which decides the other fields.
-        author: the author concerned; empty in a renewal of the basis.
+        author: the author concerned.
         from_step: in an exclusion, the author's updates of this step and later do not count; else 0.
         token: in a claim, the public key of the invitation; else empty.
-        from_epoch: in a renewal, the first epoch that has the new basis; else 0.
-        sha256: in a renewal, the hash of the new basis's file, 64 lower-case hex digits; else empty.
         data: the wire bytes, signatures included.
     """
 
@@ -63,8 +58,6 @@ class Statement:
     author: Author
     from_step: int = 0
     token: bytes = b""
-    from_epoch: int = 0
-    sha256: str = ""
     data: bytes
 
     @property
@@ -110,9 +103,7 @@ class StatementCodec:
     def __init__(self, manifest: Manifest) -> None:
         self._owner = manifest.owner_key
         self._steps = manifest.steps
-        self._epochs = -(-manifest.steps // manifest.method.epoch_steps)
-        is_renewable = manifest.method.basis is BasisKind.PUBLISHED
-        self._kinds = _PLACES[manifest.admission.kind] + ((StatementKind.RENEW,) if is_renewable else ())
+        self._kinds = _PLACES[manifest.admission.kind]
         self._prefix = _SIGNED_TAG + manifest.run_id
         self._claim_prefix = _CLAIM_TAG + manifest.run_id
 
@@ -139,11 +130,6 @@ class StatementCodec:
         body = bytes([StatementKind.CLAIM]) + token.author + author
         return body + invitation.signature + token.sign(self._claim_prefix + token.author + author)
 
-    def renew(self, owner: Signer, from_epoch: int, sha256: str) -> bytes:
-        """Make the owner's statement that epochs from ``from_epoch`` on use the basis of this hash (64 hex digits)."""
-        body = bytes([StatementKind.RENEW]) + from_epoch.to_bytes(KEY_BYTES, "big") + bytes.fromhex(sha256)
-        return body + owner.sign(self._prefix + body)
-
     def split_untrusted(self, data: bytes) -> list[bytes]:
         """Split statements that stand end to end. Raises Reject."""
         found, start = [], 0
@@ -167,13 +153,6 @@ class StatementCodec:
         if kind is StatementKind.CLAIM:
             author = Author(body[KEY_BYTES : 2 * KEY_BYTES])
             return Statement(kind=kind, author=author, token=body[:KEY_BYTES], data=data)
-        if kind is StatementKind.RENEW:
-            epoch, sha256 = int.from_bytes(body[:KEY_BYTES], "big"), body[KEY_BYTES:-SIGNATURE_BYTES].hex()
-            # [REJECT] SPEC 7.7.2: a renewal begins at an epoch of the run after the first.
-            if not 0 < epoch < self._epochs:
-                text = f"a renewal from an epoch that is not 1 ... {self._epochs - 1}"
-                raise Reject(RejectReason.STATEMENT_FORMAT, text)
-            return Statement(kind=kind, author=Author(b""), from_epoch=epoch, sha256=sha256, data=data)
         author = Author(body[:KEY_BYTES])
         if kind is StatementKind.ADMIT:
             return Statement(kind=kind, author=author, data=data)

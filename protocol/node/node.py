@@ -13,7 +13,6 @@ from protocol import timings
 from protocol.crypto import Signer, hashing
 from protocol.errors import Reject
 from protocol.events import (
-    BasisArrived,
     DropPeer,
     Effect,
     EstimateFinished,
@@ -32,7 +31,6 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.node.end_of_run import EndOfRun
-from protocol.node.fetches import BasisFiles
 from protocol.node.intake import Intake
 from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
@@ -49,7 +47,7 @@ _NOT_SUMMED = bytes(hashing.DIGEST_BYTES)  # in a head: the sender's state diges
 
 
 class Node:
-    """Gives each event to the part that it concerns: what comes in, own steps, sync, snapshots, bases, end of the run.
+    """Gives each event to the part that it concerns: what comes in, own steps, sync, snapshots, end of the run.
 
     All calls must come from the one task that owns the state.
 
@@ -64,14 +62,13 @@ class Node:
         self.clock = StepClock(manifest, signer.author)
         self.sync = Synchroniser(replica.ledger, config.first_request)
         self.snapshots = Snapshots(replica, signer, config, self.sync)
-        self.bases = BasisFiles(replica.ledger.roster)
         self.end = EndOfRun(replica.ledger, self.clock, self.sync, config)
         self.mismatch = Mismatch(replica)
         self.rejected: Counter[str] = Counter()
         self._flood = Flood(replica.ledger.codec.record_bytes)
         self.turn = Turn(replica, self.clock, self.sync)
         self.intake = Intake(self.turn, self._flood, self.mismatch)
-        self.own_steps = OwnSteps(self.turn, signer, config, self.snapshots, self.bases)
+        self.own_steps = OwnSteps(self.turn, signer, config, self.snapshots)
 
     def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
         """Process one event and return the effects to carry out, in order. ``now_ms`` must never decrease.
@@ -101,12 +98,9 @@ class Node:
                 own_steps.switch(is_on=event.is_on)
             case StatementSubmitted():
                 self._submit(event.statement)
-            case BasisArrived():
-                self.bases.arrived(event.sha256)
             case SnapshotArrived():
                 turn.do(self.snapshots.show(event.data))
             case FetchFailed():
-                self.bases.failed(event.sha256, now_ms, is_lasting=event.is_lasting)
                 self.snapshots.fetch_failed(event.sha256, now_ms)
             case Ticked():
                 self._flood.adapt(event.late_ms)
@@ -209,7 +203,6 @@ class Node:
             self._send_head(peer)
         self.turn.do(self.sync.tick(now_ms))
         self.turn.do(self.snapshots.tick(self.turn.frontier() if self.replica.is_summed else None, now_ms))
-        self.turn.do(self.bases.tick(now_ms))
 
     def _look_at_end(self, *, is_compared: bool) -> None:
         """Update whether the run is over and how far away work is (SPEC 9.6). ``is_compared``: the root is known."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from protocol import timings
 from protocol.crypto import Signer, hashing
 from protocol.events import ReserveStep, StartEstimate
-from protocol.node.fetches import BasisFiles
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.node.turn import Turn
@@ -21,14 +20,14 @@ class OwnSteps:
         is_worker_free: whether the worker can take a request.
     """
 
-    def __init__(self, turn: Turn, signer: Signer, config: NodeConfig, snapshots: Snapshots, bases: BasisFiles) -> None:
+    def __init__(self, turn: Turn, signer: Signer, config: NodeConfig, snapshots: Snapshots) -> None:
         self.updates, self.skipped = 0, 0
         self.estimating: int | None = None
         self.is_worker_free = False
         self._turn = turn
         self._replica, self._clock, self._sync = turn.replica, turn.clock, turn.sync
         self._signer, self._config = signer, config
-        self._snapshots, self._bases = snapshots, bases
+        self._snapshots = snapshots
         self._is_switched_on = config.is_training
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
@@ -93,9 +92,6 @@ class OwnSteps:
     def _may_sign(self) -> bool:
         """Return whether this node may sign: not before it asked the peers for its own highest round (SPEC 9.2)."""
         if not self.may_contribute() or self._clock.is_finished or self._first_tick_ms is None:
-            return False
-        next_step = max(self._clock.next_step, self._turn.frontier())
-        if not self._bases.is_here(next_step // self._replica.manifest.method.epoch_steps):  # SPEC 9.2.5
             return False
         waited_ms = self._turn.now_ms - self._first_tick_ms
         has_enough = self._sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS

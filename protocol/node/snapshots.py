@@ -19,7 +19,6 @@ from protocol.events import (
     StoreSnapshot,
 )
 from protocol.node.attestations import AttestationTable
-from protocol.node.fetches import Fetches
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run import AdmissionKind
 from protocol.state import (
@@ -58,7 +57,8 @@ class Snapshots:
         self._statements = b""  # their digest when the snapshot came into use
         self._missing_since_ms: int | None = None
         self._look_ms = 0
-        self._fetches = Fetches(_RETRY_MS)
+        self._asked: str | None = None  # the SHA-256 of the file that is being fetched; one at a time
+        self._due_ms: dict[str, int] = {}  # when each failed file may be asked for again
         self._signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is or was used
 
     # --- messages -----------------------------------------------------------------------------------------
@@ -92,8 +92,9 @@ class Snapshots:
         effects = self._end(SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
         if not self._sync.is_live:
             agreed = self._wanted()
-            if self._fetches.start([each.sha256.hex() for each in agreed[:1]], now_ms) is not None:
-                effects.append(FetchSnapshot(sha256=agreed[0].sha256.hex(), file_bytes=agreed[0].file_bytes))
+            if agreed and self._asked is None and now_ms >= self._due_ms.get(agreed[0].sha256.hex(), 0):
+                self._asked = agreed[0].sha256.hex()
+                effects.append(FetchSnapshot(sha256=self._asked, file_bytes=agreed[0].file_bytes))
             return effects
         if frontier is None:
             return effects
@@ -151,11 +152,13 @@ class Snapshots:
 
     def fetch_failed(self, sha256: str, now_ms: int) -> None:
         """Plan another try after no neighbour had the file."""
-        self._fetches.failed(sha256, now_ms, is_lasting=False)
+        if sha256 == self._asked:
+            self._asked = None
+            self._due_ms[sha256] = now_ms + _RETRY_MS
 
     def show(self, data: bytes) -> list[Effect]:
         """Use a file that has come, if it is still the wanted one, as the worker's state from now on."""
-        self._fetches.arrived()
+        self._asked = None
         agreed, sha256 = self._wanted(), hashlib.sha256(data).digest()
         if not agreed or agreed[0].sha256 != sha256:
             return []

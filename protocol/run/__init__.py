@@ -7,6 +7,7 @@ from protocol.run.admission import (
     work_of as work_of,
 )
 from protocol.run.manifest import (
+    BASIS_MAGIC_BYTES as BASIS_MAGIC_BYTES,
     FORMAT as FORMAT,
     Manifest as Manifest,
     SignedManifest as SignedManifest,
@@ -20,7 +21,6 @@ from protocol.run.manifest import (
     sign_manifest as sign_manifest,
 )
 from protocol.run.method import (
-    BasisKind as BasisKind,
     CoreKind as CoreKind,
     Method as Method,
     ScalarKind as ScalarKind,

@@ -16,18 +16,23 @@ from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
-from protocol.run.method import BasisKind, CoreKind, Method, Schedule, broken_method_rules
+from protocol.run.method import CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import Objective, TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
-FORMAT = 5
+FORMAT = 6
+BASIS_MAGIC_BYTES = 16  # of the file of a dense core's basis
 
 
 class TensorKind(StrEnum):
-    """How a trainable tensor is perturbed: a matrix by U a b^T V^T, a vector by U a."""
+    """How a trainable tensor moves: a matrix by U C V^T, a vector by U c.
+
+    A transposed one moves by V C^T U^T. It is a matrix with a dense core whose stored parameter is inputs x outputs.
+    """
 
     MATRIX = "matrix"
+    TRANSPOSED = "transposed"
     VECTOR = "vector"
 
 
@@ -185,8 +190,8 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             "task.batch_rows: not a multiple of method.directions / method.shares",
         ),
         (
-            method.basis is BasisKind.PUBLISHED and basis_bytes(manifest) > limits.BASIS_BYTES_MAX,
-            f"method.basis: the file of a published basis would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
+            method.is_dense and basis_bytes(manifest) > limits.BASIS_BYTES_MAX,
+            f"method.rank: the basis's file would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
         ),
         *broken_task_rules(task),
         *broken_admission_rules(manifest.admission),
@@ -207,27 +212,29 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
         ),
         (
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,
-            f"bounds: authors_max x epoch steps x scalars x weight x (rank x basis_max)^2 takes {bits.bit_length()} "
-            f"bits, at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
-            "weights; with dense cores steps, too",
+            f"bounds: authors_max x epoch steps x scalars x weight x largest product takes {bits.bit_length()} bits, at "
+            f"most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate weights; "
+            "with dense cores steps, too",
         ),
     ]
 
 
 def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     """Check the rules for a dense core that concern fields outside the method (SPEC 1.4.14)."""
-    method = manifest.method
+    method, tensors = manifest.method, manifest.tensors
     if not method.is_dense:
-        return []
+        is_turned = any(tensor.kind is TensorKind.TRANSPOSED for tensor in tensors)
+        return [(is_turned, "tensors: only one with a dense core is transposed")]
     return [
         (
-            any(tensor.kind is TensorKind.VECTOR for tensor in manifest.tensors),
+            any(tensor.kind is TensorKind.VECTOR for tensor in tensors),
             "tensors: a dense core is one of matrices, and a vector is listed",
         ),
         (
-            manifest.task.objective is not Objective.LOSS or len(manifest.task.label_words) != method.core_rows + 1,
-            "method.core_rows: a dense core has a row for each label word but one, and task.objective is loss",
+            len({_outputs(tensor) for tensor in tensors}) > 1,
+            "tensors: with a dense core all have as many outputs, since they share one U",
         ),
+        (manifest.task.objective is not Objective.LOSS, "task.objective: must be loss with dense cores"),
         (
             manifest.task.batch_rows != method.directions,
             "task.batch_rows: must be method.directions with dense cores, whose directions count rows",
@@ -275,12 +282,11 @@ def view_max(manifest: Manifest) -> int:
 
 
 def basis_bytes(manifest: Manifest) -> int:
-    """Return the length of a published basis of the run (SPEC 4.6): magic, 4 numbers, 2 per tensor, int8 entries.
+    """Return the length of the file of a dense core's basis (SPEC 4.6): magic, exponents, int8 entries."""
+    method, outputs = manifest.method, _outputs(manifest.tensors[0])
+    inputs = sum(tensor.rows + tensor.cols - _outputs(tensor) for tensor in manifest.tensors)
+    return BASIS_MAGIC_BYTES + 1 + len(manifest.tensors) + outputs * method.core_rows + inputs * method.rank
 
-    A dense one (SPEC 4.7): magic, 3 numbers, 2 and two exponents per tensor, int8 entries.
-    """
-    rank, rows = manifest.method.rank, manifest.method.core_rows
-    if manifest.method.is_dense:
-        return 28 + sum(10 + rows * tensor.rows + rank * tensor.cols for tensor in manifest.tensors)
-    columns = {TensorKind.MATRIX: rank + manifest.method.start_rank, TensorKind.VECTOR: rank}
-    return 32 + sum(8 + columns[tensor.kind] * (tensor.rows + tensor.cols) for tensor in manifest.tensors)
+
+def _outputs(tensor: TensorSpec) -> int:
+    return tensor.cols if tensor.kind is TensorKind.TRANSPOSED else tensor.rows

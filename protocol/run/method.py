@@ -11,13 +11,6 @@ from protocol import limits
 from protocol.schema import Bound, OptionalHex32, is_hex
 
 
-class BasisKind(StrEnum):
-    """Where the subspace comes from: the generator, or a file named by its hash."""
-
-    RANDOM = "random"
-    PUBLISHED = "published"
-
-
 class CoreKind(StrEnum):
     """Directions of a message: drawn by its seed (one signed coordinate, or all signs), or every coordinate."""
 
@@ -47,11 +40,8 @@ class Method:
     Attributes:
         rank: r, of the subspace of every tensor; a power of two.
         epoch_steps: T, steps before the subspace is redrawn.
-        basis, basis_sha256: the subspace's source; the hash only for a published one.
-        basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
-        basis_max: largest |entry|, in those multiples; 1 for a random one.
-        start_rank: of the product that each published basis adds to the weights; 0: no product.
-        core_rows: number of rows of a dense core, one for each label word but one, of ``rank`` columns; 0 with others.
+        basis_sha256: the SHA-256 of the file of a dense core's basis; empty with other cores, whose bases are random.
+        core_rows: number of rows of a dense core, of ``rank`` columns; 0 with other cores.
         noise_rows: N; a dense step of R rows moves the core by the part R / (R + N) of its weight; 0 with other cores.
         energy_max: largest sum of q^2 in a dense message; 0 with other cores.
         core, scalar: see the enums.
@@ -67,11 +57,7 @@ class Method:
 
     rank: Annotated[int, Bound(1, limits.RANK_MAX)]
     epoch_steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
-    basis: BasisKind
     basis_sha256: OptionalHex32
-    basis_unit_exp: Annotated[int, Bound(0, limits.BASIS_UNIT_EXP_MAX)]
-    basis_max: Annotated[int, Bound(1, limits.BASIS_ENTRY_MAX)]
-    start_rank: Annotated[int, Bound(0, limits.RANK_MAX)]
     core_rows: Annotated[int, Bound(0, limits.RANK_MAX)]
     noise_rows: Annotated[int, Bound(0, limits.NOISE_ROWS_MAX)]
     energy_max: Annotated[int, Bound(0, limits.ENERGY_MAX)]
@@ -109,7 +95,7 @@ class Method:
     @property
     def product_max(self) -> int:
         """Return the largest |entry| of U C V^T for cores C of entries up to one, U and V in integers."""
-        return self.rank * (self.core_rows or self.rank) * self.basis_max**2
+        return self.rank * self.core_rows * limits.BASIS_ENTRY_MAX**2 if self.is_dense else self.rank**2
 
     def measurements(self, scalars: tuple[int, ...]) -> tuple[int, ...]:
         """Return what was measured of an envelope's ``scalars``: all of them but a dense message's number of rows."""
@@ -145,7 +131,6 @@ class Schedule:
 
 def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
     """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
-    is_published = method.basis is BasisKind.PUBLISHED
     normalised = method.scalar is ScalarKind.NORMALISED
     dense_only = (method.core_rows, method.noise_rows, method.energy_max)
     return [
@@ -159,12 +144,8 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
             f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars",
         ),
         (
-            is_hex(method.basis_sha256, 64) != is_published or (method.basis_sha256 != "") != is_published,
-            "method.basis_sha256: 64 lower-case hex digits with a published basis, else empty",
-        ),
-        (
-            not is_published and (method.basis_unit_exp, method.basis_max, method.start_rank) != (0, 1, 0),
-            "method.basis_unit_exp, method.basis_max, method.start_rank: must be 0, 1 and 0 with a random basis",
+            is_hex(method.basis_sha256, 64) != method.is_dense or (method.basis_sha256 != "") != method.is_dense,
+            "method.basis_sha256: 64 lower-case hex digits with dense cores, else empty",
         ),
         (
             not all(dense_only) if method.is_dense else any(dense_only),
@@ -172,21 +153,18 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
         ),
         (
             method.is_dense and _fixed(method) != _FIXED_IF_DENSE,
-            "method: dense cores need a published basis in whole units, no start, raw scalars of one byte, one side, "
-            "and rounds and epochs of one step (SPEC 1.4.14)",
+            "method: dense cores need raw scalars of one byte, one side, and rounds and epochs of one step "
+            "(SPEC 1.4.14)",
         ),
     ]
 
 
 # Of a dense core: what an author measures is neither a difference nor drawn.
-_FIXED_IF_DENSE = (BasisKind.PUBLISHED, 0, 0, ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
+_FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
 
 
 def _fixed(method: Method) -> tuple[object, ...]:
     return (
-        method.basis,
-        method.basis_unit_exp,
-        method.start_rank,
         method.scalar,
         method.epsilon_exp,
         method.sides,

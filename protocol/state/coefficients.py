@@ -45,7 +45,7 @@ class CoefficientLayout:
         self.rows = method.core_rows if method.is_dense else rank
         self.size = int(ends[-1])
         self.offsets = ends - np.array(sizes, dtype=np.int64)
-        self.is_matrix = np.array([tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors])
+        self.is_matrix = np.array([tensor.kind is not TensorKind.VECTOR for tensor in manifest.tensors])
         self.row_strides = np.where(self.is_matrix, rank, 1)
 
     def tensor(self, flat: Int64Array, index: int) -> Int64Array:

@@ -176,15 +176,5 @@ class Replica:
         fresh.add(self.ledger.slots.envelopes())
         return fresh.digest()
 
-    def renewals_needed(self) -> list[str]:
-        """Return the SHA-256 of every renewed basis up to the last epoch with updates, by first epoch."""
-        method, last = self.manifest.method, self.last_epoch()
-        named = [sha256 for epoch, sha256 in self.ledger.roster.renewals().items() if epoch <= last]
-        return list(dict.fromkeys(sha256 for sha256 in named if sha256 != method.basis_sha256))
-
-    def last_epoch(self) -> int:
-        """Return the last epoch in which anything is held, 0 when nothing is."""
-        return max(self.ledger.authors().values(), default=0) // self.manifest.method.epoch_steps
-
     def _decoded(self, records: Iterable[bytes]) -> Iterable[Envelope]:
         return map(self.ledger.codec.decode_untrusted, records)

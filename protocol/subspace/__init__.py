@@ -1,14 +1,13 @@
 """Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
 
 from protocol.subspace import basis_file as basis_file
-from protocol.subspace.bases import Bases as Bases, Published as Published
-from protocol.subspace.basis_file import BasisContent as BasisContent, Start as Start
+from protocol.subspace.bases import Bases as Bases
+from protocol.subspace.basis_file import BasisContent as BasisContent
 from protocol.subspace.directions import (
     Basis as Basis,
     DirectionFactors as DirectionFactors,
     Int8Array as Int8Array,
     canonical_coordinates as canonical_coordinates,
-    core_exp as core_exp,
     direction_factors as direction_factors,
     example_indices as example_indices,
     rademacher_signs as rademacher_signs,

@@ -26,7 +26,8 @@ _STREAM_BASIS_V = 1
 class Basis:
     """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector).
 
-    A dense core has ``u`` int8[rows, core_rows], and sides of their own exponents: they stand for 2^u_exp u, 2^v_exp v.
+    A dense core has ``u`` int8[outputs, core_rows] and ``v`` int8[inputs, r], with exponents of their own: they stand
+    for 2^u_exp u and 2^v_exp v. Outputs and inputs are rows and cols, or in a transposed tensor cols and rows.
     """
 
     u: Int8Array
@@ -63,15 +64,6 @@ def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank
 
 def scale_exp(method: Method, tensor: TensorSpec) -> int:
     """Return s for which z = 2^s U a b^T V^T (a vector: 2^s U a) has about unit variance per entry (SPEC 4.4).
-
-    It is the exponent of the core less the unit of a published basis, once for each factor.
-    """
-    factors = 2 if tensor.kind is TensorKind.MATRIX else 1
-    return core_exp(method, tensor) - factors * method.basis_unit_exp
-
-
-def core_exp(method: Method, tensor: TensorSpec) -> int:
-    """Return the exponent of :func:`scale_exp` for a basis whose entries have unit variance.
 
     Canonical cores give +-1 entries: s = 0, and so do the coordinates of a dense one. A Rademacher core sums r^2 signs
     of variance r^2: s = -log2 r, exactly unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or

@@ -9,7 +9,6 @@ import click
 from sfnode import __version__
 from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
-from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
@@ -21,7 +20,6 @@ from sfnode.cli.init import init
 from sfnode.cli.join import join
 from sfnode.cli.log import log
 from sfnode.cli.pause import pause, resume
-from sfnode.cli.renew import offer, renew
 from sfnode.cli.report import report
 from sfnode.cli.run import run_group
 from sfnode.cli.start import start
@@ -65,13 +63,10 @@ for command in (
     ask,
     export,
     audit,
-    basis,
     identity,
     bench,
 ):
     cli.add_command(command)
-for command in (offer, renew):
-    basis.add_command(command)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from sfnode.cli.options import (
 )
 from sfnode.reporter import printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_bases
+from sfnode.storage import AtStep, DataDirectory, stored_basis
 
 if TYPE_CHECKING:
     from sfnode.training.asking import Reply
@@ -55,7 +55,7 @@ def ask(
 
     state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    bases = stored_bases.read_bases(manifest, state.basis, state.renewals)
+    bases = stored_basis.read_bases(manifest, state.basis)
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     found = ask_model(folder, bases, state.coefficients, questions, loading.choose_dtype(dtype), tokens)
     if is_json:

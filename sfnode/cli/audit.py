@@ -76,8 +76,7 @@ def audit(
             model=find_model(signed.manifest, model, revision),
             data=data_files.training_file(signed.manifest.task, data),
             devices=devices,
-            basis=data_dir.bases.first(signed.manifest),
-            renewals=data_dir.bases.renewals_of(replica),
+            basis=data_dir.basis.find(signed.manifest),
         )
         if check is None:
             chosen = remeasuring.choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())

@@ -23,12 +23,11 @@ _measured_options = together(
     number_option("--tokens", 64, "Use this many tokens per example.", most=2_048),  # positions of all these shapes
     click.option(
         "--basis",
-        type=click.Choice(["dense", "random", "published", "start"]),
+        type=click.Choice(["dense", "random"]),
         default="dense",
         show_default=True,
-        help="Train what `sfnode init` makes, a `dense` core in the last layers; in `random` bases of rank 32, as the "
-        "paper does; in a `published` one of rank 1 in every tensor; or with a `start` and one column in the layers "
-        "that it moves.",
+        help="Train what `sfnode init` makes, a `dense` core in the last layers; or in `random` bases of rank 32, as "
+        "the paper does.",
     ),
 )
 

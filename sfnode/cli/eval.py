@@ -12,7 +12,7 @@ from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, data_files, stored_bases
+from sfnode.storage import AtStep, DataDirectory, data_files
 from sfnode.worker import evaluate_states
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -25,7 +25,7 @@ from sfnode.worker_protocol import DeviceOptions, TrainingConfig
     help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
 )
 @at_step_option
-@click.option("--compare", is_flag=True, help="Measure the model alone, too, and the run's start.")
+@click.option("--compare", is_flag=True, help="Measure the model alone, too.")
 @device_options
 @json_option
 def evaluate(
@@ -40,8 +40,7 @@ def evaluate(
 ) -> None:
     """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
-    With --compare, "before" is the model alone, without anything of the run; "start" is where the run began, if it has
-    a start; "after" is the model now, or at --at-step.
+    With --compare, "before" is the model alone, and "after" the model now, or at --at-step.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
@@ -58,16 +57,10 @@ def evaluate(
         eval_data=data,
         devices=devices,
         basis=state.basis,
-        renewals=state.renewals,
     )
-    states: dict[str, Coefficients | None] = {}
-    if compare:
-        states["before"] = None
-        if stored_bases.read_bases(manifest, state.basis).starts(0):
-            states["start"] = Coefficients(manifest)
-    states["after"] = state.coefficients
-    results = trio.run(evaluate_states, state.signed, config, list(states.values()))
-    named = dict(zip(states, results, strict=True))
+    states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
+    results = trio.run(evaluate_states, state.signed, config, states)
+    named = dict(zip(("before", "after")[-len(states) :], results, strict=True))
     if is_json:
         fields = {
             name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()

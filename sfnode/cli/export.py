@@ -12,7 +12,7 @@ from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.options import at_step_option, data_dir_option, dtype_option, json_option, local_model_option
 from sfnode.cli.value_types import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_bases
+from sfnode.storage import AtStep, DataDirectory, stored_basis
 from sfnode.worker_protocol import DeviceOptions
 
 
@@ -53,7 +53,7 @@ def export(
     check_free(out, force, (data_dir.path,))
     state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    bases = stored_bases.read_bases(manifest, state.basis, state.renewals)
+    bases = stored_basis.read_bases(manifest, state.basis)
     base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     if adapter:
         export_adapter(bases, state.coefficients, base, out, force)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -13,13 +12,13 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, describe_expectation, describe_start, make_run
+from sfnode.cli.new_run import NewRun, make_run
 from sfnode.cli.options import choice_option, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.run import DataOptions, RunOptions, builder, find_data_directory
-from sfnode.storage import data_files, disk, stored_bases
+from sfnode.storage import data_files, disk, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -34,8 +33,8 @@ _data_options = group(
         "--private-data",
         "is_private",
         is_flag=True,
-        help="Let every node train on a file of its own, which never leaves its machine. The start and the basis that "
-        "--data makes still tell something about these data.",
+        help="Let every node train on a file of its own, which never leaves its machine. The basis that --data makes "
+        "still tells something about these data.",
     ),
 )
 _admission_options = group(
@@ -87,17 +86,11 @@ _admission_options = group(
         least=0,
     ),
     click.option(
-        "--basis",
-        type=FilePath,
-        help="Search in this published basis, from `sfnode basis make`.  [default: one is made from --data, and "
-        "written to OUT.basis]",
-    ),
-    click.option(
         "--plain",
         "is_plain",
         is_flag=True,
-        help="Start at the model as it is and search in random directions, as SeedFlood does; so does a run of a given "
-        "--rank, --core or --scalar, and one without --data.",
+        help="Measure slopes along random directions, as SeedFlood does; so does a run with an option on directions, "
+        "and one without --data. Else nodes send the gradient by a small core, whose basis is written to OUT.basis.",
     ),
     _admission_options,
     click.option(
@@ -119,9 +112,9 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
-        basis_out = out.with_suffix(stored_bases.BASIS_ENDING)
+        basis_out = out.with_suffix(stored_basis.BASIS_ENDING)
         name = out.stem.encode("utf-8", "replace").decode("utf-8")  # which a file's name need not be
-        run = make_run(options, key_path, default_name=name, basis_out=basis_out, is_tried=True)
+        run = make_run(options, key_path, default_name=name, basis_out=basis_out)
     except OperatorError:
         _say_unasked(context)
         raise
@@ -157,7 +150,6 @@ def _write_invitation(run: NewRun, key_path: Path, out: Path) -> Path | None:
 
 def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, object]:
     manifest = run.signed.manifest
-    start, model = (None, None) if run.found is None else (run.found.of_start, run.found.of_model)
     return {
         "run_id": manifest.run_id.hex(),
         "name": manifest.name,
@@ -168,30 +160,8 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "invitation": "" if invitation is None else invitation.read_text().strip(),
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
-        "start_accuracy": None if start is None else start.accuracy,
-        "start_loss": None if start is None else start.loss,
-        "model_accuracy": None if model is None else model.accuracy,
-        "model_loss": None if model is None else model.loss,
         "calibration_rows": None if run.found is None else run.found.rows,
-        "expected": _expected_as_json(run),
         "file": str(out),
-    }
-
-
-def _expected_as_json(run: NewRun) -> dict[str, object] | None:
-    """Return the result of the trial of the run's first steps as JSON fields; None: there was no trial."""
-    if not run.tried:
-        return None
-    chosen = run.tried[-1]
-    return {
-        "start": asdict(chosen.before),
-        "after": asdict(chosen.after),
-        "standard_error": chosen.error,
-        "rows": chosen.step_rows,
-        "held_back_examples": chosen.change.examples,
-        "learning_rate": chosen.rate,
-        "learning_rates_tried": [each.rate for each in run.tried],
-        "raises_loss": chosen.hurts,
     }
 
 
@@ -218,10 +188,17 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
-    for line in () if run.found is None else (*describe_start(run.found), *describe_expectation(run.found, run.tried)):
-        click.echo(line)
-    click.echo(f"update   {run.record_bytes} bytes per step and node")
+    click.echo(f"method   {_method_in_words(run)}")
+    click.echo(f"update   {run.record_bytes:,} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
+
+
+def _method_in_words(run: NewRun) -> str:
+    method = run.signed.manifest.method
+    if run.found is None:
+        return f"slopes along {method.directions} random directions a step"
+    numbers = f"{run.signed.manifest.numbers - 1:,} numbers"
+    return f"the gradient by {numbers} from one forward pass a row; the basis took {run.found.rows:,} forward rows"
 
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,8 @@ from sfnode.reporter import counting, printable
 from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
 from sfnode.storage import KeyFile, data_files, disk
 
-if TYPE_CHECKING:  # both import torch
-    from sfnode.training.calibration import FoundBasis, RateTrial
+if TYPE_CHECKING:  # imports torch
+    from sfnode.training.calibration import FoundBasis
 
 _BATCH_ROWS = 16  # for commands that do not train and so have no --batch-rows
 
@@ -33,16 +34,13 @@ class NewRun:
 
     Attributes:
         left_out: tensors of the model that no choice of --trainable could train, with the reasons.
-        basis: file of its basis; None: random bases.
-        found: the basis, where it was made for this run; else None.
-        tried: trials of some steps on held-back examples; the run has the learning rate of the last one.
+        basis: file of its basis, and found: how it was made; None where directions are drawn.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
     found: FoundBasis | None = None
-    tried: tuple[RateTrial, ...] = ()
 
     @property
     def record_bytes(self) -> int:
@@ -50,22 +48,19 @@ class NewRun:
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
-def make_run(
-    options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None, is_tried: bool = False
-) -> NewRun:
+def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None) -> NewRun:
     """Sign a new run with the key in ``key_path``; make the key if it is missing.
 
     Args:
-        basis_out: make a basis and write it here, unless the owner has chosen the directions (`RunOptions`). None:
-            make none.
-        is_tried: where a basis is made, also try some steps of the run, if there are enough data.
+        basis_out: where the run can have a dense core, make its basis and write it here. None: directions are drawn.
 
     Raises:
         OperatorError: an option is wrong; raised before a basis is made.
     """
     check_can_train()
-    from sfnode.training.calibration import sources  # imports torch
+    from sfnode.training import calibration  # imports torch
     from sfnode.training.describe import describe_run
+    from sfnode.training.shared_model import SharedModel
 
     folder = new_model(options.model, options.revision)
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
@@ -74,27 +69,23 @@ def make_run(
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     draft.manifest()  # raises
     found: FoundBasis | None = None
-    tried: tuple[RateTrial, ...] = ()
-    if basis_out is not None and options.wants_basis:
+    if basis_out is not None and options.dense_batch_rows:
         if os.path.lexists(basis_out):
-            raise OperatorError(f"{basis_out} exists: give it with --basis, choose another --out, or remove it")
-        with counting("making a start and a basis from some of the data", "forward passes") as report:
-            found = sources.calibrate_described(described, report, options.dense_batch_rows)
-        disk.write_new(basis_out, [basis_file.encode_basis(found.rank, found.content)])
-        draft.take_basis(basis_out, found.learning_rate, found.epsilon_exp)
-        if found.dense is not None:
-            draft.take_dense(found.dense, found.tensors)
-    if options.method.core is CoreKind.DENSE and (found is None or found.dense is None):
+            raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
+        with counting("making a basis from some of the data", "examples") as report:
+            parts = SharedModel(described.model), described.tensors, described.data
+            found = calibration.find_basis(*parts, options.dense_batch_rows, report)
+    if found is not None and basis_out is not None:
+        data = basis_file.encode_basis(found.content)
+        disk.write_new(basis_out, [data])
+        draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
+    elif options.method.core is CoreKind.DENSE:
         raise OperatorError(
-            "--core dense: needs 32 examples, label words of one token, the loss as objective, layers known to write "
-            "to the residual stream, and no option on how directions are drawn. Leave it out to take what there can be"
+            f"--core dense: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, "
+            "layers known to write to the residual stream, and no option on how directions are drawn. Leave it out to "
+            "take what there can be"
         )
-    if found is not None and found.dense is None and is_tried:
-        with counting("trying some steps of the run", "forward passes") as report:
-            tried = sources.try_described(described, found.rows, draft.bases_at, draft.rates_to_try(), report)
-        if tried:
-            draft.take_rate(tried[-1].rate)
-    return NewRun(signed=draft.signed(), left_out=described.left_out, basis=draft.basis, found=found, tried=tried)
+    return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
 
 
 def new_model(reference: str, revision: str | None) -> ModelFolder:
@@ -124,49 +115,3 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
         max_tokens=task.max_tokens or default_max_tokens(folder),
         batch_rows=batch_rows,
     )
-
-
-def describe_start(found: FoundBasis) -> list[str]:
-    """Return lines on what a calibration found and what it cost; each begins with a name padded to nine characters."""
-    rows = f"rows     the calibration took {found.rows:,} forward rows; a backward pass counts as two"
-    model, start = found.of_model, found.of_start
-    if model is None:
-        return [rows]
-    if start is None:
-        alone = f"loss {model.loss:.2f}" if model.accuracy is None else f"{model.accuracy:.0%} of them right"
-        text = f"the start does not help on held-back examples; the run begins at the model as it is, {alone}"
-    elif start.accuracy is None or model.accuracy is None:
-        text = f"loss {start.loss:.2f} on held-back examples before any training; the model alone {model.loss:.2f}"
-    else:
-        text = f"{start.accuracy:.0%} of held-back examples right before any training"
-        text += f"; the model alone {model.accuracy:.0%}"
-    return [f"start    {text}", rows]
-
-
-def describe_expectation(found: FoundBasis, tried: Sequence[RateTrial]) -> list[str]:
-    """Return lines, as `describe_start` does, on what the tried steps did on held-back examples; none if untried."""
-    if not tried:
-        return []
-    chosen = tried[-1]
-    first, last, steps = chosen.before, chosen.after, f"{chosen.step_rows:,}"
-    before = f"loss {first.loss:.2f}" if first.accuracy is None else f"{first.accuracy:.0%} right"
-    after = f"{last.loss:.2f}" if last.accuracy is None else f"{last.accuracy:.0%}"
-    if found.start is None:
-        text = f"{before} at the model as it is, {after} after {steps} forward rows"
-    else:
-        text = f"{before} after {found.rows:,} forward rows (the start), {after} after {steps} more"
-    error = f"{chosen.error:.2g}" if chosen.after.accuracy is None else f"{100 * chosen.error:.1f} points"
-    text += f"; measured on {chosen.change.examples} held-back examples (standard error {error})"
-    return [f"expects  {text}", *_said_of_rate(tried)]
-
-
-def _said_of_rate(tried: Sequence[RateTrial]) -> list[str]:
-    """Return a line on the learning rate where the first one tried hurts; else none."""
-    rise, (first, last) = "raised the loss by more than twice its standard error", (tried[0], tried[-1])
-    if not first.hurts:
-        return []
-    if not last.hurts:
-        return [f"rate     {last.rate:.2g}, for {first.rate:.2g} {rise} in these steps"]
-    if len(tried) == 1:
-        return [f"rate     {last.rate:.2g}, as given, {rise} in these steps: a lower --learning-rate may not"]
-    return [f"rate     {last.rate:.2g}, the lowest of those tried, which all {rise}: the run may not learn"]

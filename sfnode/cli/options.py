@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import click
 
-from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
+from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
 from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words
 from sfnode.storage import AtStep, evaluations
@@ -28,7 +28,6 @@ _MODEL_NAMES = (
 REPEAT = "Repeat the option to name several."
 
 _METHOD = MethodOptions()
-_RANDOM, _PUBLISHED = builder.BEST[BasisKind.RANDOM], builder.BEST[BasisKind.PUBLISHED]
 _DEVICE = DeviceOptions()
 _DTYPES = FLOATS
 _LIST = "list"
@@ -121,20 +120,20 @@ method_options = group(
         "--rank",
         None,
         "Search a subspace of this rank in each tensor, a power of two. A higher rank can express more and is noisier."
-        f"  [default: {builder.RANK}; with --basis that of the basis]",
+        f"  [default: {builder.RANK}]",
     ),
     choice_option(
         "--core",
         CoreKind,
         "Send the gradient by all coordinates of a subspace (`dense`), or slopes along drawn directions: "
         "`canonical` moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it "
-        f"can be, for label words; else {_RANDOM.core}, and {_PUBLISHED.core} with a published basis]",
+        "can be, else canonical]",
     ),
     choice_option(
         "--scalar",
         ScalarKind,
         "Send projected gradients in this form: `raw` as measured, `normalised` divided by their root mean square."
-        f"  [default: {_RANDOM.scalar}; with --basis {_PUBLISHED.scalar}]",
+        "  [default: raw]",
     ),
     number_option(
         "--directions",
@@ -161,14 +160,14 @@ method_options = group(
         "--learning-rate",
         type=float,
         help="Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
-        "when the loss jumps or rises.  "
-        f"[default: {_RANDOM.learning_rate:g}; with --basis {_PUBLISHED.learning_rate:g}]",
+        f"when the loss jumps or rises.  [default: {builder.LEARNING_RATE:g}, or what suits the basis of a dense core]",
     ),
     click.option(
         "--epsilon-exp",
         type=click.IntRange(-30, 0),
-        help="Measure each direction this far from the weights, as a power of two.  [default: -10, or what suits the "
-        "basis]",
+        default=_METHOD.epsilon_exp,
+        show_default=True,
+        help="Measure each direction this far from the weights, as a power of two.",
     ),
     choice_option(
         "--schedule",

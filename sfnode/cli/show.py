@@ -81,23 +81,12 @@ def _show_run(manifest: Manifest, is_json: bool) -> None:
 
 
 def _show_statement(statement: Statement, is_json: bool) -> None:
-    if statement.kind is StatementKind.RENEW:
-        _show_renewal(statement, is_json)
-        return
     kind, author = statement.kind.name.lower(), statement.author.hex()
     if is_json:
         click.echo(json.dumps({"kind": kind, "author": author, "from_step": statement.from_step}))
         return
     from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
     click.echo(f"{kind:<8} {author}{from_step}")
-
-
-def _show_renewal(statement: Statement, is_json: bool) -> None:
-    if is_json:
-        fields = {"kind": "renew", "from_epoch": statement.from_epoch, "sha256": statement.sha256}
-        click.echo(json.dumps(fields))
-        return
-    click.echo(f"renew    basis {statement.sha256}  from epoch {statement.from_epoch}")
 
 
 def _parts(replica: Replica) -> list[AuthorsPart]:

@@ -22,7 +22,7 @@ from sfnode.cli.new_run import make_run
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import data_files, disk, stored_bases
+from sfnode.storage import data_files, disk, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
@@ -117,7 +117,7 @@ def testnet(
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(
-        options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_bases.BASIS_ENDING}"
+        options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     )
     signed = run.signed
     data = data_files.training_file(signed.manifest.task, options.data.named(options.task))
@@ -266,9 +266,8 @@ def _print_result(result: LocalNetworkResult) -> None:
 
 
 def _print_learnt(learnt: Learnt) -> None:
-    before, started, after = (100 * each.accuracy for each in (learnt.before, learnt.started, learnt.after))
-    start = f", {started:.1f} % at the start" if learnt.started != learnt.before else ""
-    click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    before, after = (100 * each.accuracy for each in (learnt.before, learnt.after))
+    click.echo(f"accuracy   {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
     if learnt.members is not None:
         middle, best = 100 * learnt.members.median, 100 * learnt.members.best
         click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")

@@ -16,7 +16,7 @@ from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknow
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.status import read_status
-from sfnode.storage import DataDirectory, size_of_run, stored_bases
+from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
@@ -178,10 +178,8 @@ class Examination:
         return model_check.check_device(self._devices, devices.device, devices.dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        question, devices = self._question, self._question.devices
-        held = None if question.data_dir is None else question.data_dir.bases.first(manifest)
-        basis = held or stored_bases.basis_beside(manifest, question.run_file)
-        plan = memory_plan.plan_memory(manifest, folder, devices.dtype, devices.device_memory, basis)
+        devices = self._question.devices
+        plan = memory_plan.plan_memory(manifest, folder, devices.dtype, devices.device_memory)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and devices.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run import BasisKind, Manifest
+from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import DataDirectory, disk, stored_bases
+from sfnode.storage import DataDirectory, disk, stored_basis
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
@@ -97,14 +97,14 @@ def _missing_identity(data_dir: DataDirectory) -> Finding:
 
 def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:
     """Check that the run's published basis is here and whole."""
-    if manifest.method.basis is BasisKind.RANDOM:
-        return ok("basis", "the run's is random: no file is needed")
-    held = data_dir.bases.first(manifest)
+    if not manifest.method.is_dense:
+        return ok("basis", "the run's is drawn: no file is needed")
+    held = data_dir.basis.find(manifest)
     if held is None:
         return unknown("basis", "not here yet: the first --bootstrap sends it, or give the owner's file with --basis")
     try:
         disk.read_bytes(held, "the basis")
-        stored_bases.read_bases(manifest, held)
+        stored_basis.read_bases(manifest, held)
     except OperatorError as error:
         return fail("basis", str(error), f"remove {held} and join with --bootstrap, so that a peer sends it")
     return ok("basis", f"{held} is the run's")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
-from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
-from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
+from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
-from sfnode.storage import stored_bases
 from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -38,9 +37,6 @@ class MemoryPlan:
         staged: weights held in main memory until the model is complete and moves to a card.
         reading: extra bytes while the last weight is read.
         closed: the closed epochs at the run's end, folded into copies of weights or thin matrices.
-        start, start_waiting: the run's start, folded into copies or thin matrices of the tensors that it moves; on
-            the device, and with the weights that wait. Renewals are left out: those that a source makes move the same.
-        is_start_known: whether the basis file names these tensors; else both are upper bounds.
         bases: bases of the epochs that the worker keeps.
         activations: activations of a step.
         ledger: records, index and coefficients, in the node's own process.
@@ -52,9 +48,6 @@ class MemoryPlan:
     staged: int
     reading: int
     closed: int
-    start: int
-    start_waiting: int
-    is_start_known: bool
     bases: int
     activations: int
     ledger: int
@@ -62,12 +55,7 @@ class MemoryPlan:
     @property
     def on_device(self) -> int:
         """Return the bytes on the device that runs the forward passes."""
-        return self.weights + self.closed + self.start + self.bases + self.activations
-
-    @property
-    def elsewhere(self) -> int:
-        """Return the bytes off the device: in main memory with a card, else in files."""
-        return self.waiting + self.start_waiting
+        return self.weights + self.closed + self.bases + self.activations
 
     @property
     def load_peak(self) -> int:
@@ -87,7 +75,7 @@ class MemoryPlan:
     @property
     def peak_beside_card(self) -> int:
         """Return the peak of the worker's process in main memory where it trains on a card."""
-        return _WORKER_BYTES + max(self.staged + self.reading, self.elsewhere)
+        return _WORKER_BYTES + max(self.staged + self.reading, self.waiting)
 
     @property
     def node(self) -> int:
@@ -97,9 +85,8 @@ class MemoryPlan:
     def __str__(self) -> str:
         parts = {
             "weights": self.weights,
-            "weights that wait elsewhere": self.elsewhere,
+            "weights that wait elsewhere": self.waiting,
             "closed epochs": self.closed,
-            "start" if self.is_start_known else "start at most": self.start,
             "bases": self.bases,
             "activations": self.activations,
             "programs": _WORKER_BYTES + _NODE_BYTES,
@@ -109,16 +96,13 @@ class MemoryPlan:
         return f"{_gb(self.load_peak)} while the model is loaded, {_gb(self.training_peak)} in training ({listed})"
 
 
-def plan_memory(
-    manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None, basis: Path | None = None
-) -> MemoryPlan:
+def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None) -> MemoryPlan:
     """Plan the memory that training takes; docs/models.md compares plans with measurements.
 
-    Reads only the headers of the weight files, config.json and, if the run has a start, the basis.
+    Reads only the headers of the weight files, config.json.
 
     Args:
         device_memory: MiB that the weights may take on the device; None: no limit.
-        basis: file of the run's published basis; None: not here.
 
     Raises:
         OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
@@ -135,9 +119,6 @@ def plan_memory(
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
     rank, core_rows = manifest.method.rank, manifest.method.core_rows or manifest.method.rank
     basis_entries = sum(core_rows * tensor.rows + rank * tensor.cols for tensor in manifest.tensors)
-    moved = _moved_by_start(manifest, basis)
-    started = _started_bytes(manifest, moved, precision)
-    start_waiting = sum(started.get(name, 0) for name in split.waiting)
     return MemoryPlan(
         weights=split.on_device,
         waiting=split.waiting_bytes + closed_waiting,
@@ -145,22 +126,17 @@ def plan_memory(
         staged=int(sum(each.count * precision.compute_bytes for each in staged)),
         reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
         closed=closed - closed_waiting,
-        start=sum(started.values()) - start_waiting,
-        start_waiting=start_waiting,
-        is_start_known=moved is not None,
         bases=int(_epochs_kept(manifest) * basis_entries * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
 
 
-def foresee_memory(
-    manifest: Manifest, model: str, dtype: str, device_memory: int | None = None, basis: Path | None = None
-) -> MemoryPlan | None:
+def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: int | None = None) -> MemoryPlan | None:
     """Plan the memory for the model named ``model``; None where it is not on this disk or cannot be read."""
     try:
         folder = find_model_folder(model, manifest.model.revision)
-        return None if folder is None else plan_memory(manifest, folder, dtype, device_memory, basis)
+        return None if folder is None else plan_memory(manifest, folder, dtype, device_memory)
     except OperatorError:
         return None  # loading the model will report the error
 
@@ -217,36 +193,12 @@ def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
 
 
 def _closed_epochs(manifest: Manifest) -> int:
-    """Return how many epochs have another basis than the last one, at the run's end; renewals are not counted."""
-    is_random = manifest.method.basis is BasisKind.RANDOM
-    return (manifest.steps - 1) // manifest.method.epoch_steps if is_random else 0
+    """Return how many epochs have another basis than the last one, at the run's end."""
+    return 0 if manifest.method.is_dense else (manifest.steps - 1) // manifest.method.epoch_steps
 
 
 def _epochs_kept(manifest: Manifest) -> int:
     return min(_BASES_KEPT, 1 + _closed_epochs(manifest))
-
-
-def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | None:
-    """Return the indices of the tensors that the start moves; None where the basis is missing or not the run's."""
-    if not manifest.method.start_rank:
-        return frozenset()
-    if basis is None:
-        return None
-    try:
-        starts = stored_bases.read_bases(manifest, basis).starts(0).values()
-    except OperatorError:
-        return None
-    return frozenset(index for index in range(len(manifest.tensors)) if any(start.moves(index) for start in starts))
-
-
-def _started_bytes(manifest: Manifest, moved: frozenset[int] | None, precision: Precision) -> dict[str, int]:
-    """Return the bytes into which the start is folded, by tensor; ``moved`` None: for all that it may move."""
-    columns = manifest.method.start_rank
-    return {
-        tensor.name: int(_folded_bytes(tensor, columns, precision))
-        for index, tensor in enumerate(manifest.tensors)
-        if (index in moved if moved is not None else tensor.cols)
-    }
 
 
 def _folded_bytes(tensor: TensorSpec, columns: int, precision: Precision) -> float:
@@ -300,20 +252,7 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
 
 
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
-    """Compare the plan with the bytes that are free on the machine and, with CUDA, on the card (``device_free``).
-
-    Where it fits but for a start of unknown size, the finding is a warning, not a failure.
-    """
-    found = _judged(plan, free, device_free)
-    if plan.is_start_known or found.verdict is not Verdict.FAIL:
-        return found
-    if _judged(replace(plan, start=0, start_waiting=0), free, device_free).verdict is Verdict.FAIL:
-        return found
-    text = f"{found.text}; it may well be enough: the run's basis, which is not here, says how much its start takes"
-    return warning("memory plan", text, f"`sfnode join` fetches it and plans again; or {found.advice}")
-
-
-def _judged(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
+    """Compare the plan with the bytes that are free on the machine and, with CUDA, on the card (``device_free``)."""
     here = plan.node + (plan.peak if device_free is None else plan.peak_beside_card)
     advice = "use a smaller --dtype (bf16, int8), close other programs, or join a run with a smaller model or batch"
     if plan.least is not None and plan.least < plan.weights:
@@ -321,8 +260,8 @@ def _judged(plan: MemoryPlan, free: int | None, device_free: int | None) -> Find
     if device_free is not None and plan.on_device > device_free:
         text = f"{_gb(plan.on_device)} needed on the card, {_gb(device_free)} free there: {plan}"
         return fail("memory plan", text, advice)
-    if device_free is None and plan.elsewhere > (room := free_disk(folder := temporary_folder())):
-        text = f"{_gb(plan.elsewhere)} of weights are to wait on the disk of {folder}, {_gb(room)} free there: {plan}"
+    if device_free is None and plan.waiting > (room := free_disk(folder := temporary_folder())):
+        text = f"{_gb(plan.waiting)} of weights are to wait on the disk of {folder}, {_gb(room)} free there: {plan}"
         return fail("memory plan", text, f"name another folder with TMPDIR, or give more --device-memory; {advice}")
     if free is None:
         return unknown("memory plan", f"about {_gb(here)}: {plan}; this system does not say what is free")

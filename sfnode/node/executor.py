@@ -11,7 +11,6 @@ from protocol.errors import StateMismatchError
 from protocol.events import (
     DropPeer,
     Effect,
-    FetchBasis,
     FetchSnapshot,
     Halt,
     ReportSnapshot,
@@ -39,7 +38,6 @@ class Executor:
     Attributes:
         jobs: what the trainer has to do.
         snapshots: what `SnapshotFiles` has to store or fetch.
-        bases: what `BasisFetcher` has to fetch.
     """
 
     def __init__(
@@ -59,9 +57,8 @@ class Executor:
         self._reporter = reporter
         self._last_evaluation = -1
         self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
-        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
+        # The core asks for one file at a time, and makes a snapshot each 1,024 steps: this never fills up.
         self._snapshots, self.snapshots = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
-        self._bases, self.bases = trio.open_memory_channel[FetchBasis](1)
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
         """Carry out all of them. StateMismatchError: the core halts; StorageDamagedError, OperatorError: the disk."""
@@ -84,8 +81,6 @@ class Executor:
                     self._network.sessions.drop(effect.peer, effect.reason)
                 case StoreSnapshot() | FetchSnapshot():
                     self._snapshots.send_nowait(effect)
-                case FetchBasis():
-                    self._bases.send_nowait(effect)
                 case ReportSnapshot():
                     self._snapshot_files.report(effect)
                 case Halt():
@@ -97,8 +92,7 @@ class Executor:
     def _evaluate_if_due(self) -> None:
         """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
         every, step = self._config.eval_every_steps, self._node.clock.next_step
-        is_due = every and step // every > self._last_evaluation
-        if is_due and self._node.bases.here.issuperset(self._node.replica.renewals_needed()):
+        if every and step // every > self._last_evaluation:
             self._last_evaluation = step // every
             if self._jobs.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
                 self._jobs.send_nowait(Evaluate(step=step))

@@ -20,7 +20,6 @@ from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
 from sfnode.network import Address, FileSource, Network, ServedRun, saved_peers
-from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.executor import Executor
@@ -34,7 +33,7 @@ from sfnode.node.watching import NodeWatch
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import RenewedBasis, Store
+from sfnode.storage import Store
 from sfnode.worker import Trainer
 from sfnode.worker_protocol import TrainingConfig
 
@@ -62,7 +61,6 @@ class RunningNode:
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
-        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, reporter)
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
@@ -89,8 +87,7 @@ class RunningNode:
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
-            training = config.training, config.signed, signer.author, replica.shown
-            self.trainer = Trainer(*training, reporter, self._renewals_here)
+            self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter)
         self._watch = NodeWatch(self)
 
     def _served_run(self) -> ServedRun:
@@ -108,11 +105,6 @@ class RunningNode:
     def _find_file(self, sha256: str) -> FileSource | None:
         return self.data_sharing.find(sha256) or self._snapshot_files.find(self.manifest, sha256)
 
-    def _renewals_here(self) -> tuple[RenewedBasis, ...]:
-        renewals = self.node.replica.ledger.roster.renewals()
-        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
-        return self.config.data_dir.bases.renewals(self.manifest, whole)
-
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening addresses."""
         async with trio.open_nursery() as nursery:
@@ -120,9 +112,8 @@ class RunningNode:
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
             nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
-            files = FileFetcher(self.network.neighbour_files), self.slips
-            nursery.start_soon(self._snapshot_files.run, *files, self._executor.snapshots, self._inbox_in)
-            nursery.start_soon(self._basis_fetcher.run, *files, self._executor.bases, self._inbox_in)
+            files = FileFetcher(self.network.neighbour_files)
+            nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
                 nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)

@@ -44,10 +44,11 @@ class SnapshotFiles:
         self._reporter = reporter
 
     def find(self, manifest: Manifest, sha256: str) -> disk.HeldFile | None:
-        """Return the snapshot or the published basis with this hash; None if there is none."""
+        """Return the snapshot or the basis with this hash; None if there is none."""
         found = self._data_dir.path.glob(f"snapshot-*-{sha256[:16]}.bin")
         with suppress(OSError):  # a snapshot's file is removed when newer ones exist
-            return disk.HeldFile(next(found, self._data_dir.bases.path_of(manifest, sha256)))
+            basis = [self._data_dir.basis.path] if sha256 == manifest.method.basis_sha256 else []
+            return next((disk.HeldFile(path) for path in (*found, *basis)), None)
         return None
 
     def save_evidence(self, replica: Replica, halt: Halt) -> Path:

@@ -14,12 +14,12 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     labels = ", ".join(repr(word) for word in task.label_words)
     if method.is_dense:
         learnt = [
-            ("Subspace", f"{method.basis.value} basis, a core of {method.core_rows} x {method.rank} in each tensor"),
+            ("Subspace", f"published basis, a core of {method.core_rows} x {method.rank} in each tensor"),
             ("Message", f"{manifest.numbers - 1:,} numbers of at most {counted(method.directions, 'row')}"),
         ]
     else:
         learnt = [
-            ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
+            ("Subspace", f"random basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
             ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
             ("Distance", f"2^{method.epsilon_exp}"),
         ]

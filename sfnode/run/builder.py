@@ -15,7 +15,6 @@ from protocol.limits import COEFFICIENT_BITS_MAX, DENSE_CLIP, NORMALISED_CLIP
 from protocol.run import (
     AdmissionKind,
     AdmissionSpec,
-    BasisKind,
     CoreKind,
     Manifest,
     Method,
@@ -26,11 +25,10 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
-from sfnode.storage import BasisSpec, DenseSettings, disk
+from sfnode.storage import DenseSettings, disk
 
 AUTHORS_MAX: Final = 1_024
 STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
-_EPSILON_EXP: Final = -10
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
 # Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
@@ -40,26 +38,9 @@ _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 _NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
 _DENSE_RATE_MAX: Final = 16.0  # where the prior alone bends the loss: one layer, whose curvature is about one
-_EPOCHS: Final = 8  # of a run with a published basis, more in a long one: it can be renewed at each but the first two
-_EPOCH_STEPS_MIN: Final = 16
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK: Final = 32
-_RANDOM: Final = BasisSpec(rank=RANK, sha256="", unit_exp=0, entry_max=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
-    """Holds what learns best with a kind of basis (docs/learning.md): the defaults of the owner's options."""
-
-    core: CoreKind
-    scalar: ScalarKind
-    learning_rate: float
-
-
-BEST: Final = {
-    BasisKind.RANDOM: Best(core=CoreKind.CANONICAL, scalar=ScalarKind.RAW, learning_rate=3e-4),
-    BasisKind.PUBLISHED: Best(core=CoreKind.RADEMACHER, scalar=ScalarKind.NORMALISED, learning_rate=3e-3),
-}
+LEARNING_RATE: Final = 3e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +48,13 @@ class MethodOptions:
     """Holds how a run trains, in the usual terms; the manifest holds the integers computed from them.
 
     Attributes:
-        rank: as in the manifest; None: that of the published basis, else 32.
-        core, scalar: as in the manifest; None: `BEST` for the run's basis.
+        rank, core, scalar: as in the manifest; None: 32, canonical and raw, or what a dense core has.
         learning_rate: length of a step. Raw: the weights move by lr x mean over directions of g z. Normalised: by
-            lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `BEST` for the run's basis.
+            lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `LEARNING_RATE`, or what suits the
+            basis of a dense core.
         schedule: of the learning rate, down to zero or constant.
         directions, sides, shares, local_steps, epoch_steps: as in the manifest.
-        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, about a thousandth.
+        epsilon_exp: epsilon = 2^epsilon_exp; about a thousandth.
     """
 
     rank: int | None = None
@@ -86,81 +67,69 @@ class MethodOptions:
     learning_rate: float | None = None
     schedule: ScheduleKind = ScheduleKind.LINEAR
     epoch_steps: int = 1_024
-    epsilon_exp: int | None = None
+    epsilon_exp: int = -10
 
 
-def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[Method, Schedule]:
-    """Return the manifest's method and schedule. OperatorError for an impossible learning rate or rank."""
-    if basis is not None and basis.core_rows:
-        raise OperatorError("--basis: the file is for a dense core, which `sfnode init` makes anew for each run")
-    kind = BasisKind.RANDOM if basis is None else BasisKind.PUBLISHED
-    best, used = BEST[kind], basis or _RANDOM
-    rank = options.rank or used.rank
-    if basis is not None and rank != basis.rank:
-        raise OperatorError(f"--rank {rank}: the published basis has rank {basis.rank}. Leave --rank out")
-    scalar = options.scalar or best.scalar
+def method_of(options: MethodOptions) -> tuple[Method, Schedule]:
+    """Return method and schedule of a run that draws its directions. OperatorError for an impossible learning rate."""
+    scalar = options.scalar or ScalarKind.RAW
     is_raw = scalar is ScalarKind.RAW
     method = Method(
-        rank=rank,
+        rank=options.rank or RANK,
         epoch_steps=options.epoch_steps,
-        basis=kind,
-        basis_sha256=used.sha256,
-        basis_unit_exp=used.unit_exp,
-        basis_max=used.entry_max,
-        start_rank=used.start_rank,
+        basis_sha256="",
         core_rows=0,
         noise_rows=0,
         energy_max=0,
         sides=options.sides,
         shares=options.shares,
-        core=options.core or best.core,
+        core=options.core or CoreKind.CANONICAL,
         scalar=scalar,
-        epsilon_exp=_EPSILON_EXP if options.epsilon_exp is None else options.epsilon_exp,
+        epsilon_exp=options.epsilon_exp,
         directions=options.directions,
         local_steps=options.local_steps,
         alpha_exp=0,
         quantum_exp=_RAW_QUANTUM_EXP if is_raw else 0,
         clip=_RAW_CLIP if is_raw else NORMALISED_CLIP,
     )
-    rate = best.learning_rate if options.learning_rate is None else options.learning_rate
+    rate = LEARNING_RATE if options.learning_rate is None else options.learning_rate
     alpha_exp, weight = _alpha_and_weight(rate, method)
-    weight_end = weight if options.schedule is ScheduleKind.CONSTANT else 0
-    schedule = Schedule(kind=options.schedule, weight_start=weight, weight_end=weight_end)
-    return replace(method, alpha_exp=alpha_exp), schedule
+    return replace(method, alpha_exp=alpha_exp), _schedule(options.schedule, weight)
 
 
 def dense_method_of(
-    options: MethodOptions, basis: BasisSpec, dense: DenseSettings, batch_rows: int
+    schedule: ScheduleKind, learning_rate: float, sha256: str, dense: DenseSettings, batch_rows: int
 ) -> tuple[Method, Schedule]:
-    """Return method and schedule of a run whose messages hold a dense core. OperatorError: an impossible rate."""
-    drawn, schedule = method_of(replace(options, learning_rate=None), replace(basis, core_rows=0))
-    method = replace(
-        drawn,
+    """Return method and schedule of a run whose messages hold a dense core. OperatorError: an impossible rate.
+
+    ``sha256``: of the basis's file. ``batch_rows``: of a message at most.
+    """
+    rate = _checked_rate(learning_rate, _DENSE_RATE_MAX)
+    # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
+    alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
+    method = Method(
+        rank=dense.rank,
         epoch_steps=1,
-        basis_unit_exp=0,
-        core=CoreKind.DENSE,
+        basis_sha256=sha256,
         core_rows=dense.core_rows,
         noise_rows=_NOISE_ROWS,
         energy_max=dense.energy_max,
+        sides=1,
+        shares=1,
+        core=CoreKind.DENSE,
         scalar=ScalarKind.RAW,
         epsilon_exp=0,
-        sides=1,
         directions=batch_rows,
+        local_steps=1,
+        alpha_exp=alpha_exp,
         quantum_exp=dense.quantum_exp,
         clip=DENSE_CLIP,
     )
-    assert options.learning_rate is not None, "what makes a dense basis suggests one"
-    rate = _checked_rate(options.learning_rate, _DENSE_RATE_MAX)
-    # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
-    alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
-    weight_end = weight if options.schedule is ScheduleKind.CONSTANT else 0
-    return replace(method, alpha_exp=alpha_exp), replace(schedule, weight_start=weight, weight_end=weight_end)
+    return method, _schedule(schedule, weight)
 
 
-def renewable(options: MethodOptions, steps: int) -> MethodOptions:
-    """Return the options with epochs short enough to renew the published basis in a run of ``steps``."""
-    wanted = min(max(-(-steps // _EPOCHS), _EPOCH_STEPS_MIN), options.epoch_steps)
-    return replace(options, epoch_steps=-(-wanted // options.local_steps) * options.local_steps)
+def _schedule(kind: ScheduleKind, weight: int) -> Schedule:
+    return Schedule(kind=kind, weight_start=weight, weight_end=weight if kind is ScheduleKind.CONSTANT else 0)
 
 
 def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
-from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
+from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from sfnode.network import Address, Download, Wanted, sessions
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, decode_run_file, disk, stored_bases
+from sfnode.storage import DataDirectory, decode_run_file, disk, stored_basis
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -49,18 +49,18 @@ def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> Signe
 
 
 async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirectory, reporter: Reporter) -> Path | None:
-    """Return the file of the run's published basis in ``data_dir``; None if its basis is random. OperatorError."""
-    if manifest.method.basis is BasisKind.RANDOM:
+    """Return the file of the run's basis in ``data_dir``; None if it has no dense core. OperatorError."""
+    if not manifest.method.is_dense:
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
-    given = source.basis or stored_bases.basis_beside(manifest, source.run_file)
+    given = source.basis or stored_basis.basis_beside(manifest, source.run_file)
     if given is not None:
         data = disk.read_bytes(given, "the basis")
-        return data_dir.bases.store(manifest, data, origin=given)
-    held = data_dir.bases.first(manifest)
+        return data_dir.basis.store(manifest, data, origin=given)
+    held = data_dir.basis.find(manifest)
     try:
-        stored_bases.read_bases(manifest, held)
+        stored_basis.read_bases(manifest, held)
         return held
     except OperatorError as error:
         if not source.bootstrap.nodes:
@@ -78,6 +78,6 @@ async def _fetch_basis(
     reporter.event("fetching_basis", text, bootstrap=list(map(str, bootstrap)), total_bytes=wanted.total)
     download = Download(wanted, progress_of(reporter, "basis", "the basis"))
     data = await sessions.fetch(download, bootstrap, on_failure=failures_to(reporter, "fetch it from"))
-    path = data_dir.bases.store(manifest, data, origin="the file that the run's owner published")
+    path = data_dir.basis.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

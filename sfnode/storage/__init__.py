@@ -4,7 +4,7 @@ from sfnode.storage import (
     data_files as data_files,
     disk as disk,
     evaluations as evaluations,
-    stored_bases as stored_bases,
+    stored_basis as stored_basis,
 )
 from sfnode.storage.data_directory import DataDirectory as DataDirectory, decode_run_file as decode_run_file
 from sfnode.storage.evaluations import AtStep as AtStep, EvaluatedStep as EvaluatedStep
@@ -21,9 +21,5 @@ from sfnode.storage.statement_files import (
     write_statements as write_statements,
 )
 from sfnode.storage.store import Store as Store
-from sfnode.storage.stored_bases import (
-    BasisSpec as BasisSpec,
-    DenseSettings as DenseSettings,
-    RenewedBasis as RenewedBasis,
-)
+from sfnode.storage.stored_basis import DenseSettings as DenseSettings
 from sfnode.storage.stored_records import StoredRecords as StoredRecords

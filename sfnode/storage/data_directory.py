@@ -19,7 +19,7 @@ from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_life import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
-from sfnode.storage.stored_bases import BASIS_FILE, RenewedBasis, StoredBases
+from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
 from sfnode.storage.stored_records import StoredRecords, stored_records
 
 MANIFEST_FILE: Final = "manifest.run"
@@ -32,17 +32,15 @@ _END_FILE: Final = "end.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """Holds the sum of a ledger's updates, and the bases that it refers to.
+    """Holds the sum of a ledger's updates.
 
     Attributes:
-        basis: file of the manifest's published basis; None if the basis is random, or the file is not there.
-        renewals: the bases that replaced it.
+        basis: file of the basis of a dense core; None with other cores, or if the file is not there.
     """
 
     signed: SignedManifest
     coefficients: Coefficients
     basis: Path | None
-    renewals: tuple[RenewedBasis, ...]
 
 
 class DataDirectory(PrivateFolder):
@@ -88,9 +86,9 @@ class DataDirectory(PrivateFolder):
         return StatementFiles(self.path)
 
     @property
-    def bases(self) -> StoredBases:
-        """Return the run's published bases."""
-        return StoredBases(self.path)
+    def basis(self) -> StoredBasis:
+        """Return the file of the basis of a run with a dense core."""
+        return StoredBasis(self.path)
 
     @property
     def evaluations(self) -> EvaluationsFile:
@@ -155,7 +153,7 @@ class DataDirectory(PrivateFolder):
         held-out data.
 
         Raises:
-            OperatorError: no node has run there, a renewed basis is missing, or no best step is known.
+            OperatorError: no node has run there, or no best step is known.
             StorageDamagedError: a record cannot be right.
         """
         signed = self.signed_manifest()
@@ -164,8 +162,7 @@ class DataDirectory(PrivateFolder):
             return StoredState(
                 signed=signed,
                 coefficients=replica.coefficients() if step is None else _sum_before(replica, step),
-                basis=self.bases.first(signed.manifest),
-                renewals=self.bases.renewals_of(replica),
+                basis=self.basis.find(signed.manifest),
             )
 
 

@@ -5,7 +5,6 @@ The protocol defines the format.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -21,14 +19,14 @@ from protocol.crypto import Digest, Signer
 from protocol.documents import LoadedLog, encode_log, load_log_untrusted
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
-from protocol.run import BasisKind, Manifest, SignedManifest
+from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
 from sfnode.storage.disk import describe_os_error, opened_file, read_bytes, sync_folder, write_new
 from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import read_bases
+from sfnode.storage.stored_basis import read_bases
 from sfnode.storage.stored_records import StoredRecords
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
@@ -72,25 +70,16 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, tell: Tell) 
     """
     signed = data_dir.signed_manifest()
     manifest = signed.manifest
-    held = data_dir.bases.first(manifest)
+    held = data_dir.basis.find(manifest)
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
     with data_dir.reading() as stored:
         replica = _replayed(manifest, stored, tell)
         replica.coefficients()
-        data_dir.bases.renewals_of(replica)
-        pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, data_dir, manifest))
+        pieces = encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, tell))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(data_dir, replica, records=records, writer=writer.author.hex())
-
-
-def _read_renewal(data_dir: DataDirectory, manifest: Manifest, sha256: str) -> bytes:
-    path = data_dir.bases.path_of(manifest, sha256)
-    data = read_bytes(path, "the renewed basis")
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise OperatorError(f"{path} is damaged: start the node, it fetches the file from its neighbours")
-    return data
 
 
 def _replayed(manifest: Manifest, stored: StoredRecords, tell: Tell) -> Replica:
@@ -263,11 +252,8 @@ class _News:
 
 
 def _keep_basis(loaded: LoadedLog, data_dir: DataDirectory) -> None:
-    manifest = loaded.signed.manifest
-    if loaded.basis is not None and manifest.method.basis is BasisKind.PUBLISHED:
-        data_dir.bases.store(manifest, loaded.basis, origin="the log's basis")
-    for sha256, data in loaded.renewals.items():
-        data_dir.bases.store(manifest, data, origin="the log's basis", sha256=sha256)
+    if loaded.basis is not None:
+        data_dir.basis.store(loaded.signed.manifest, loaded.basis, origin="the log's basis")
 
 
 def _summary(

@@ -1,4 +1,4 @@
-"""Measure the model of a test network alone, at the run's start, and at its end."""
+"""Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
 from __future__ import annotations
 
@@ -49,13 +49,12 @@ class Learnt:
     """Holds what the evaluation data show.
 
     Attributes:
-        before, started, after: the model alone, at the run's start, at its end.
+        before, after: the model alone, and at the run's end.
         answers: answers to the first prompts; empty where labels are not words.
         members: what each node knows without the others; None if that was not asked for.
     """
 
     before: Knowledge
-    started: Knowledge
     after: Knowledge
     answers: tuple[Answer, ...]
     members: Members | None = None
@@ -67,16 +66,16 @@ class Learnt:
 
 
 async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
-    """Measure the model alone, at the run's start and at ``state``, its end; None without evaluation data."""
+    """Measure the model alone and at ``state``; None without evaluation data."""
     data = config.eval_data
     if data is None:
         return None
-    before, started, after = (
+    before, after = (
         Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
-        for found in await evaluate_states(signed, config, [None, Coefficients(signed.manifest), state])
+        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state])
     )
     answers = _answers(signed.manifest.task, data, before, after)
-    return Learnt(before=before, started=started, after=after, answers=answers)
+    return Learnt(before=before, after=after, answers=answers)
 
 
 async def measure_members(

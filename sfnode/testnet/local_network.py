@@ -251,7 +251,7 @@ class LocalNetwork:
         """Return the first node's held-out accuracy and the mean training loss of all nodes, by step."""
         accuracies = dict(self.nodes[0].accuracies)
         if learnt is not None:
-            accuracies |= {0: learnt.started.accuracy, self._signed.manifest.steps: learnt.after.accuracy}
+            accuracies |= {0: learnt.before.accuracy, self._signed.manifest.steps: learnt.after.accuracy}
         losses: dict[int, list[float]] = {}
         for node in self.nodes:
             for step, loss in node.losses.items():

@@ -1,16 +1,17 @@
 """Measure every coordinate of a dense core by one forward pass a row (SPEC 5.6).
 
-A layer that writes to the residual stream adds U C V^T x to it, and U is made of the directions that move the label
-words' logits at the stream's end. Along the direct path from there, the loss of a row has the gradient ``d h^T`` by C,
-in closed form: d is what the label still lacks in each contrast of the words, h = V^T x at the token read.
+A layer that writes to the residual stream adds U C V^T x to it. Along the direct path from there to the logits, the
+loss has the gradient ``d h^T`` by C at each token that the task reads, in closed form: d is the gradient by the stream
+along the columns of U, h = V^T x. The tokens are the last one of a prompt, or those that predict a candidate's tokens.
 
-Shapes: N rows, L labels, r = core_rows = L - 1, k = rank.
+Shapes: N examples, P tokens that are read, L labels, H width of the stream, r = core_rows, k = rank.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,12 +20,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest
+from protocol.run import Manifest, TensorKind
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases, quantise_dense
 from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import RowBatch
+from sfnode.training.task import CandidateBatch, RowBatch
 
 Int64Array = NDArray[np.int64]
 
@@ -57,38 +58,95 @@ def dense_terms(shared: SharedModel, bases: Bases, epoch: int, core: Int64Array)
             continue
         size = float(np.linalg.norm(c))  # with a core of size one, V C^T suits every dtype as V does
         c_rk = torch.from_numpy(c / size).to(shared.loss_dtype).to(shared.device)
-        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device) * (
-            -size * 2.0 ** view_exp(manifest, index)
-        )
-        terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=(v.to(c_rk.dtype) @ c_rk.T).to(v.dtype), m=m[None], up=u)
+        scale = -size * 2.0 ** view_exp(manifest, index)
+        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device)[None] * scale
+        narrow = (v.to(c_rk.dtype) @ c_rk.T).to(v.dtype)
+        if tensor.kind is TensorKind.TRANSPOSED:
+            terms[tensor.name] = MatrixTerm(u=narrow, v=u[:-1].t(), m=m)
+        else:
+            terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=narrow, m=m, up=u)
     return terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """Holds what one forward pass gives: d at each token that is read, the layers' inputs there, and the losses.
+
+    Attributes:
+        d: [P, r]. Summed over an example's tokens, ``d x^T`` is the gradient of its loss by what a layer adds along U.
+        inputs: of each layer, [P, I].
+        loss: [N].
+    """
+
+    d: Tensor
+    inputs: list[Tensor]
+    loss: Tensor
+
+
+@torch.inference_mode()
+def hear(
+    shared: SharedModel,
+    names: Sequence[str],
+    terms: Mapping[str, MatrixTerm],
+    rows: RowBatch | CandidateBatch,
+    label_tokens: Sequence[int],
+    u_Hr: Tensor,
+) -> Heard:
+    """Pass rows forward once with these terms, and listen to the layers whose weights are ``names``.
+
+    OperatorError: one of them is not linear. ``u_Hr`` does not matter with label words, whose contrasts it moves.
+    """
+    context, is_words = shared.pass_context, isinstance(rows, RowBatch)
+    positions_P = rows.positions if isinstance(rows, CandidateBatch) else _last_places(rows)
+    with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P) as heard:
+        if isinstance(rows, RowBatch):
+            logits_NL = shared.label_logits(rows, label_tokens)
+            labels = len(label_tokens)
+            lacking_NL = logits_NL.softmax(dim=1) - functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
+            d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
+            loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
+        else:
+            d_Pr, loss_N = shared.residuals(rows, u_Hr)
+        if missing := [name for name in names if name not in heard]:
+            raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
+        inputs = [heard[name] for name in names]
+    assert is_words or len(d_Pr) == len(positions_P)
+    return Heard(d=d_Pr, inputs=inputs, loss=loss_N)
+
+
+def _last_places(rows: RowBatch) -> Tensor:
+    return torch.arange(len(rows.last), device=rows.last.device) * rows.tokens.shape[1] + rows.last
 
 
 @torch.inference_mode()
 def row_gradients(
-    shared: SharedModel, bases: Bases, epoch: int, core: Int64Array, rows: RowBatch, label_tokens: Sequence[int]
+    shared: SharedModel,
+    bases: Bases,
+    epoch: int,
+    core: Int64Array,
+    rows: RowBatch | CandidateBatch,
+    label_tokens: Sequence[int],
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Pass rows forward once; return d [N, r], h of each tensor [N, k], and the losses [N].
+    """Pass rows forward once; return d [P, r], h of each tensor [P, k], and the losses [N].
 
-    The gradient of a row by a tensor's core is d h^T. All are fp32 (fp64 for an fp64 model) on the device.
-    OperatorError: a tensor's layer is not linear, or stored transposed.
+    The gradient by a tensor's core, summed over all examples, is d^T h. All are fp32 (fp64 for an fp64 model) on the
+    device. OperatorError: the core does not fit the label words, or a tensor's layer is not linear.
     """
-    names = [tensor.name for tensor in bases.manifest.tensors]
-    terms, context = dense_terms(shared, bases, epoch, core), shared.pass_context
-    with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names) as heard:
-        logits_NL = shared.label_logits(rows, label_tokens)
-        if missing := [name for name in names if name not in heard]:
-            raise OperatorError(f"{missing[0]} cannot have a dense core: only linear layers with weights [O, I] can")
-        x_NI = [heard[name] for name in names]
-    labels = len(label_tokens)
-    lacking_NL = logits_NL.softmax(dim=1) - functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
-    d_Nr = lacking_NL @ contrasts(labels).to(logits_NL)
+    manifest = bases.manifest
+    if label_tokens and manifest.method.core_rows != len(label_tokens) - 1:
+        raise OperatorError(
+            f"the run's core has {manifest.method.core_rows} rows, and {len(label_tokens)} label words of one token "
+            f"need {len(label_tokens) - 1}: is this the run's model?"
+        )
     sides = shared.bases(bases, epoch)
-    h = [x.to(logits_NL.dtype) @ v.to(logits_NL.dtype) for x, (_, v) in zip(x_NI, sides, strict=True) if v is not None]
-    return d_Nr, h, functional.cross_entropy(logits_NL, rows.labels, reduction="none")
+    u_Hr = sides[0][0][:-1].t().to(shared.loss_dtype)
+    names = [tensor.name for tensor in manifest.tensors]
+    heard = hear(shared, names, dense_terms(shared, bases, epoch, core), rows, label_tokens, u_Hr)
+    h = [x.to(u_Hr.dtype) @ v.to(u_Hr.dtype) for x, (_, v) in zip(heard.inputs, sides, strict=True) if v is not None]
+    return heard.d, h, heard.loss
 
 
-def dense_message(manifest: Manifest, d_Nr: Tensor, h: list[Tensor]) -> tuple[int, ...]:
-    """Return the message of these rows: their number, and the mean of their gradients in whole numbers."""
-    mean = torch.cat([(d_Nr.T @ each).flatten() for each in h]) / len(d_Nr)
-    return quantise_dense(manifest.method, len(d_Nr), mean.double().cpu().numpy())
+def dense_message(manifest: Manifest, d_Pr: Tensor, h: list[Tensor], examples: int) -> tuple[int, ...]:
+    """Return the message of these examples: their number, and the mean of their gradients in whole numbers."""
+    mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
+    return quantise_dense(manifest.method, examples, mean.double().cpu().numpy())

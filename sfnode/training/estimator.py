@@ -1,8 +1,8 @@
 """Estimate and evaluate a run on a shared base model, from one node's coefficients and examples.
 
 The current epoch acts as a low-rank term on the activations, together with the perturbation. Other epochs with the same
-basis join this term at no cost, since their coefficients add up. Epochs with other bases, and starts, are folded into
-copies of the trained weights, which are remade when these change. The base weights stay shared and untouched.
+basis join this term at no cost, since their coefficients add up. Epochs with other bases are folded into copies of
+the trained weights, which are remade when these change. The base weights stay shared and untouched.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, DirectionFactors, core_exp, direction_factors, example_indices, quantise
+from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
 from sfnode.training.dense_estimate import dense_message, row_gradients
-from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, newest_epoch, quantised
+from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
 from sfnode.training.shared_model import FoldedWeights, SharedModel
-from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, row_batch, scoring
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Evaluated
 
 Int64Array = NDArray[np.int64]
@@ -53,6 +53,7 @@ class Estimator:
         manifest = self.manifest = bases.manifest
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
+        self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)
         self._fold: FoldedWeights | None = None
         self._fold_key = b""
         attach(shared.model, manifest.tensors, shared.pass_context)
@@ -61,7 +62,10 @@ class Estimator:
         """Replace the coefficients of ``epoch``, int64[layout.size]."""
         if flat.shape != (self._layout.size,):
             raise OperatorError(f"epoch {epoch}: {flat.size} coefficients, the run has {self._layout.size}")
-        self._epochs[epoch] = flat.astype(np.int64)
+        flat = flat.astype(np.int64)
+        if self.manifest.method.is_dense:
+            self._dense_sum += flat - self._epochs.get(epoch, 0)
+        self._epochs[epoch] = flat
 
     @torch.inference_mode()
     def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:
@@ -102,12 +106,12 @@ class Estimator:
     def _dense(self, seed: int, step: int, rows: int) -> Estimate:
         """Measure a dense core with the first ``rows`` examples of the step's batch."""
         chosen = example_indices(self.manifest, seed, 0, len(self.data.examples))[:rows]
-        batch = row_batch([self.data.examples[index] for index in chosen.tolist()], self.data.pad, self._shared.device)
-        with self._shared.switch.using(self._closed_weights(step)):
-            d_Nr, h, losses = row_gradients(
-                self._shared, self._bases, step, self._live(step), batch, self.data.label_tokens
-            )
-        return Estimate(scalars=dense_message(self.manifest, d_Nr, h), loss=float(losses.mean()), rows=rows)
+        batch = batch_of(self.data, [self.data.examples[index] for index in chosen.tolist()], 1, self._shared.device)
+        d_Pr, h, losses = row_gradients(
+            self._shared, self._bases, step, self._live(step), batch, self.data.label_tokens
+        )
+        message = dense_message(self.manifest, d_Pr, h, rows)
+        return Estimate(scalars=message, loss=float(losses.mean()), rows=len(batch.tokens))
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
@@ -120,21 +124,22 @@ class Estimator:
         return projected_gradients(method, loss_G)
 
     @torch.inference_mode()
-    def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluated:
+    def evaluate(self, rows_max: int = 0) -> Evaluated:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
-        Sessions of one run with equal states and data share one result, which the first call computes. ``is_alone``
-        evaluates the base model, without starts and coefficients.
+        Sessions of one run with equal states and data share one result, which the first call computes.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
-        state = b"alone" if is_alone else _digest(self._bases, self._epochs, newest_epoch(self._epochs))
-        key = (self.manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
+        key = (
+            self.manifest.run_id,
+            _digest(self._bases, self._epochs),
+            hashlib.sha256(repr(examples).encode()).digest(),
+        )
         known = self._shared.evaluations
         if key not in known:
-            weights = {} if is_alone else self._folded(self._epochs, newest_epoch(self._epochs))
-            with self._shared.switch.using(weights):
+            with self._shared.switch.using(self._folded(self._epochs)):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)
         while len(known) > EVALUATIONS_KEPT:
@@ -144,7 +149,7 @@ class Estimator:
     @torch.inference_mode()
     def evaluation_losses(self) -> Tensor:
         """Return the loss of each evaluation example with folded weights, fp64[N]; in the same order at every call."""
-        with self._shared.switch.using(self._folded(self._epochs, newest_epoch(self._epochs))):
+        with self._shared.switch.using(self._folded(self._epochs)):
             chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
             batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
             found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
@@ -175,9 +180,9 @@ class Estimator:
 
     def _live(self, epoch: int) -> Int64Array:
         """Return the sum of the coefficients of all epochs with the basis of ``epoch``, as a copy."""
-        name = self._bases.name(epoch)
-        held = [flat for each, flat in self._epochs.items() if self._bases.name(each) == name]
-        return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
+        if self.manifest.method.is_dense:
+            return self._dense_sum.copy()
+        return self._epochs.get(epoch, np.zeros(self._layout.size, dtype=np.int64)).copy()
 
     def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
         """Return the rows of all groups in order (`group_blocks`), padded to one width so that all round equally."""
@@ -198,28 +203,28 @@ class Estimator:
         return scoring.group_objectives(self.manifest.task.objective, found, rows.labels, groups)
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
-        """Return the weights with starts and with epochs of other bases than ``live_epoch``'s folded in.
+        """Return the weights with the epochs of other bases than ``live_epoch``'s folded in.
 
         They are kept until these change, and shared with sessions for which they are equal.
         """
         name = self._bases.name(live_epoch)
         closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
-        if not closed and not self._bases.starts(live_epoch):
+        if not closed:
             self._fold = None
             return {}
-        key = self.manifest.run_id + _digest(self._bases, closed, live_epoch)
+        key = self.manifest.run_id + _digest(self._bases, closed)
         if self._fold is None or key != self._fold_key:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
             if fold is None:
-                fold = FoldedWeights(self._folded(closed, live_epoch))
+                fold = FoldedWeights(self._folded(closed))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
         return self._fold
 
-    def _folded(self, epochs: dict[int, Int64Array], at: int) -> dict[str, Weight]:
+    def _folded(self, epochs: dict[int, Int64Array]) -> dict[str, Weight]:
         switch = self._shared.switch
-        return quantised.closed_weights(self._bases, epochs, switch.base, switch.placed, at)
+        return quantised.closed_weights(self._bases, epochs, switch.base, switch.placed)
 
 
 def live_terms(
@@ -256,7 +261,7 @@ def _moved(
 ) -> Tensor:
     """Return M of the ``chosen`` tensors, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
     layout, first = CoefficientLayout(manifest), int(chosen[0])
-    scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
+    scale = 2.0 ** scale_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
     # All tensors of a kind at once: a few large operations in place of some for each of hundreds of tensors.
     live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
     core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
@@ -309,12 +314,12 @@ def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
     return result
 
 
-def _digest(bases: Bases, epochs: dict[int, Int64Array], at: int) -> bytes:
-    """Return a cache key, valid in this process: a hash of coefficients, their bases, and the starts of epoch ``at``.
+def _digest(bases: Bases, epochs: dict[int, Int64Array]) -> bytes:
+    """Return a cache key, valid in this process: a hash of coefficients and their bases.
 
     Epochs without any coefficient other than 0 do not count.
     """
-    hasher = hashlib.sha256("".join(f"start {sha256} " for sha256 in bases.starts(at)).encode())
+    hasher = hashlib.sha256()
     for epoch in sorted(epochs):
         if epochs[epoch].any():
             hasher.update(bases.name(epoch).encode() + epochs[epoch].tobytes())

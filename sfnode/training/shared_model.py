@@ -46,8 +46,9 @@ class SharedModel:
         head = loading.output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
-        self._scored_head = OutputHead(head, head_name, self.pass_context, loading.logit_scale(model))
+        self.scored_head = OutputHead(head, head_name, self.pass_context, loading.logit_scale(model))
         self.pass_context.read_at_last = layers_read_at_last(model)
+        self.final_norm = perturbed.final_norm(model, head)
         check_head(self)
 
     @property
@@ -68,19 +69,17 @@ class SharedModel:
     def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
         """Return (u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
 
-        A matrix's u has the form that `with_spare_row` gives. Entries are multiplied by the basis unit: they stay exact
-        in every dtype, and fp16 products do not overflow.
+        A matrix's u has the form that `with_spare_row` gives. Entries are exact in every dtype.
         """
         key = (bases.manifest.run_id, bases.name(epoch))
         if key not in self._bases:
-            unit = 2.0**-bases.manifest.method.basis_unit_exp
             pairs: list[tuple[Tensor, Tensor | None]] = []
             for basis in (bases.of(epoch, index) for index in range(len(bases.manifest.tensors))):
-                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * (unit * 2.0**basis.u_exp)
+                u = torch.from_numpy(basis.u).to(self.device, self.dtype) * 2.0**basis.u_exp
                 if basis.v is None:
                     pairs.append((u, None))
                 else:
-                    v = torch.from_numpy(basis.v).to(self.device, self.dtype) * (unit * 2.0**basis.v_exp)
+                    v = torch.from_numpy(basis.v).to(self.device, self.dtype) * 2.0**basis.v_exp
                     pairs.append((perturbed.with_spare_row(u), v))
             self._bases[key] = tuple(pairs)
         self._bases.move_to_end(key)
@@ -91,15 +90,39 @@ class SharedModel:
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
         with self.pass_context.reading(rows.last, rows.tokens.numel()):
-            hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        return scoring.word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
+            hidden_NTH = self.hidden(rows)
+        return scoring.word_logits(hidden_NTH, self.scored_head, rows.last, label_tokens, self.loss_dtype)
+
+    def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
+        """Return the hidden states that the head reads, [N, T, H]."""
+        hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return hidden_NTH
+
+    def residuals(self, rows: CandidateBatch, u_Hr: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient of each example's loss by the end of the residual stream, along the columns of ``u_Hr``.
+
+        [P, r], at each position that counts, for a stream of size one; and the losses, [N].
+        """
+        return scoring.candidate_residuals(self.hidden(rows), self.scored_head, rows, u_Hr * self.norm_gain()[:, None])
+
+    def norm_gain(self) -> Tensor:
+        """Return by how much the norm before the head multiplies each number of a stream of size one, [H]."""
+        hidden = self.head.weight.shape[1]
+        if self.final_norm is None:
+            return torch.ones(hidden, dtype=self.loss_dtype, device=self.device)
+        # Not its weight: some models add one to that
+        signs_H = torch.ones(hidden, dtype=self.dtype, device=self.device)
+        signs_H[1::2] = -1.0
+        with self.pass_context.carrying({}, 1, 1):
+            found_H = self.final_norm(signs_H[None]) - self.final_norm(torch.zeros_like(signs_H)[None])
+        gain_H: Tensor = (found_H[0] * signs_H).to(self.loss_dtype)
+        return gain_H
 
     def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
         """Return losses and predictions of ``rows``; ``label_tokens`` are used only if the rows are bare prompts."""
         if isinstance(rows, RowBatch):
             return scoring.score_words(self.label_logits(rows, label_tokens), rows.labels)
-        hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        return scoring.score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
+        return scoring.score_candidates(self.hidden(rows), self.scored_head, rows, self.loss_dtype)
 
 
 def load_shared(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> SharedModel:

@@ -28,7 +28,7 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
-from sfnode.storage import stored_bases
+from sfnode.storage import stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading, quantised
@@ -81,7 +81,7 @@ class ModelPool:
         if key not in self._models:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
-        bases = stored_bases.read_bases(manifest, training.basis, training.renewals)
+        bases = stored_basis.read_bases(manifest, training.basis)
         return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, training.data, training.eval_data))
 
 
@@ -127,8 +127,8 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
         case EstimateRequest(step=step, seed=seed, directions=directions):
             made = session.estimate(seed, step, directions)
             return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows)
-        case EvaluateRequest(rows_max=rows_max, is_alone=is_alone):
-            return session.evaluate(rows_max, is_alone)
+        case EvaluateRequest(rows_max=rows_max):
+            return session.evaluate(rows_max)
         case _:
             assert_never(request)
 

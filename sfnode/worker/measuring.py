@@ -28,9 +28,9 @@ from sfnode.worker_protocol import (
 
 
 async def evaluate_states(
-    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients | None]
+    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
 ) -> list[Evaluated]:
-    """Evaluate each state on ``config.eval_data``; for None the model alone, without the run's start.
+    """Evaluate each state on ``config.eval_data``.
 
     Raises OperatorError, WorkerError.
     """
@@ -40,9 +40,8 @@ async def evaluate_states(
         for state in states:
             session = await connect(socket)
             await session.request(alone, SessionOpened)
-            if state is not None:
-                await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
-            results.append(await session.request(EvaluateRequest(rows_max=0, is_alone=state is None), Evaluated))
+            await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+            results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
             await session.aclose()
     return results
 
@@ -65,7 +64,7 @@ async def evaluate_alone(signed: SignedManifest, config: TrainingConfig, seed: b
                 state.add([codec.seal(signer, step, estimated.scalars)])
                 changed = [step // manifest.method.epoch_steps]  # the session keeps the others
                 await session.request(coefficients_of(state, changed), CoefficientsSet)
-        found = await session.request(EvaluateRequest(rows_max=0, is_alone=False), Evaluated)
+        found = await session.request(EvaluateRequest(rows_max=0), Evaluated)
         await session.aclose()
     return found
 

@@ -16,7 +16,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.storage import EvaluatedStep, RenewedBasis
+from sfnode.storage import EvaluatedStep
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
 from sfnode.worker_protocol import (
@@ -74,9 +74,7 @@ class Trainer:
         author: Author,
         coefficients: Callable[[], Coefficients],
         reporter: Reporter,
-        renewals: Callable[[], tuple[RenewedBasis, ...]] | None = None,
     ) -> None:
-        """Take the node's settings; ``renewals`` returns the later bases of the owner that are here."""
         self.loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
         self.evaluations: list[EvaluatedStep] = []  # not fetched yet
         self._statistics = TrainingStatistics(is_training=True)
@@ -88,8 +86,7 @@ class Trainer:
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch in the present session
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
-        self._renewals = renewals or (lambda: config.renewals)
-        self._opened_with: tuple[RenewedBasis, ...] | None = None  # None: no session has been opened yet
+        self._has_fitted = False  # whether a session has been opened before
         self.estimating: int | None = None  # the step in work, until the node has heard of its end
 
     def statistics(self) -> TrainingStatistics:
@@ -128,8 +125,6 @@ class Trainer:
             async for job in jobs:
                 # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
-                if self._renewals() != self._opened_with:
-                    await self._open(session)
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
                 else:
@@ -140,16 +135,14 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        renewals = self._renewals()
-        training = replace(self._config, renewals=renewals)
-        request = OpenSession(manifest=self._signed.encode(), training=training, author=self._author)
+        request = OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
-            if self._opened_with is not None:  # it fitted before, so a new worker may find the room again
+            if self._has_fitted:  # a new worker may find the room again
                 raise
             raise OperatorError(str(error)) from None
-        self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
+        self._sent, self._has_fitted, self._old_rest_until_s = {}, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
         self._reporter.event(

@@ -1,6 +1,5 @@
 """Doors: `OpenSession`, `PRECISIONS`. What a node and its training process agree on. No torch, no trio."""
 
-from sfnode.worker_protocol.calibration_options import CalibrationOptions as CalibrationOptions, Source as Source
 from sfnode.worker_protocol.device_choices import (
     FLOATS as FLOATS,
     PRECISIONS as PRECISIONS,

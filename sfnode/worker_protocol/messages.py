@@ -74,13 +74,9 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data. Reply: Evaluated.
-
-    ``is_alone``: evaluate the model alone, without the run's start and coefficients.
-    """
+    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data. Reply: Evaluated."""
 
     rows_max: int
-    is_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

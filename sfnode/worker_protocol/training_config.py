@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sfnode.storage import RenewedBasis
 from sfnode.worker_protocol.device_choices import DeviceOptions
 
 
@@ -19,8 +18,7 @@ class TrainingConfig:
         data: JSONL file to train on; None for a session that only evaluates.
         eval_data: JSONL file to evaluate on, or None.
         threads, worker_socket: of the worker to start, or of one that runs already; no session needs them.
-        basis: file of the run's published basis; None if the basis is random.
-        renewals: the bases that replaced it, by epoch.
+        basis: file of the basis of a run with a dense core; else None.
     """
 
     model: str | None
@@ -30,4 +28,3 @@ class TrainingConfig:
     threads: int | None = None
     worker_socket: Path | None = None
     basis: Path | None = None
-    renewals: tuple[RenewedBasis, ...] = ()

@@ -34,7 +34,7 @@ def hand_to_node(data_dir: DataDirectory, manifest: Manifest, statements: Sequen
     """Leave statements in a file for a node; return the file (None where all are held already) and how many are new.
 
     Raises OperatorError and leaves none where one would have no effect: an exclusion from a later step than the one
-    that holds, an admission of an excluded author, a second basis for one epoch.
+    that holds, or an admission of an excluded author.
     """
     roster = held_roster(data_dir, manifest)
     found = [roster.codec.decode_untrusted(data) for data in statements]
@@ -46,7 +46,7 @@ def hand_to_node(data_dir: DataDirectory, manifest: Manifest, statements: Sequen
 
 
 def check_has_effect(roster: Roster, statement: Statement) -> None:
-    """Refuse a statement that nodes would ignore, or a second basis for one epoch. Raises OperatorError."""
+    """Refuse a statement that nodes would ignore. Raises OperatorError."""
     name, from_step = statement.author.hex()[:16], roster.excluded_from(statement.author)
     match statement.kind:
         case StatementKind.EXCLUDE if from_step is not None and from_step < statement.from_step:
@@ -55,15 +55,5 @@ def check_has_effect(roster: Roster, statement: Statement) -> None:
         case StatementKind.ADMIT if from_step is not None:
             text = f"author {name} is excluded from step {from_step} on, for good: to admit them changes nothing"
             raise OperatorError(f"{text}. They need a new key")
-        case StatementKind.RENEW if (held := roster.renewals().get(statement.from_epoch)) is not None:
-            if held != statement.sha256:
-                check_epoch_is_free(roster, statement.from_epoch)
         case _:
             pass
-
-
-def check_epoch_is_free(roster: Roster, epoch: int) -> None:
-    """Refuse a second basis for one epoch: the hashes would choose, not the owner. Raises OperatorError."""
-    held = roster.renewals().get(epoch)
-    if held is not None:
-        raise OperatorError(f"epoch {epoch} has a renewed basis already ({held[:16]}): give a later --from-epoch")

@@ -141,10 +141,10 @@ def _tell_memory(daemon: Daemon) -> None:
         return
     devices = training.devices
     how = devices.dtype, devices.device_memory
-    plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
+    plan, free = foresee_memory(daemon.manifest, training.model, *how), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
-        peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
+        peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
         daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
         _check_memory(plan, devices.device, daemon.config.limits.memory_bytes_max)
 

@@ -21,7 +21,7 @@ from sfnode.keys import INVITATION_ENDING, KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
-from sfnode.storage import data_files, disk, stored_bases
+from sfnode.storage import data_files, disk, stored_basis
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -69,9 +69,9 @@ def check_is_new(out: Path, owner_key: Path | None = None) -> None:
 
     ``owner_key``: None: the key is written next to the run file.
     """
-    if what := {KEY_ENDING: "key", stored_bases.BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
+    if what := {KEY_ENDING: "key", stored_basis.BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
         raise OperatorError(f"--out {out}: the run's {what} gets that name. Choose another ending, such as .run")
-    written = [out, out.with_suffix(stored_bases.BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
+    written = [out, out.with_suffix(stored_basis.BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
     if owner_key is not None and owner_key.resolve() in [path.resolve() for path in written]:
         raise OperatorError(f"--owner-key {owner_key} is where another file of the run is written: choose another file")
     if (invitation := written[-1]).exists():

@@ -99,7 +99,7 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
         ledger=ledger.statistics(),
         roster=ledger.roster.statistics(node.author, claim),
         network=network.statistics(),
-        training=TrainingStatistics() if trainer is None else _with_missing_basis(trainer.statistics(), life),
+        training=TrainingStatistics() if trainer is None else trainer.statistics(),
         life=LifeStatistics(
             time=time.time(),
             pid=os.getpid(),
@@ -111,11 +111,3 @@ def snapshot(life: RunningNode, claim: Statement | None) -> Status:
             slips=life.slips.state,
         ),
     )
-
-
-def _with_missing_basis(training: TrainingStatistics, life: RunningNode) -> TrainingStatistics:
-    """Return the figures with a basis that is not here yet as the trouble: the trainer does not know of it."""
-    missing = life.node.bases.first_missing(life.node.replica.last_epoch())
-    if missing is None or training.trouble:
-        return training
-    return replace(training, trouble=f"no neighbour has given it the owner's new basis yet ({missing[:16]})")

@@ -52,8 +52,7 @@ class Alternative(StrEnum):
     FORWARD_ONCE = "forward_once"
     STEP_DENSE = "step_dense"
     STEP = "step"  # in the run's first epoch
-    STEP_LATER = "step_later"  # with a random basis, and an epoch folded into copies of the trained weights
-    STEP_LATER_PUBLISHED = "step_later_published"  # with a published basis, which all epochs share
+    STEP_LATER = "step_later"  # with an epoch folded into copies of the trained weights
 
 
 def peaks(setting: Sequence[str], alternatives: Sequence[Alternative]) -> dict[str, int]:
@@ -151,8 +150,6 @@ def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) ->
     size = len(data.examples), len(data.examples[0].tokens)
     kind = BenchBasis.DENSE if alternative is Alternative.STEP_DENSE else BenchBasis.RANDOM
     bases = subjects.bench_bases(trainable_tensors(model), kind, size=size)
-    if alternative is Alternative.STEP_LATER_PUBLISHED:
-        bases = subjects.published(bases)
     return subjects.first_step(model, bases, data, epoch=int(alternative is not Alternative.STEP))
 
 

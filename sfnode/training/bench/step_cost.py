@@ -18,7 +18,6 @@ _OTHERS: Final = (
     {
         "": Alternative.STEP,
         "_later": Alternative.STEP_LATER,
-        "_later_published": Alternative.STEP_LATER_PUBLISHED,
     },
 )
 
@@ -33,8 +32,7 @@ def bench_step(
     Returns:
         ratio_to_forward: step / forward passes without a head; ratio_to_full_forward: with logits at every token.
         peak_memory_ratio: step / forward, in a run's first epoch; unless it is dense, peak_memory_ratio_later with an
-        epoch folded;
-        peak_memory_ratio_later_published: the same epoch with a published basis, where nothing is folded.
+        epoch folded.
     """
     where = choose_device(device)
     model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)

@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Pretraine
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
+from protocol.run import FORMAT, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, Basis, BasisContent, Int8Array, Start, words
+from protocol.subspace import Bases, BasisContent, Int8Array, words
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, RowBatch, TaskData
@@ -61,12 +61,11 @@ _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; the keys below separate its uses
 _CLIP: Final = 1 << 10
 _METHOD: Final = """{
-    "epoch_steps": 1024, "basis": "random", "basis_sha256": "", "basis_unit_exp": 0, "basis_max": 1, "start_rank": 0,
-    "core_rows": 0, "noise_rows": 0, "energy_max": 0,
+    "epoch_steps": 1024, "basis_sha256": "", "core_rows": 0, "noise_rows": 0, "energy_max": 0,
     "scalar": "raw", "epsilon_exp": -10, "sides": 2, "shares": 1, "local_steps": 1, "alpha_exp": -30, "quantum_exp": -3
 }"""  # slopes of random models are large: with this quantum_exp, no scalar is at the clip
 _DENSE_METHOD: Final = """{
-    "epoch_steps": 1, "basis": "published", "basis_sha256": "%s", "basis_max": 127, "core_rows": 1, "noise_rows": 128,
+    "epoch_steps": 1, "basis_sha256": "%s", "core_rows": 1, "noise_rows": 128,
     "energy_max": 1048576, "epsilon_exp": 0, "sides": 1, "clip": 127
 }""" % ("00" * 32)  # there is no file
 _DENSE_RANK: Final = 64
@@ -78,9 +77,8 @@ _RUN: Final = """{
     "name": "bench", "steps": 4096, "staleness": 1, "authors_max": 1024, "admission": {"kind": "open", "pow_bits": 0},
     "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}
 }"""
-# The layers of these shapes that `calibration.residual_stream.writers_of` finds in a loaded model
+# The layers of these shapes that `calibration.writers_of` finds in a loaded model
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
-_START_EXP: Final = -20  # so small that a start of ones hardly moves the weights
 _DENSE_EXP: Final = -7  # of each side, whose entries are then below one
 
 
@@ -88,8 +86,6 @@ class BenchBasis(StrEnum):
     """Kinds of bases that the measured run can train in."""
 
     RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as in `sfnode init --plain` and the paper
-    PUBLISHED = "published"  # one basis of rank 1 for the whole run, in every tensor
-    START = "start"  # such a basis in a few tensors, and a start, as `sfnode basis make` makes them by forward passes
     DENSE = "dense"  # a dense core of one contrast in the last layers that write, as `sfnode init` makes it
 
 
@@ -148,7 +144,7 @@ def bench_manifest(
 ) -> Manifest:
     """Return a run with raw scalars, in random bases; ``directions`` is halved until it divides the rows.
 
-    With a dense core, the basis is published, and directions are rows.
+    With a dense core, directions are rows.
     """
     is_dense = core is CoreKind.DENSE
     if is_dense and rows > DIRECTIONS_MAX:
@@ -183,12 +179,8 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple
     rows, tokens = size
     if basis is BenchBasis.DENSE:
         return _dense_bases([tensors[index] for index in _moving(tensors)], rows, tokens)
-    if basis is BenchBasis.RANDOM:
-        manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
-    else:
-        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=1)
-    bases = Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
-    return bases if basis is BenchBasis.RANDOM else published(bases, has_start=basis is BenchBasis.START)
+    manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
+    return Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
 
 
 def _moving(tensors: Sequence[TensorSpec]) -> list[int]:
@@ -204,32 +196,9 @@ def _dense_bases(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Bases
         drawn = words(3, length * columns, _STREAM).astype(np.int64) % 255 - 127
         return drawn.astype(np.int8).reshape(length, columns)
 
-    found = tuple(
-        Basis(u=side(each.rows, 1), v=side(each.cols, _DENSE_RANK), u_exp=_DENSE_EXP, v_exp=_DENSE_EXP)
-        for each in tensors
-    )
-    return Bases(manifest, BasisContent(bases=found, core_rows=1))
-
-
-def published(bases: Bases, *, has_start: bool = False) -> Bases:
-    """Return the same run with its first epoch's bases published for all epochs.
-
-    With ``has_start``, there are a start and columns in the tensors that `sfnode init` moves, and zeros in the others.
-    """
-    manifest, start = bases.manifest, None
-    found = [bases.of(0, index) for index in range(len(manifest.tensors))]
-    if has_start:
-        for index in set(range(len(found))) - set(_moving(manifest.tensors)):
-            u, v = found[index].u, found[index].v
-            found[index] = replace(found[index], u=np.zeros_like(u), v=None if v is None else np.zeros_like(v))
-        start = Start(exp=_START_EXP, products=tuple(found))
-    method = replace(
-        manifest.method,
-        basis=BasisKind.PUBLISHED,
-        basis_sha256="00" * 32,  # there is no file
-        start_rank=manifest.method.rank if has_start else 0,
-    )
-    return Bases(replace(manifest, method=method), BasisContent(bases=tuple(found), start=start))
+    v = tuple(side(each.cols, _DENSE_RANK) for each in tensors)
+    exps = (_DENSE_EXP,) * len(v)
+    return Bases(manifest, BasisContent(u=side(tensors[0].rows, 1), u_exp=_DENSE_EXP, v=v, v_exps=exps))
 
 
 def random_data(rows: int, tokens: int) -> TaskData:

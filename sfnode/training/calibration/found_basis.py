@@ -1,62 +1,238 @@
-"""Hold the result of a calibration."""
+"""Find the basis of a dense core by forward passes over examples whose labels are not looked at.
+
+Layers of the last third that write to the residual stream get the core. V has the leading directions of a layer's
+inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
+
+* With label words, one for each contrast between them, which moves its logits by one contrast.
+* With candidates, the leading directions in which a move changes the loss, over their root mean square.
+
+So the loss has curvature one along each column of U: with label words at even predictions (elsewhere at most half their
+number), else where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest curvature
+by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels that are
+drawn: those of the examples are not looked at. (Of a completion every token is one that its text must show.)
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from protocol.errors import OperatorError
+from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import Basis, BasisContent, Start
+from protocol.subspace import BasisContent, Int8Array, words
 from sfnode.storage import DenseSettings
+from sfnode.training.calibration.look import Look, look_at
+from sfnode.training.calibration.writers import moving_tensors
+from sfnode.training.dense_estimate import contrasts
+from sfnode.training.devices import choose_device
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, TaskData
+from sfnode.worker_protocol import DeviceOptions
 
-NOT_FINITE: Final = "the model gives numbers that are not finite on the calibration examples; try --dtype fp32"
+RATE: Final = 3.0  # in steps of Newton's method: docs/decisions/0032-all-numbers-from-one-pass.md has what others do
+EXAMPLES: Final = 256
+EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
+_RANK: Final = 64
+_RANK_MIN: Final = 8
+_CORE_ROWS: Final = 16  # with candidates
+_RIDGE: Final = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
+_LEVELS_OF_RMS: Final = 16  # the unit of a message's numbers is at most their rms / 16
+_LENGTH_MAX: Final = 2.0  # of a message, in medians
+_TINY: Final = 1e-12
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """Means over held-back examples.
-
-    Attributes:
-        accuracy: 0...1; None of completions, which are neither right nor wrong.
-    """
-
-    loss: float
-    accuracy: float | None
+# Called with the examples that are done, and how many there are
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBasis:
-    """A basis, with the settings and prospects of a run that uses it.
+    """A basis, with the settings of a run that uses it.
 
     Attributes:
-        bases: of every tensor, in the order of the manifest.
-        rows: that went through the model to find it, counted each time; a backward pass counts as two.
-        start: of the run; None: the unchanged model.
-        learning_rate, epsilon_exp: that suit the size of the entries; None: the defaults of `sfnode init`.
-        of_start: the model with the start, on examples that it was not fitted to; None: unknown, or no start.
-        of_model: the unchanged model on the same examples; None: unknown.
-        dense: for a dense core; None: the run draws its directions.
-        tensors: with a dense core.
+        tensors: that have a core, in the order of the manifest.
+        learning_rate: that suits the basis.
+        rows: that went through the model to find it.
     """
 
-    bases: tuple[Basis, ...]
-    rows: int = 0
-    learning_rate: float | None = None
-    epsilon_exp: int | None = None
-    of_start: Judged | None = None
-    of_model: Judged | None = None
-    start: Start | None = None
-    tensors: tuple[TensorSpec, ...] = ()
-    dense: DenseSettings | None = None
+    content: BasisContent
+    tensors: tuple[TensorSpec, ...]
+    settings: DenseSettings
+    learning_rate: float
+    rows: int
+
+
+def find_basis(
+    shared: SharedModel,
+    tensors: Sequence[TensorSpec],
+    data: TaskData,
+    batch_rows: int,
+    on_progress: Progress = lambda _done, _total: None,
+) -> FoundBasis | None:
+    """Find a basis for cores of some of ``tensors``; None where there can be none.
+
+    That is so for fewer than 32 examples, models whose writing layers are not known, and more label words or numbers
+    than a message can hold. Moves the model to the best device.
+
+    Args:
+        batch_rows: examples of a message.
+
+    OperatorError: the model gives numbers that are not finite.
+    """
+    examples = spread_out(data.examples, EXAMPLES)
+    moving, labels = moving_tensors(shared, tensors), len(data.label_tokens)
+    rank, core_rows = _RANK, labels - 1 if labels else _CORE_ROWS
+    while moving and len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
+        rank //= 2
+    if len(examples) < EXAMPLES_MIN or not moving or rank < _RANK_MIN or core_rows > RANK_MAX or labels == 1:
+        return None
+    module: nn.Module = shared.model  # the base class's `to` has types
+    module.to(choose_device(DeviceOptions().device))
+    look = look_at(shared, moving, replace(data, examples=tuple(examples)), on_progress)
+    if not look.is_finite:
+        raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
+    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look, core_rows)
+    u, u_exp = _entries(u_Hr)
+    sides = [_entries(_leading(inputs, look, rank)) for inputs in look.inputs]
+    h_Pk = torch.cat(
+        [
+            x.double() @ (torch.from_numpy(v).double() * 2.0**exp)
+            for x, (v, exp) in zip(look.inputs, sides, strict=True)
+        ],
+        dim=1,
+    )
+    gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
+    quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows))
+    return FoundBasis(
+        content=BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides)),
+        tensors=moving,
+        settings=DenseSettings(core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max),
+        # Nodes with candidates measure d for a stream of size one
+        learning_rate=RATE / gradients.curvature() / (1.0 if labels else look.size),
+        rows=len(look.example),
+    )
+
+
+def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
+    """Return at most ``most`` of the examples, evenly spread: they are often sorted by label or length."""
+    count = min(most, len(examples))
+    return [examples[number * len(examples) // count] for number in range(count)]
+
+
+def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
+    """Return columns that move the label words' logits by one contrast each at the end of a stream of this size."""
+    tokens_L = torch.tensor(label_tokens, device=shared.device)
+    stream_LH = shared.scored_head.of_stream(tokens_L, torch.diag(shared.norm_gain())).double().cpu() / size
+    sides_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
+    return sides_Hr
+
+
+def _leading_excess(look: Look, core_rows: int) -> Tensor:
+    """Return the leading directions in which a move of the stream's end changes the loss, [H, core_rows].
+
+    Each is scaled so that the second moment of the gradient along it is one.
+    """
+    if look.spread.any():
+        moment_HH = look.spread
+    else:  # a score moves the loss by p (1 - p) of it
+        likely_P = look.likely[look.row]
+        moved_PH = (look.excess * (look.weight * (likely_P * (1 - likely_P)).sqrt())[:, None]).double()
+        moment_HH = moved_PH.T @ moved_PH
+    values, vectors = torch.linalg.eigh(moment_HH / (int(look.example.max()) + 1))
+    values, vectors = values.flip(0)[:core_rows], vectors.flip(1)[:, :core_rows]
+    sides_Hr: Tensor = vectors * look.size / values.clamp_min(_TINY).sqrt()
+    return sides_Hr
+
+
+def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
+    """Return the leading eigenvectors of the uncentred second moment of inputs, each over sqrt(eigenvalue + ridge).
+
+    The first is the mean and carries the prior of the labels. fp64[I, rank], zeros beyond the inputs and the examples:
+    directions that no example has been seen to take would get the greatest lengths.
+    """
+    x_PI = inputs_PI.double() * (look.weight / look.weight.sum()).double().sqrt()[:, None]
+    if len(x_PI) < x_PI.shape[1]:  # the same eigenvalues, from the smaller matrix
+        values, left = torch.linalg.eigh(x_PI @ x_PI.T)
+        vectors = x_PI.T @ (left / values.clamp_min(_TINY).sqrt())
+    else:
+        values, vectors = torch.linalg.eigh(x_PI.T @ x_PI)
+    known = min(rank, len(values))
+    values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
+    scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
+    return functional.pad(scaled, (0, rank - scaled.shape[1]))
+
+
+def _entries(side: Tensor) -> tuple[Int8Array, int]:
+    """Return int8 entries and the least exponent at which they hold the side: it is entries x 2^exponent."""
+    largest = max(float(side.abs().max()), _TINY)
+    exp = math.ceil(math.log2(largest / BASIS_ENTRY_MAX))
+    return (side * 2.0**-exp).round().numpy().astype(np.int8), exp
+
+
+class _Gradients:
+    """Says what gradients by the core the examples have, for labels that are drawn.
+
+    u_Hr: the columns of U. h_Pk: V^T x of all layers.
+    """
+
+    def __init__(self, look: Look, u_Hr: Tensor, h_Pk: Tensor) -> None:
+        self._look, self._h_Pk = look, h_Pk
+        self._examples = int(look.example.max()) + 1
+        self._excess_Pr = look.excess.double() @ u_Hr * look.weight[:, None] if len(look.excess) else look.excess
+        drawn = words(0, self._examples).astype(np.int64)
+        if look.logits.numel():
+            labels = look.logits.shape[1]
+            one_hot_NL = functional.one_hot(torch.from_numpy(drawn % labels), labels)
+            self._excess_Pr = (look.logits.double().softmax(dim=1) - one_hot_NL) @ contrasts(labels)
+        self._drawn_N = torch.from_numpy(drawn)
+
+    def _of_rows(self) -> Tensor:
+        """Return the gradient of each row by the core, [R, r K]: the sum over its tokens."""
+        found = self._excess_Pr[:, :, None] * self._h_Pk[:, None, :]
+        rows = torch.zeros(len(self._look.example), *found.shape[1:], dtype=found.dtype)
+        return rows.index_add(0, self._look.row, found).flatten(1)
 
     @property
-    def content(self) -> BasisContent:
-        """Return the content of its file."""
-        core_rows = 0 if self.dense is None else self.dense.core_rows
-        return BasisContent(bases=self.bases, start=self.start, core_rows=core_rows)
+    def _is_choice(self) -> bool:
+        return len(self._look.example) > self._examples
 
-    @property
-    def rank(self) -> int:
-        """Return the number of columns of each side; of a dense core, of the input side."""
-        first = self.bases[0]
-        return int((first.u if self.dense is None or first.v is None else first.v).shape[1])
+    def curvature(self) -> float:
+        """Return the largest curvature of the loss by the core."""
+        look = self._look
+        if self._is_choice:
+            score_RK, likely_R = self._of_rows(), look.likely.double()[:, None]
+            mean_NK = torch.zeros(self._examples, score_RK.shape[1]).double()
+            mean_NK.index_add_(0, look.example, likely_R * score_RK)
+            apart = (score_RK - mean_NK[look.example]) * likely_R.sqrt() / look.size
+        else:
+            apart = self._h_Pk * look.weight.double().sqrt()[:, None]
+        return float(torch.linalg.matrix_norm(apart, ord=2)) ** 2 / self._examples
+
+    def drawn_messages(self, batch_rows: int) -> Tensor:
+        """Return messages of ``batch_rows`` examples each, [messages, r K]."""
+        rows_RK = self._of_rows()
+        if self._is_choice:  # one candidate of each example is drawn as the right one
+            look = self._look
+            options_N = look.example.bincount()
+            first_N = options_N.cumsum(0) - options_N
+            is_right_R = torch.zeros(len(rows_RK)).double()
+            is_right_R[first_N + self._drawn_N % options_N] = 1.0
+            rows_RK = rows_RK * (is_right_R - look.likely.double())[:, None]
+        found_NK = torch.zeros(self._examples, rows_RK.shape[1]).double().index_add(0, self._look.example, rows_RK)
+        apart = max(1, self._examples // batch_rows)  # sorted by length: each message takes some of all lengths
+        return torch.stack([found_NK[first::apart].mean(dim=0) for first in range(apart)])
+
+
+def _scale_of(messages: Tensor) -> tuple[int, int]:
+    """Return the exponent of the unit of such messages, and the largest sum of squares of their numbers."""
+    rms = float(messages.square().mean().sqrt())
+    quantum_exp = math.floor(math.log2(max(rms, _TINY) / _LEVELS_OF_RMS))
+    length = _LENGTH_MAX * float(messages.norm(dim=1).median())
+    return quantum_exp, math.ceil((length * 2.0**-quantum_exp) ** 2)

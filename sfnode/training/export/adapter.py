@@ -1,8 +1,8 @@
 """Write the update of a run as a LoRA adapter for PEFT, without any rounding.
 
-A tensor's update is sum_s 2^l U_s V_s^T - 2^k sum_e U_e C_e V_e^T, where the first products are the starts. It is
-low-rank already, so no decomposition is needed. One factor has the basis's small integers; the other is an integer
-matrix times a power of two, split into float32 parts that add up to it exactly.
+A tensor's update is -2^k sum_e U_e C_e V_e^T. It is low-rank already, so no decomposition is needed. One
+factor has the basis's small integers; the other is an integer matrix times a power of two, split into float32 parts
+that add up to it exactly.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +40,8 @@ def export_adapter(
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
-    Its rank is the sum of the ranks of all starts, plus the run's rank times the number of epochs. It is twice or three
-    times that when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
+    Its rank is the run's rank times the number of epochs that differ in their basis. It is twice or three times that
+    when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
     OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
     """
@@ -56,7 +55,8 @@ def export_adapter(
         for layer, update in zip(layers, updates, strict=True):
             # PEFT wants `lora_B @ lora_A` of the shape (outputs, inputs); GPT-2's Conv1D stores the transpose.
             left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
-            b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
+            is_stored_so = isinstance(layer.module, Conv1D) and not manifest.method.is_dense
+            b, a = (right.T, left.T) if is_stored_so else (left, right)
             prefix = f"base_model.model.{_module_name(layer)}"
             factors |= {f"{prefix}.lora_A.weight": a.contiguous(), f"{prefix}.lora_B.weight": b.contiguous()}
         save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
@@ -104,10 +104,10 @@ def _module_name(layer: ParameterPlace) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRankUpdate:
-    """Holds a tensor's update `left @ right`, in the shape of the stored parameter.
+    """Holds a tensor's update `left @ right`, in the shape of the stored parameter, or its transpose if so stored.
 
     Attributes:
-        left: float32[rows, R]; 2^l U of each start, then -2^k U C, epoch by epoch; part by part.
+        left: float32[rows, R]; -2^k U C, epoch by epoch; part by part.
         right: float32[R, cols]; V^T of each; once for each part.
     """
 
@@ -118,14 +118,13 @@ class LowRankUpdate:
 def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
     """Return the exact updates of all tensors of the run, which must be matrices, all of the same rank R.
 
-    R = (start_rank x starts + rank x epochs) x parts: one part where every |U C| <= 2^24, two below 2^48, three
-    otherwise (their bound is 2^53). Steps of a dense core that have one basis count as one epoch. A run without an
-    update has one epoch of zeros.
+    R = rank x epochs x parts: one part where every |U C| <= 2^24, two below 2^48, three
+    otherwise (their bound is 2^53). The steps of a dense core count as one epoch. A run without an update has one
+    epoch of zeros.
     """
     cores = [(epoch, coefficients.core(epoch)) for epoch in coefficients.epochs() or (0,)]
     if bases.manifest.method.is_dense:  # SPEC 4.7 bounds the sum of all steps
-        by_basis = [list(same) for _, same in groupby(cores, key=lambda each: bases.name(each[0]))]
-        cores = [(same[-1][0], np.sum([core for _, core in same], axis=0)) for same in by_basis]
+        cores = [(0, np.sum([core for _, core in cores], axis=0))]
     exact = [_exact_factors(bases, coefficients.layout, index, cores) for index in range(len(bases.manifest.tensors))]
     split = [float32_parts(left) for left, _ in exact]
     parts = max(map(len, split))
@@ -149,17 +148,12 @@ def float32_parts(values: Float64Array) -> list[Float32Array]:
 def _exact_factors(
     bases: Bases, layout: CoefficientLayout, index: int, cores: Sequence[tuple[int, Int64Array]]
 ) -> tuple[Float64Array, Float32Array]:
-    """Return 2^l U, -2^k U C float64[rows, r0 starts + r epochs] and their V^T float32[r0 starts + r epochs, cols].
+    """Return -2^k U C, float64[rows, r epochs], and their V^T, float32[r epochs, cols].
 
     Exact: |U C| < 2^53 (SPEC 4.5).
     """
     scale = 2.0 ** view_exp(bases.manifest, index)
     lefts, rights = [], []
-    for start in bases.starts(cores[-1][0]).values():
-        product = start.products[index]
-        assert product is not None and product.v is not None, "a vector has no low-rank factors"
-        lefts.append(product.u.astype(np.float64) * 2.0 ** start.view_exp(bases.manifest.method))
-        rights.append(product.v.T.astype(np.float32))
     for epoch, core in cores:
         space = bases.of(epoch, index)
         assert space.v is not None, "a vector has no low-rank factors"

@@ -1,4 +1,4 @@
-"""Compute the float view of the integer state: W = W0 + starts - sum over epochs of 2^k U C V^T (SPEC 4.5).
+"""Compute the float view of the integer state: W = W0 - sum over epochs of 2^k U C V^T (SPEC 4.5).
 
 Equal states give equal bits even in the floats, on CPU and CUDA:
 - Each epoch's product is an integer matrix in units of the bases. The manifest bounds it below 2^53, so it is exact in
@@ -10,7 +10,7 @@ Equal states give equal bits even in the floats, on CPU and CUDA:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, TypeAlias, cast
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from protocol.run import TensorKind
 from protocol.state import CoefficientLayout, view_exp
-from protocol.subspace import Bases, Int8Array, Start
+from protocol.subspace import Bases, Int8Array
 
 Int64Array: TypeAlias = NDArray[np.int64]
 
@@ -32,51 +33,29 @@ _GOLDEN: Final = 2_654_435_769  # 2^32 divided by the golden ratio
 _DROPPED_BITS: Final = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
 
 
-def fold_weights(
-    bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor], at: int | None = None
-) -> dict[str, Tensor]:
-    """Return the weights that a start or the coefficients change, by name; the others are left out.
+def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that the coefficients change, by name; the others are left out.
 
     Args:
         bases: of the run.
         epochs: epoch -> int64[CoefficientLayout.size].
         base: W0 by name; every tensor of the manifest. Not modified. Quantised tensors count with rounded values.
-        at: the epoch whose starts are added; None: the newest one (`newest_epoch`).
 
     Returns:
         New tensors with dtype and device of ``base``. Cost: 2 m n r flops in fp64 per epoch and matrix, on the GPU if
         ``base`` is on a CUDA device, else on the CPU; scratch: 24 bytes for each of BLOCK_ENTRIES.
     """
     names = [tensor.name for tensor in bases.manifest.tensors]
-    starts = starts_in(bases, epochs, at)
-    moved = moved_tensors(bases, epochs, starts)
-    return {
-        names[index]: fold_tensor(bases, index, cores, starts, base[names[index]]) for index, cores in moved.items()
-    }
+    moved = moved_tensors(bases, epochs)
+    return {names[index]: fold_tensor(bases, index, cores, base[names[index]]) for index, cores in moved.items()}
 
 
-def newest_epoch(epochs: Mapping[int, Int64Array]) -> int:
-    """Return the last epoch with a nonzero coefficient, else 0: the view's epoch where none is named (SPEC 4.5)."""
-    return max((epoch for epoch, flat in epochs.items() if flat.any()), default=0)
-
-
-def starts_in(bases: Bases, epochs: Mapping[int, Int64Array], at: int | None) -> Collection[Start]:
-    """Return the starts in the view of epoch ``at`` (None: the newest one), in the order in which they are added."""
-    return bases.starts(newest_epoch(epochs) if at is None else at).values()
-
-
-def moved_tensors(
-    bases: Bases, epochs: Mapping[int, Int64Array], starts: Collection[Start]
-) -> dict[int, dict[int, Int64Array]]:
-    """Return tensor number -> epoch -> its coefficients, in ascending order of both, without what is zero.
-
-    A tensor that only starts move has no epochs.
-    """
+def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, dict[int, Int64Array]]:
+    """Return tensor number -> epoch -> its coefficients, in ascending order of both, without what is zero."""
     layout, result = CoefficientLayout(bases.manifest), {}
     for index in range(len(bases.manifest.tensors)):
         values = {epoch: layout.tensor(flat, index) for epoch, flat in sorted(epochs.items())}
-        moved = {epoch: core for epoch, core in values.items() if core.any()}
-        if moved or any(start.moves(index) for start in starts):
+        if moved := {epoch: core for epoch, core in values.items() if core.any()}:
             result[index] = moved
     return result
 
@@ -85,34 +64,29 @@ def moved_tensors(
 class Factors:
     """Holds one product in a tensor's view: ``left right^T`` of a matrix, ``left`` alone (a column) of a vector; fp64.
 
-    ``left`` = U C is exact: |U C| is at most the bound of SPEC 4.5.
+    Both are exact: |U C| is at most the bound of SPEC 4.5.
     """
 
     left: Tensor
     right: Tensor | None
 
 
-def factors_of(
-    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], device: torch.device
-) -> list[Factors]:
+def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Factors]:
     """Return the products whose sum, times -2^view_exp, is the tensor's change.
 
-    Those of the starts come first. One per epoch follows, or one for all epochs with the same basis where the sum of
-    their coefficients is exact.
+    One per epoch, or one for all epochs with the same basis where the sum of their coefficients is exact.
     """
+    is_transposed = bases.manifest.tensors[index].kind is TensorKind.TRANSPOSED
     result = []
-    for start in starts:
-        if start.moves(index):
-            product = start.products[index]
-            assert product is not None and product.v is not None
-            # In units of the coefficients' products; negated, since `fold_tensor` negates the sum.
-            exp = start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
-            result.append(Factors(left=_wide(product.u, device) * -(2.0**exp), right=_wide(product.v, device)))
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
-        left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
-        left *= 2.0**found.exp
-        result.append(Factors(left=left, right=None if found.v is None else _wide(found.v, device)))
+        product = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
+        product *= 2.0**found.exp
+        if found.v is None:
+            result.append(Factors(left=product, right=None))
+        else:
+            sides = product, _wide(found.v, device)
+            result.append(Factors(left=sides[is_transposed], right=sides[not is_transposed]))
     return result
 
 
@@ -132,12 +106,10 @@ def _wide(entries: Int8Array, device: torch.device) -> Tensor:
     return torch.from_numpy(entries).to(device).to(torch.float64)
 
 
-def fold_tensor(
-    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], base: Tensor
-) -> Tensor:
+def fold_tensor(bases: Bases, index: int, moved: Mapping[int, Int64Array], base: Tensor) -> Tensor:
     """Fold one tensor (`fold_weights`); ``moved`` holds its coefficients by epoch (`moved_tensors`)."""
     where = base.device if base.device.type == "cuda" else torch.device("cpu")  # MPS has no fp64
-    products = factors_of(bases, index, moved, starts, where)
+    products = factors_of(bases, index, moved, where)
     scale = -(2.0 ** view_exp(bases.manifest, index))
     plain = dequantised(base)
     result = torch.empty_like(plain)

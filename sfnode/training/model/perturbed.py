@@ -115,6 +115,7 @@ class PassContext:
         self.projections = Projections()
         self._heard: dict[str, Tensor] = {}
         self._listened_to: Collection[str] = ()
+        self._heard_P: Tensor | None = None
         self._beside_ones = torch.ones(0, 0)
 
     @contextmanager
@@ -147,22 +148,22 @@ class PassContext:
             self.tokens = tokens
 
     @contextmanager
-    def hearing(self, names: Collection[str]) -> Iterator[dict[str, Tensor]]:
-        """Keep the inputs of the layers whose weights are ``names`` at each row's read token: [N, I].
+    def hearing(self, names: Collection[str], positions_P: Tensor) -> Iterator[dict[str, Tensor]]:
+        """Keep the inputs of the layers whose weights are ``names`` at some tokens, indices into N x T: [P, I].
 
-        Layers that are not linear are not heard. The pass must be `carrying` and `reading`.
+        Layers that are not linear are not heard. The pass must be `carrying`.
         """
-        self._listened_to, self._heard = names, {}
+        self._listened_to, self._heard, self._heard_P = names, {}, positions_P
         try:
             yield self._heard
         finally:
-            self._listened_to, self._heard = (), {}
+            self._listened_to, self._heard, self._heard_P = (), {}, None
 
     def note_input(self, name: str, x: Tensor) -> None:
-        """Keep what a layer sees at the tokens that are read, if it is listened to. x: [..., I], of all tokens."""
+        """Keep what a layer sees at the tokens that are asked for, if it is listened to. x: [..., I], of all tokens."""
         if name in self._listened_to:
             self.grouped(x, name)  # raises where some tokens are missing
-            self._heard[name] = x.reshape(-1, x.shape[-1])[self.read_N]
+            self._heard[name] = x.reshape(-1, x.shape[-1])[self._heard_P]
 
     def grouped(self, y: Tensor, name: str) -> Tensor:
         """View [N, ..., C] or [N T, C] as [G, N / G, ..., C] or [G, N T / G, C].
@@ -238,8 +239,7 @@ class _Product(_Layer):
 
     def forward(self, x: Tensor) -> Tensor:
         context = self.sfnode_slot.context
-        if not isinstance(self, Conv1D):
-            context.note_input(self.sfnode_slot.weight, x)
+        context.note_input(self.sfnode_slot.weight, x)
         read_N = context.read_N if self in context.read_at_last else None
         if read_N is None:
             return self.perturbed(x)
@@ -358,6 +358,18 @@ def is_norm(module: nn.Module) -> bool:
     weight = getattr(module, WEIGHT, None)
     named = type(module).__name__.removesuffix(_SUFFIX).endswith("RMSNorm")
     return isinstance(module, nn.LayerNorm) or (named and isinstance(weight, Tensor) and weight.ndim == 1)
+
+
+def final_norm(model: nn.Module, head: nn.Linear) -> nn.Module | None:
+    """Return the norm between the residual stream and the head; None where a model has none."""
+    norms = [
+        module
+        for name, module in model.named_modules()
+        if is_norm(module) and not any(part.isdigit() for part in name.split("."))  # a digit: one of a stack of layers
+    ]
+    weights = [norm.weight for norm in norms[-1:]]
+    is_found = weights and isinstance(weights[0], Tensor) and weights[0].shape == head.weight.shape[1:]
+    return norms[-1] if is_found else None
 
 
 def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:

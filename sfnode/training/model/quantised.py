@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -23,9 +23,9 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.state import view_exp
-from protocol.subspace import Bases, Start
+from protocol.subspace import Bases
 from sfnode.training.model.as_read import AsRead
-from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors, starts_in
+from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
 from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
@@ -184,36 +184,28 @@ def closed_weights(
     epochs: Mapping[int, Int64Array],
     base: Mapping[str, Tensor],
     placed: Callable[[str, Tensor], Tensor] = lambda _, weight: weight,
-    at: int | None = None,
 ) -> dict[str, Weight]:
     """Fold as `fold_weights` does; return a quantised weight's change as a correction if that is the smaller one.
 
     ``placed(name, weight)`` moves a folded weight to its place before the next one is folded.
-    ``at`` is that of `fold_weights`.
     """
-    starts = starts_in(bases, epochs, at)
     names = [tensor.name for tensor in bases.manifest.tensors]
     result: dict[str, Weight] = {}
-    for index, moved in moved_tensors(bases, epochs, starts).items():
+    for index, moved in moved_tensors(bases, epochs).items():
         weight = base[names[index]]
-        correction = _correction(bases, index, moved, starts, weight) if is_quantised(weight) else None
-        result[names[index]] = correction or placed(names[index], fold_tensor(bases, index, moved, starts, weight))
+        correction = _correction(bases, index, moved, weight) if is_quantised(weight) else None
+        result[names[index]] = correction or placed(names[index], fold_tensor(bases, index, moved, weight))
     return result
 
 
-def _correction(
-    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], weight: Tensor
-) -> Correction | None:
+def _correction(bases: Bases, index: int, moved: Mapping[int, Int64Array], weight: Tensor) -> Correction | None:
     """Return the change of a quantised weight; None where it would be as large as the whole matrix or larger."""
     rows, cols = weight.shape
-    # One thin pair for all starts and epochs: sum_i L_i R_i^T = [L_1 L_2 ...] [R_1 R_2 ...]^T.
-    products = factors_of(bases, index, moved, starts, torch.device("cpu"))
+    # One thin pair for all epochs: sum_i L_i R_i^T = [L_1 L_2 ...] [R_1 R_2 ...]^T.
+    products = factors_of(bases, index, moved, torch.device("cpu"))
     rights = [each.right for each in products if each.right is not None]
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
         return None
-    manifest = bases.manifest
-    unit = 2.0**-manifest.method.basis_unit_exp  # both sides are scaled, since an fp16 product could overflow
-    scale = -(2.0 ** view_exp(manifest, index)) / unit
-    left = torch.cat([each.left for each in products], dim=1) * scale
-    right = torch.cat(rights, dim=1) * unit
+    left = torch.cat([each.left for each in products], dim=1) * -(2.0 ** view_exp(bases.manifest, index))
+    right = torch.cat(rights, dim=1)
     return Correction(left=left.to(weight.device, weight.dtype), right=right.to(weight.device, weight.dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -124,7 +124,8 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassC
         place = known.get(tensor.name)
         if place is None:
             raise OperatorError(_why_not(model, tensor.name))
-        if spec_of(place) != tensor:
+        is_turned = isinstance(place.module, Conv1D) and tensor.kind is TensorKind.TRANSPOSED
+        if spec_of(place) != (replace(tensor, kind=TensorKind.MATRIX) if is_turned else tensor):
             shape = tuple(getattr(place.module, place.attribute).shape)
             raise OperatorError(f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} in the run")
         chosen.append(place)

@@ -74,6 +74,11 @@ class OutputHead:
             logits += mixed_Ar @ term.u[words].to(dtype).t()
         return self._scale.of(logits)
 
+    def of_stream(self, words: Words, side_Hr: Tensor) -> Tensor:
+        """Return how the logits of ``words`` move with the hidden states' columns ``side_Hr``: [words, r]."""
+        found: Tensor = (self._linear.weight[words].to(side_Hr.dtype) @ side_Hr) * self._scale.factor
+        return found
+
     def _term(self) -> MatrixTerm | None:
         term = self._context.terms.get(self._name)
         return term if isinstance(term, MatrixTerm) else None
@@ -90,20 +95,39 @@ def word_logits(
 
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
     """Score candidates of any length."""
-    hidden_AH = hidden_RTH.flatten(0, 1)
-    mixed_Ar = head.mixed(hidden_AH.to(dtype))
-    hidden_PH = hidden_AH[rows.positions].to(dtype)
-    likelihood_P, likeliest_P = _likelihoods(
-        head, hidden_PH, None if mixed_Ar is None else mixed_Ar[rows.positions], rows.targets
-    )
-    mean_R = _row_means(likelihood_P, rows)
+    likelihood_P, likeliest_P, _ = likelihoods(head, hidden_RTH.flatten(0, 1), rows, dtype)
+    mean_R = row_means(likelihood_P, rows)
     if rows.options == 1:
         is_likeliest_P = (likelihood_P >= likeliest_P).to(dtype)
-        right_N = _row_means(is_likeliest_P, rows)[rows.rows]
+        right_N = row_means(is_likeliest_P, rows)[rows.rows]
         return Scores(loss=-mean_R[rows.rows], prediction=torch.zeros_like(rows.labels), right=right_N)
+    return score_words(candidate_scores(mean_R, rows), rows.labels)
+
+
+def candidate_scores(mean_R: Tensor, rows: CandidateBatch) -> Tensor:
+    """Return the scores of each example's candidates, [N, C], from the mean log-likelihood of each row."""
     scores = mean_R.new_full((len(rows.labels) * rows.options,), -torch.inf)  # -inf: the example has fewer candidates
-    scores = scores.index_put((rows.places,), mean_R[rows.rows])
-    return score_words(scores.view(-1, rows.options), rows.labels)
+    return scores.index_put((rows.places,), mean_R[rows.rows]).view(-1, rows.options)
+
+
+def candidate_residuals(
+    hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, side_Hr: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of each example's loss by ``side_Hr`` at each position that counts, [P, r]; the losses, [N].
+
+    It is what a move of the hidden state along the columns of the side would do to the loss, to first order.
+    """
+    likelihood_P, _, lacking_Pr = likelihoods(head, hidden_RTH.flatten(0, 1), rows, side_Hr.dtype, side_Hr)
+    mean_R = row_means(likelihood_P, rows)
+    share_R = torch.ones_like(mean_R)  # by how much the loss falls when a row's mean log-likelihood rises
+    if rows.options == 1:
+        loss_N = -mean_R[rows.rows]
+    else:
+        scores_NC = candidate_scores(mean_R, rows)
+        loss_N = functional.cross_entropy(scores_NC, rows.labels, reduction="none")
+        wanted_NC = functional.one_hot(rows.labels, rows.options).to(scores_NC) - scores_NC.softmax(dim=1)
+        share_R = torch.zeros_like(mean_R).index_put((rows.rows,), wanted_NC.flatten()[rows.places])
+    return lacking_Pr * (share_R / rows.lengths)[rows.positions // rows.tokens.shape[1]][:, None], loss_N
 
 
 def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
@@ -113,28 +137,43 @@ def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
     return Scores(loss=loss_N, prediction=prediction_N, right=(prediction_N == labels_N).to(scores_NC.dtype))
 
 
-def _likelihoods(
-    head: OutputHead, hidden_PH: Tensor, mixed_Pr: Tensor | None, targets_P: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return log-likelihoods of targets and of the likeliest tokens, [P] each, a part of the vocabulary at a time."""
+def likelihoods(
+    head: OutputHead, hidden_AH: Tensor, rows: CandidateBatch, dtype: torch.dtype, side_Hr: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-likelihoods of targets and of the likeliest tokens, [P] each, a part of the vocabulary at a time.
+
+    Third come what the likely tokens have more than the targets of ``side_Hr``, [P, r]; no columns without a side.
+    """
+    mixed_Ar = head.mixed(hidden_AH.to(dtype))
+    mixed_Pr = None if mixed_Ar is None else mixed_Ar[rows.positions]
+    hidden_PH, targets_P = hidden_AH[rows.positions].to(dtype), rows.targets
+    side_Hr = hidden_PH.new_zeros(hidden_PH.shape[1], 0) if side_Hr is None else side_Hr
     size = max(1, LOGITS_MAX // max(1, len(hidden_PH)))
     target_P = hidden_PH.new_zeros(len(hidden_PH))
     totals: list[Tensor] = []
     largest: list[Tensor] = []
+    means: list[Tensor] = []
     for start in range(0, head.vocabulary, size):
-        logits_PV = head.logits(hidden_PH, mixed_Pr, slice(start, start + size))
+        words = slice(start, start + size)
+        logits_PV = head.logits(hidden_PH, mixed_Pr, words)
         local_P = targets_P - start
         is_here_P = (local_P >= 0) & (local_P < logits_PV.shape[1])
         found_P = logits_PV.gather(1, local_P.clamp(0, logits_PV.shape[1] - 1)[:, None])[:, 0]
         target_P = torch.where(is_here_P, found_P, target_P)
         totals.append(logits_PV.logsumexp(dim=1))
         largest.append(logits_PV.amax(dim=1))
+        if side_Hr.shape[1]:
+            means.append(logits_PV.softmax(dim=1) @ head.of_stream(words, side_Hr))
     # The normaliser over the vocabulary, from those of its parts
     total_P = torch.stack(totals).logsumexp(dim=0)
-    return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P
+    lacking_Pr = hidden_PH.new_zeros(len(hidden_PH), side_Hr.shape[1])
+    if means:
+        shares = torch.stack(totals).softmax(dim=0)[..., None]
+        lacking_Pr = (torch.stack(means) * shares).sum(dim=0) - head.of_stream(targets_P, side_Hr)
+    return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P, lacking_Pr
 
 
-def _row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
+def row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
     """Return the mean over the predicted tokens of each row, [R]; a sum per row keeps the order the same everywhere."""
     value_A = value_P.new_zeros(rows.tokens.numel()).index_put((rows.positions,), value_P)
     mean_R: Tensor = value_A.view(rows.tokens.shape).sum(dim=1) / rows.lengths

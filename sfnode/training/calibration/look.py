@@ -1,0 +1,179 @@
+"""Look at examples by one forward pass each: the inputs of some layers, and what the stream's end does to the scores.
+
+Shapes: N examples, R rows of them, P tokens that are looked at, L labels, C candidates, H width of the stream,
+I inputs of a layer, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protocol.run import TensorSpec
+from protocol.subspace import words
+from sfnode.training.estimator import EVALUATION_TOKENS
+from sfnode.training.model import attach
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
+
+_TOKENS_MAX: Final = 2_048  # to look at
+_INPUT_BYTES_MAX: Final = 512 << 20  # of all layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the passes show, in fp32 on the CPU.
+
+    Attributes:
+        inputs: of each layer at the tokens that are looked at, [P, I].
+        row: of each token, int64[P]. weight: of each token in its row, [P]; one in all.
+        example: of each row, int64[R].
+        logits: of the label words, [N, L]; none with candidates.
+        likely: of each row, how likely the model thinks its candidate among those of its example, [R]; else ones.
+        excess: at each token, by how much a move of the stream's end raises the logits of the likely words above that
+            of one word, [P, H], for a stream of size one: the candidate's word, or one drawn as the model thinks.
+            Empty with label words.
+        spread: the second moment over all words in place of the drawn one, [H, H] fp64. Empty but for completions.
+        size: of the stream's end, mean standard deviation.
+    """
+
+    inputs: list[Tensor]
+    row: Tensor
+    weight: Tensor
+    example: Tensor
+    logits: Tensor
+    likely: Tensor
+    excess: Tensor
+    spread: Tensor
+    size: float
+
+    @property
+    def is_finite(self) -> bool:
+        """Return whether the model gave finite numbers."""
+        return all(bool(each.isfinite().all()) for each in (self.logits, self.likely, self.excess, *self.inputs))
+
+
+class _Looking:
+    """Collects what the passes show, batch by batch."""
+
+    def __init__(self, shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> None:
+        self._shared, self._data = shared, data
+        self._names = [tensor.name for tensor in tensors]
+        inputs = sum(tensor.rows + tensor.cols for tensor in tensors)  # with the outputs: at least as many
+        tokens = min(_TOKENS_MAX, _INPUT_BYTES_MAX // (4 * inputs))
+        self._in_row = max(1, tokens // max(1, sum(example.rows for example in data.examples)))
+        self._gain_H = shared.norm_gain()
+        self._inputs: list[list[Tensor]] = [[] for _ in tensors]
+        self._rows: list[Tensor] = []
+        self._weights: list[Tensor] = []
+        self._examples: list[Tensor] = []
+        self._logits = [torch.zeros(0, len(data.label_tokens))]
+        self._likely: list[Tensor] = []
+        self._excess: list[Tensor] = [torch.zeros(0, len(self._gain_H))]
+        self._spread = torch.zeros(len(self._gain_H), len(self._gain_H), dtype=torch.float64)
+        self._ends: list[Tensor] = []
+        self._rows_seen, self._examples_seen = 0, 0
+
+    def take(self, examples: Sequence[Example]) -> None:
+        """Pass some examples forward."""
+        shared = self._shared
+        rows = batch_of(self._data, examples, 1, shared.device)
+        tokens = rows.tokens.shape[1]
+        if isinstance(rows, RowBatch):
+            places_P = torch.arange(len(rows.last), device=shared.device) * tokens + rows.last
+        else:
+            places_P = rows.positions[self._chosen(rows)]
+        ends: list[Tensor] = []
+        hook = (
+            None
+            if shared.final_norm is None
+            else shared.final_norm.register_forward_pre_hook(
+                lambda _module, given: ends.append(given[0].reshape(-1, given[0].shape[-1])[places_P])
+            )
+        )
+        context = shared.pass_context
+        try:
+            with context.carrying({}, 1, rows.tokens.numel()), context.hearing(self._names, places_P) as heard:
+                if isinstance(rows, RowBatch):
+                    self._logits.append(shared.label_logits(rows, self._data.label_tokens).float().cpu())
+                else:
+                    self._read(rows, shared.hidden(rows))
+        finally:
+            if hook is not None:
+                hook.remove()
+        example_R = rows.places // rows.options if isinstance(rows, CandidateBatch) else torch.arange(len(examples))
+        self._examples.append(example_R.cpu() + self._examples_seen)
+        self._ends += [end.float().cpu() for end in ends]
+        for kept, name in zip(self._inputs, self._names, strict=True):
+            kept.append(heard[name].float().cpu())
+        row_P = places_P.cpu() // tokens
+        counts_R = row_P.bincount(minlength=len(rows.tokens))
+        self._rows.append(row_P + self._rows_seen)
+        self._weights.append(1 / counts_R[row_P].float())
+        self._rows_seen += len(rows.tokens)
+        self._examples_seen += len(examples)
+
+    def _chosen(self, rows: CandidateBatch) -> Tensor:
+        """Return which of the positions to look at: some of each row, evenly spaced; int64[p]."""
+        row_P = (rows.positions // rows.tokens.shape[1]).cpu().numpy()
+        first_P = np.searchsorted(row_P, row_P)  # of the position's row
+        length_P = rows.lengths.cpu().numpy()[row_P]
+        share_P = (np.arange(len(row_P)) - first_P) * self._in_row
+        is_chosen = (share_P // length_P != (share_P - self._in_row) // length_P) | (length_P <= self._in_row)
+        return torch.from_numpy(np.flatnonzero(is_chosen)).to(rows.tokens.device)
+
+    def _read(self, rows: CandidateBatch, hidden_RTH: Tensor) -> None:
+        """Note what the tokens of the candidates say."""
+        shared, dtype, hidden_AH = self._shared, self._shared.loss_dtype, hidden_RTH.flatten(0, 1)
+        head, gain, chosen = shared.scored_head, torch.diag(self._gain_H.to(dtype)), self._chosen(rows)
+        if rows.options > 1:
+            likelihood_P, _, excess_PH = scoring.likelihoods(head, hidden_AH, rows, dtype, gain)
+            scores_NC = scoring.candidate_scores(scoring.row_means(likelihood_P, rows), rows)
+            self._likely.append(scores_NC.softmax(dim=1).flatten()[rows.places].float().cpu())
+            self._excess.append(excess_PH[chosen].float().cpu())
+            return
+        hidden_pH = hidden_AH[rows.positions[chosen]].to(dtype)
+        likely_pV = head.logits(hidden_pH, None, slice(None)).softmax(dim=1)
+        weights = 1 / rows.lengths.clamp(max=self._in_row).to(dtype)[rows.positions[chosen] // rows.tokens.shape[1]]
+        stream_VH = head.of_stream(slice(None), gain)
+        mean_pH = likely_pV @ stream_VH
+        drawn_p = torch.from_numpy(words(self._rows_seen, len(hidden_pH)).astype(np.float64) / 2**32).to(likely_pV)
+        word_p = (likely_pV.cumsum(dim=1) < drawn_p[:, None]).sum(dim=1).clamp(max=likely_pV.shape[1] - 1)
+        self._excess.append((mean_pH - stream_VH[word_p]).float().cpu())
+        spread_HH = stream_VH.T @ (stream_VH * (weights @ likely_pV)[:, None]) - mean_pH.T @ (
+            mean_pH * weights[:, None]
+        )
+        self._spread += spread_HH.cpu().double()
+
+    def look(self) -> Look:
+        """Return what all passes have shown."""
+        return Look(
+            inputs=[torch.cat(each) for each in self._inputs],
+            row=torch.cat(self._rows),
+            weight=torch.cat(self._weights),
+            example=torch.cat(self._examples),
+            logits=torch.cat(self._logits),
+            likely=torch.cat(self._likely) if self._likely else torch.ones(self._rows_seen),
+            excess=torch.cat(self._excess),
+            spread=self._spread,
+            size=float(torch.cat(self._ends).std(dim=1).mean()) if self._ends else 1.0,
+        )
+
+
+@torch.inference_mode()
+def look_at(
+    shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, on_progress: Callable[[int, int], None]
+) -> Look:
+    """Pass all examples forward once, by length, and listen to the layers of ``tensors``."""
+    attach(shared.model, tensors, shared.pass_context)
+    looking, done = _Looking(shared, tensors, data), 0
+    for examples in chunks_of(data.examples, EVALUATION_TOKENS // 4):  # to tell of progress
+        looking.take(examples)
+        done += len(examples)
+        on_progress(done, len(data.examples))
+    return looking.look()
