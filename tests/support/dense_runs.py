@@ -1,34 +1,87 @@
-"""Runs with dense cores on tiny models: a calibrated basis, and the manifest that fits it."""
+"""Runs with dense cores: of a found basis on tiny models, and of a made-up basis that fits any manifest.
+
+Messages of a made-up basis are not zeros, but its directions have nothing to do with the model: nothing is learnt.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from typing import Final
 
-from protocol.run.manifest import checked
+import numpy as np
+
+from protocol.run.manifest import Manifest, SignedManifest, TensorKind, checked, sign_manifest
+from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import encode_basis
-from sfnode.run.builder import MethodOptions, dense_method_of
-from sfnode.storage.stored_bases import BasisSpec
-from sfnode.training.calibration import Calibration
-from sfnode.training.calibration.dense import dense_basis
-from sfnode.training.calibration.found_basis import FoundBasis
-from tests.support.manifests import small_manifest
+from protocol.subspace.basis_file import BasisContent, encode_basis
+from protocol.subspace.directions import Int8Array
+from sfnode.run.builder import dense_method_of
+from sfnode.storage.stored_basis import DenseSettings
+from sfnode.training.calibration import FoundBasis, find_basis
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.encoding import TaskData
+from tests.support.daemons import demo_run
+from tests.support.manifests import OWNER, small_manifest
+
+RANK: Final = 8
+CORE_ROWS: Final = 4  # where there are no label words
+_U_EXP: Final = -5
+_V_EXP: Final = -7
 
 
-def dense_bases(calibration: Calibration, rows: int = 8) -> tuple[Bases, FoundBasis]:
-    """A run with messages of ``rows`` rows, in the basis that the calibration finds."""
-    found = dense_basis(calibration, rows)
-    assert found.dense is not None
-    spec = BasisSpec.of(encode_basis(found.rank, found.content))
-    method, schedule = dense_method_of(MethodOptions(learning_rate=0.01), spec, found.dense, rows)
-    plain, words = small_manifest(), tuple(f" {number}" for number in range(found.dense.core_rows + 1))
-    manifest = replace(
-        plain,
-        tensors=found.tensors,
-        method=method,
-        schedule=schedule,
-        steps=16,
-        task=replace(plain.task, batch_rows=rows, label_words=words),
-    )
+def dense_bases(shared: SharedModel, data: TaskData, rows: int = 8) -> tuple[Bases, FoundBasis]:
+    """A run of 16 steps with messages of ``rows`` rows, in the basis that is found: for 32 examples or more."""
+    found = find_basis(shared, trainable_tensors(shared.model), data, rows)
+    assert found is not None
+    sha256 = hashlib.sha256(encode_basis(found.content)).hexdigest()
+    method, schedule = dense_method_of(ScheduleKind.LINEAR, 0.01, sha256, found.settings, rows)
+    plain = small_manifest()
+    task = replace(plain.task, batch_rows=rows)
+    manifest = replace(plain, tensors=found.tensors, method=method, schedule=schedule, steps=16, task=task)
     return Bases(checked(to_plain(manifest, as_rows=False)), found.content), found
+
+
+def made_up_basis(manifest: Manifest, number: int = 7) -> bytes:
+    """The file of some basis that fits a manifest with dense cores, whatever hash it names."""
+    chance, method = np.random.default_rng(number), manifest.method
+
+    def side(rows: int, columns: int) -> Int8Array:
+        return chance.integers(-100, 101, (rows, columns)).astype(np.int8)
+
+    shapes = [
+        (each.cols, each.rows) if each.kind is TensorKind.TRANSPOSED else (each.rows, each.cols)
+        for each in manifest.tensors
+    ]
+    u = side(shapes[0][0], method.core_rows)
+    v = tuple(side(inputs, method.rank) for _, inputs in shapes)
+    return encode_basis(BasisContent(u=u, u_exp=_U_EXP, v=v, v_exps=(_V_EXP,) * len(v)))
+
+
+def with_basis(manifest: Manifest, *, learning_rate: float = 0.1, number: int = 7) -> tuple[Manifest, bytes]:
+    """The run with dense cores of the last matrix and its namesakes in other layers, and the file of its basis."""
+    matrices = [each for each in manifest.tensors if each.kind is TensorKind.MATRIX]
+    namesake = matrices[-1].name.split(".")[-2:]
+    tensors = tuple(each for each in matrices if each.name.split(".")[-2:] == namesake)
+    core_rows = len(manifest.task.label_words) - 1 if manifest.task.label_words else CORE_ROWS
+    dense = DenseSettings(core_rows=core_rows, rank=RANK, quantum_exp=-6, energy_max=20_000)
+
+    def named(sha256: str) -> Manifest:
+        rows = manifest.task.batch_rows
+        method, schedule = dense_method_of(ScheduleKind.LINEAR, learning_rate, sha256, dense, rows)
+        changed = replace(manifest, tensors=tensors, method=method, schedule=schedule)
+        return checked(to_plain(changed, as_rows=False))
+
+    data = made_up_basis(named("0" * 64), number)
+    return named(hashlib.sha256(data).hexdigest()), data
+
+
+def dense_demo_run(
+    *, steps: int, name: str = "test", admission: str = "open", learning_rate: float = 0.1
+) -> tuple[SignedManifest, bytes]:
+    """A run that trains the embedded model in a made-up basis, and the file that its manifest names."""
+    drawn = demo_run(steps=steps, name=name, admission=admission).manifest
+    manifest, data = with_basis(drawn, learning_rate=learning_rate)
+    return sign_manifest(manifest, OWNER), data

@@ -102,11 +102,6 @@ def exclude(manifest: Manifest, author: int, from_step: int, *, by: Signer = OWN
     return StatementCodec(manifest).exclude(by, signer(author).author, from_step)
 
 
-def renew(manifest: Manifest, from_epoch: int, digits: str = "cd", *, by: Signer = OWNER) -> bytes:
-    """The owner publishes another basis, whose hash is ``digits`` (two hex digits) again and again."""
-    return StatementCodec(manifest).renew(by, from_epoch, digits * 32)
-
-
 def claim(manifest: Manifest, token: int, author: int, *, by: Signer = OWNER) -> bytes:
     """Author number ``author`` claims token number ``token``."""
     codec = StatementCodec(manifest)

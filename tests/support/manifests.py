@@ -10,16 +10,10 @@ from protocol.run.manifest import Manifest, checked
 
 OWNER_SEED = b"owner".ljust(32, b".")
 OWNER = Signer(OWNER_SEED)
-# A published basis, of an arbitrary hash, and three epochs.
-PUBLISHED_BASIS: Final[dict[str, Any]] = {"basis": "published", "basis_sha256": "ab" * 32, "steps": 48}
 _METHOD: Final[dict[str, Any]] = {
     "rank": 8,
     "epoch_steps": 16,
-    "basis": "random",
     "basis_sha256": "",
-    "basis_unit_exp": 0,
-    "basis_max": 1,
-    "start_rank": 0,
     **dict.fromkeys(("core_rows", "noise_rows", "energy_max"), 0),
     "sides": 2,
     "shares": 1,
@@ -32,11 +26,9 @@ _METHOD: Final[dict[str, Any]] = {
     "quantum_exp": -8,
     "clip": 1000,
 }
-# What becomes of the other fields with a dense core: two matrices, and 2 x 4 numbers of each.
+# What becomes of the other fields with a dense core: a matrix, a transposed one, and 2 x 4 numbers of each.
 _DENSE: Final[dict[str, Any]] = {
-    "basis": "published",
     "basis_sha256": "ab" * 32,
-    "basis_max": 100,
     "rank": 4,
     "core_rows": 2,
     "noise_rows": 8,
@@ -48,7 +40,7 @@ _DENSE: Final[dict[str, Any]] = {
     "clip": 127,
     "tensors": [
         {"name": "a.weight", "kind": "matrix", "rows": 24, "cols": 16},
-        {"name": "b.weight", "kind": "matrix", "rows": 16, "cols": 24},
+        {"name": "b.weight", "kind": "transposed", "rows": 16, "cols": 24},
     ],
 }
 
@@ -66,7 +58,7 @@ def manifest_data(**changes: Any) -> dict[str, Any]:
     changes = (deepcopy(_DENSE) if is_dense else {}) | changes
     admission = {"kind": changes.pop("admission", "open"), "pow_bits": changes.pop("pow_bits", 0)}
     data: dict[str, Any] = {
-        "format": 5,
+        "format": 6,
         "name": "test",
         "owner": OWNER.author.hex(),
         "model": {

@@ -35,7 +35,7 @@ def run_of(*, admission: str = "allow-list", epoch_steps: int = 1_536, local_ste
 
 
 RUN = run_of()
-DENSE_RUN = small_manifest(core="dense", admission="allow-list", steps=STEPS, basis_max=10)
+DENSE_RUN = small_manifest(core="dense", admission="allow-list", steps=STEPS)
 
 
 @lru_cache
