@@ -18,9 +18,9 @@ from sfnode.training.model import (
     check_model,
     check_whole_fits,
     fold_weights,
+    is_of,
     loading,
     places,
-    spec_of,
 )
 
 
@@ -62,7 +62,7 @@ def export_model(
 def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> None:
     """Raise OperatorError unless the model has all tensors of the run, in their shapes."""
     for tensor in manifest.tensors:
-        if tensor.name not in known or spec_of(known[tensor.name]) != tensor:
+        if tensor.name not in known or not is_of(tensor, known[tensor.name]):
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
 
 

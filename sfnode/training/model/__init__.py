@@ -19,8 +19,8 @@ from sfnode.training.model.tensors import (
     TensorGroup as TensorGroup,
     WeightSwitch as WeightSwitch,
     attach as attach,
+    is_of as is_of,
     left_out as left_out,
     places as places,
-    spec_of as spec_of,
     trainable_tensors as trainable_tensors,
 )

@@ -54,7 +54,7 @@ def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DE
     """
     chosen = [place for place in places(model).values() if place.group in groups]
     faults = _faults(model, chosen)
-    found = [spec_of(place) for place in chosen if place.name not in faults]
+    found = [_spec_of(place) for place in chosen if place.name not in faults]
     if not found:
         raise OperatorError(f"the model has no trainable tensor of the groups {', '.join(groups)}")
     return tuple(found)
@@ -94,8 +94,13 @@ def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
     return {name: found[name] for name in by_parameter.values() if name in found}
 
 
-def spec_of(place: ParameterPlace) -> TensorSpec:
-    """Return the manifest's entry for a parameter."""
+def is_of(tensor: TensorSpec, place: ParameterPlace) -> bool:
+    """Return whether a tensor of a run has the name, the shape and the layout of a parameter."""
+    is_turned = isinstance(place.module, Conv1D) and tensor.kind is TensorKind.TRANSPOSED
+    return _spec_of(place) == (replace(tensor, kind=TensorKind.MATRIX) if is_turned else tensor)
+
+
+def _spec_of(place: ParameterPlace) -> TensorSpec:
     shape = getattr(place.module, place.attribute).shape
     kind = TensorKind.MATRIX if len(shape) == 2 else TensorKind.VECTOR
     return TensorSpec(name=place.name, kind=kind, rows=shape[0], cols=shape[1] if len(shape) == 2 else 0)
@@ -124,8 +129,7 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassC
         place = known.get(tensor.name)
         if place is None:
             raise OperatorError(_why_not(model, tensor.name))
-        is_turned = isinstance(place.module, Conv1D) and tensor.kind is TensorKind.TRANSPOSED
-        if spec_of(place) != (replace(tensor, kind=TensorKind.MATRIX) if is_turned else tensor):
+        if not is_of(tensor, place):
             shape = tuple(getattr(place.module, place.attribute).shape)
             raise OperatorError(f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} in the run")
         chosen.append(place)
