@@ -88,7 +88,7 @@ def find_basis(
     """
     examples = spread_out(data.examples, EXAMPLES)
     moving, labels = moving_tensors(shared, tensors), len(data.label_tokens)
-    rank, core_rows = _RANK, labels - 1 if labels else _CORE_ROWS
+    rank, core_rows = _RANK, labels - 1 if labels else min(_CORE_ROWS, shared.head.weight.shape[1])
     while moving and len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
         rank //= 2
     if len(examples) < EXAMPLES_MIN or not moving or rank < _RANK_MIN or core_rows > RANK_MAX or labels == 1:

@@ -1,0 +1,119 @@
+"""The basis of a dense core, as it is found for a new run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import TensorKind
+from protocol.state.coefficients import CoefficientLayout, view_exp
+from sfnode.training.calibration import FoundBasis, find_basis
+from sfnode.training.calibration.found_basis import RATE
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.encoding import TaskData
+from tests.support.dense_runs import dense_bases
+from tests.support.tiny_models import tiny_gpt2, tiny_llama, tiny_opt
+from tests.training.test_dense_estimate import TASKS, direct_model, every_task, measured, some_texts, some_words
+
+
+def found_for(model: Any, data: TaskData, rows: int = 8) -> FoundBasis | None:
+    return find_basis(SharedModel(model), trainable_tensors(model), data, rows)
+
+
+@pytest.mark.parametrize("task", ["words", "choices"])
+def test_find_basis__other_labels__same_basis_and_same_settings(task: str) -> None:
+    data = TASKS[task]()
+    turned = replace(data, examples=tuple(replace(each, label=1 - each.label % 2) for each in data.examples))
+    first, second = (found_for(tiny_llama(), each) for each in (data, turned))
+    assert first is not None and second is not None
+    assert np.array_equal(first.content.u, second.content.u)
+    assert all(np.array_equal(one, other) for one, other in zip(first.content.v, second.content.v, strict=True))
+    assert (first.settings, first.learning_rate) == (second.settings, second.learning_rate)
+
+
+def test_find_basis__any_direction_of_the_last_core__is_not_more_curved_than_it_says() -> None:
+    data, shared = some_words(), SharedModel(direct_model())
+    bases, found = dense_bases(shared, data)
+    layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
+    step = round(1e-2 / amount)
+    h = measured(shared, data, bases, np.zeros(layout.size, dtype=np.int64))[1][-1]
+    steepest = torch.linalg.eigh(h.T @ h).eigenvectors[:, -1].numpy()
+    chance, seen = np.random.default_rng(2), []
+    for direction in (*chance.normal(size=(4, 2, layout.rank)), np.stack([steepest, 0 * steepest])):
+        core = np.zeros(layout.size, dtype=np.int64)
+        layout.tensor(core, len(layout.offsets) - 1)[...] = np.rint(step * direction / np.linalg.norm(direction))
+        length = amount * float(np.linalg.norm(core))
+        losses = [float(measured(shared, data, bases, sign * core)[2].mean()) for sign in (-1, 0, 1)]
+        seen.append((losses[0] - 2 * losses[1] + losses[2]) / length**2)
+    curvature = RATE / found.learning_rate
+    assert max(seen) <= 1.02 * curvature
+    assert max(seen) > 0.05 * curvature  # the bound is not an idle one
+
+
+@every_task
+def test_find_basis__a_step_down_the_gradient__lowers_the_loss(task: str) -> None:
+    """The rate is one that suits the model: a first step of all examples neither creeps nor leaps."""
+    data, shared = TASKS[task](), SharedModel(direct_model())
+    bases, found = dense_bases(shared, data)
+    layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
+    d, h, before = measured(shared, data, bases, np.zeros(layout.size, dtype=np.int64))
+    mean = torch.cat([(d.T @ each).flatten() for each in h]) / len(data.examples)
+    core = np.zeros(layout.size, dtype=np.int64)
+    core[1:] = np.rint((mean * found.learning_rate / RATE / amount).numpy())
+    after = measured(shared, data, bases, core)[2]
+    assert float(after.mean()) < float(before.mean())
+
+
+@pytest.mark.parametrize(
+    ("labels", "most", "rank"),
+    [(1, 16_384, 0), (2, 16_384, 64), (48, 16_384, 64), (48, 1_024, 16), (48, 256, 0)],
+)
+def test_find_basis__many_labels__rank_is_halved_until_a_message_is_small_enough(
+    labels: int, most: int, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sfnode.training.calibration.found_basis.DENSE_NUMBERS_MAX", most)
+    found = found_for(tiny_opt(), replace(some_words(), label_tokens=tuple(range(labels))))
+    assert (0 if found is None else found.settings.rank) == rank
+
+
+def test_find_basis__more_words_than_a_core_has_rows__there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", 1)
+    assert found_for(tiny_opt(), some_words()) is None
+
+
+def test_find_basis__few_examples__there_is_none() -> None:
+    assert found_for(tiny_opt(), some_words(31)) is None
+    assert found_for(tiny_opt(), some_words(32)) is not None
+
+
+def test_find_basis__fewer_examples_than_columns__the_others_are_zero() -> None:
+    count = 32
+    found = found_for(tiny_opt(), some_words(count), 4)
+    assert found is not None
+    for v in found.content.v:
+        assert not v[:, count:].any() and v[:, : min(count, len(v))].any(axis=0).all()
+
+
+def test_find_basis__weights_that_are_stored_transposed__are_named_so() -> None:
+    found = found_for(tiny_gpt2(), some_words())
+    assert found is not None
+    assert {tensor.kind for tensor in found.tensors} == {TensorKind.TRANSPOSED}
+    assert {len(found.content.u)} == {tensor.cols for tensor in found.tensors}
+
+
+def test_find_basis__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.training.calibration.look._TOKENS_MAX", 80)
+    assert found_for(tiny_llama(), some_texts()) is not None
+
+
+def test_find_basis__model_that_overflows__is_refused() -> None:
+    model: Any = tiny_llama()
+    model.model.layers[1].mlp.down_proj.weight.data.fill_(float("inf"))
+    with pytest.raises(OperatorError, match="not finite"):
+        found_for(model, some_words())
