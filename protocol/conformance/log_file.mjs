@@ -1,7 +1,8 @@
 // A whole run as one file (SPEC 9.4). Rejects.
 
-import { basisFileBytes, namedBasis, readBasisFile } from "./basis_file.mjs";
+import { basisFileBytes, readBasisFile } from "./basis_file.mjs";
 import { Coefficients } from "./coefficients.mjs";
+import { isDense } from "./dense.mjs";
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { splitRecords } from "./envelope.mjs";
 import { hashFields } from "./hashing.mjs";
@@ -12,7 +13,7 @@ import { Rejected, rejectUnless } from "./verdicts.mjs";
 
 const MAGIC = Buffer.from("sfnode/log/1\n\0\0\0", "latin1");
 const END_TAG = Buffer.from("sfnode/log-end/1", "ascii");
-const [MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED] = [1, 2, 3, 4, 5, 6];
+const [MANIFEST, BASIS, RECORDS, END, STATEMENTS] = [1, 2, 3, 4, 5];
 const BLOCK_BYTES_MAX = 2 ** 20;
 const [HEAD_BYTES, CHECK_BYTES, END_BYTES, SIGNED_BYTES] = [5, 32, 176, 112];
 
@@ -53,21 +54,20 @@ class Reader {
   }
 }
 
-/** What the file holds: {run, ledger, coefficients, statements, records, writer, basis, renewals}. */
+/** What the file holds: {run, ledger, coefficients, statements, records, writer, basis}. */
 export function readLog(data, blockBytesMax = BLOCK_BYTES_MAX) {
   demand(data.subarray(0, MAGIC.length).equals(MAGIC), "another beginning");
   const reader = new Reader(data.subarray(MAGIC.length));
   const run = readSignedManifest(reader.block({ [MANIFEST]: BLOCK_BYTES_MAX }).body);
   const log = new Log(run, reader, blockBytesMax);
   log.readBasis();
-  log.readRenewals(log.readSets());
+  log.checkEnd(log.readSets());
   demand(reader.isAtEnd, "a byte after the end");
   return log;
 }
 
 class Log {
   basis = null;
-  renewals = [];
   statements = 0;
   records = 0;
   #reader;
@@ -84,7 +84,7 @@ class Log {
   }
 
   readBasis() {
-    if (this.run.manifest.method.basis === "random") return;
+    if (!isDense(this.run.manifest.method)) return;
     const parts = [];
     for (let rest = basisFileBytes(this.run.manifest); rest > 0; rest -= parts.at(-1).length) {
       parts.push(this.#reader.block({ [BASIS]: Math.min(rest, BLOCK_BYTES_MAX) }).body);
@@ -96,7 +96,7 @@ class Log {
   /** Statements and records; the first block after them. */
   readSets() {
     const most = this.#blockBytesMax;
-    const due = { [STATEMENTS]: most, [RECORDS]: most, [RENEWED]: most, [END]: END_BYTES };
+    const due = { [STATEMENTS]: most, [RECORDS]: most, [END]: END_BYTES };
     for (;;) {
       const block = this.#reader.block(due);
       if (block.kind === STATEMENTS) {
@@ -129,33 +129,7 @@ class Log {
     demand(verdict !== "ignore", `no ledger keeps it: ${reason}`);
   }
 
-  /** The renewed bases, of which `block` is the first part if there is any, and the end. */
-  readRenewals(block) {
-    let next = block;
-    for (const sha256 of this.#renewalsNeeded()) {
-      const named = namedBasis(this.run.manifest, sha256);
-      const parts = [];
-      for (let rest = basisFileBytes(named); rest > 0; rest -= parts.at(-1).length) {
-        demand(next.kind === RENEWED, "a renewed basis is missing");
-        parts.push(next.body);
-        next = this.#reader.block({ [RENEWED]: this.#blockBytesMax, [END]: END_BYTES });
-      }
-      readBasisFile(named, Buffer.concat(parts));
-      this.renewals.push(sha256);
-    }
-    demand(next.kind === END, "a renewed basis that no renewal names");
-    this.#checkEnd(next);
-  }
-
-  /** Of the epochs up to that of the highest step held: each file once, the manifest's own left out. */
-  #renewalsNeeded() {
-    const { epoch_steps: epochSteps, basis_sha256: own } = this.run.manifest.method;
-    const highest = this.#lastPlace.length > 0 ? this.#lastPlace.readUInt32BE(0) : 0;
-    const due = this.ledger.roster.renewals().filter(([epoch]) => epoch <= Math.floor(highest / epochSteps));
-    return [...new Set(due.map(([, sha256]) => sha256))].filter((sha256) => sha256 !== own);
-  }
-
-  #checkEnd({ body, before }) {
+  checkEnd({ body, before }) {
     demand(body.length === END_BYTES, `an end of ${body.length} bytes`);
     const [told, signature] = [body.subarray(0, SIGNED_BYTES), body.subarray(SIGNED_BYTES)];
     this.writer = told.subarray(80);

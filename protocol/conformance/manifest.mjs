@@ -39,7 +39,7 @@ function splitLines(bytes) {
 export function readManifest(line) {
   const parsed = parseLine(line);
   const format = parsed instanceof Map ? parsed.get("format") : undefined;
-  const isOtherFormat = typeof format === "number" && format !== 5;
+  const isOtherFormat = typeof format === "number" && format !== 6;
   rejectUnless(!isOtherFormat, "MANIFEST_FORMAT", `format ${format}: update this program`);
   const manifest = readFields(parsed);
   checkRules(manifest);

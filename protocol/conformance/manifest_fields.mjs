@@ -54,7 +54,7 @@ function object(fields) {
 const file = object({ name: text(1, 256), bytes: integer(0, 2 ** 40), sha256: lowerHex64, pieces: lowerHex64 });
 
 const MANIFEST = object({
-  format: choice(5),
+  format: choice(6),
   name: text(1, 256),
   owner: lowerHex64,
   model: object({
@@ -71,7 +71,7 @@ const MANIFEST = object({
     8192,
     object({
       name: text(1, 256),
-      kind: choice("matrix", "vector"),
+      kind: choice("matrix", "transposed", "vector"),
       rows: integer(1, 2 ** 24),
       cols: integer(0, 2 ** 24),
     }),
@@ -90,11 +90,7 @@ const MANIFEST = object({
   method: object({
     rank: integer(1, 128),
     epoch_steps: integer(1, 2 ** 20),
-    basis: choice("random", "published"),
     basis_sha256: text(0, 64),
-    basis_unit_exp: integer(0, 6),
-    basis_max: integer(1, 127),
-    start_rank: integer(0, 128),
     core_rows: integer(0, 128),
     noise_rows: integer(0, 65536),
     energy_max: integer(0, 2 ** 14 * 127 ** 2),

@@ -1,11 +1,12 @@
 // Rules between the manifest's fields (SPEC 1.4). All reject MANIFEST_FIELD.
 
-import { basisFileBytes } from "./basis_file.mjs";
+import { basisFileBytes, outputsOf } from "./basis_file.mjs";
 import { flatLength, isDense } from "./dense.mjs";
 import { isValidAuthorKey } from "./ed25519.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
 const BASIS_BYTES_MAX = 2 ** 28;
+const BASIS_ENTRY_MAX = 127;
 const COEFFICIENTS_MAX = 2 ** 26;
 const CORES_MAX = 2 ** 20;
 const CORE_PRODUCTS_MAX = 2 ** 30;
@@ -56,10 +57,9 @@ function checkMethod({ method, steps, task }) {
 }
 
 function checkBasis(manifest) {
-  const { basis, basis_sha256: digest, basis_unit_exp: unitExponent, basis_max: largest } = manifest.method;
-  const startRank = manifest.method.start_rank;
-  if (basis === "random") demand(digest === "" && unitExponent === 0 && largest === 1 && startRank === 0, 7);
-  else demand(LOWER_HEX_64.test(digest) && basisFileBytes(manifest) <= BASIS_BYTES_MAX, 7);
+  const { method } = manifest;
+  if (!isDense(method)) demand(method.basis_sha256 === "", 7);
+  else demand(LOWER_HEX_64.test(method.basis_sha256) && basisFileBytes(manifest) <= BASIS_BYTES_MAX, 7);
 }
 
 function checkTask({ kind, completion, label_words: labelWords, objective, data, data_sha256: digest }) {
@@ -82,18 +82,15 @@ function checkDenseCore(manifest) {
   const { core_rows: rows, noise_rows: noiseRows, energy_max: energyMax } = method;
   if (!isDense(method)) {
     demand(rows === 0 && noiseRows === 0 && energyMax === 0, 14);
+    demand(tensors.every(({ kind }) => kind !== "transposed"), 14);
     return;
   }
-  demand(noiseRows > 0 && energyMax > 0, 14); // that rows > 0 follows from the label words
-  demand(method.basis === "published" && method.basis_unit_exp === 0 && method.start_rank === 0, 14);
+  demand(rows > 0 && noiseRows > 0 && energyMax > 0, 14);
   demand(method.scalar === "raw" && method.clip === 127 && method.epsilon_exp === 0 && method.sides === 1, 14);
   demand(method.shares === 1 && method.local_steps === 1 && method.epoch_steps === 1, 14);
-  demand(
-    tensors.every(({ kind }) => kind === "matrix"),
-    14,
-  );
+  demand(tensors.every((tensor) => tensor.kind !== "vector" && outputsOf(tensor) === outputsOf(tensors[0])), 14);
   demand(task.batch_rows === method.directions, 14);
-  demand(task.objective === "loss" && task.label_words.length === rows + 1, 14);
+  demand(task.objective === "loss", 14);
   demand(flatLength(manifest) <= DENSE_NUMBERS_MAX, 14);
 }
 
@@ -120,7 +117,7 @@ export function coefficientBound(manifest) {
 
 /** Bounds every entry of U C V^T of an epoch, of a dense run that of all steps together. */
 function viewBound(manifest) {
-  const { rank, core_rows: rows, basis_max: largest, clip, core } = manifest.method;
-  if (core !== "dense") return product(coefficientBound(manifest), rank ** 2, largest ** 2);
-  return product(manifest.steps, weightMax(manifest), clip, rows, rank, largest ** 2);
+  const { rank, core_rows: rows, clip, core } = manifest.method;
+  if (core !== "dense") return product(coefficientBound(manifest), rank ** 2);
+  return product(manifest.steps, weightMax(manifest), clip, rows, rank, BASIS_ENTRY_MAX ** 2);
 }

@@ -4,7 +4,6 @@
 import { publicKeyOf } from "./ed25519.mjs";
 import { makeRecord, splitRecords } from "./envelope.mjs";
 import { seedOf } from "./hashing.mjs";
-import { BasisFiles } from "./node_bases.mjs";
 import { StepClock } from "./node_clock.mjs";
 import { EndOfRun } from "./node_end.mjs";
 import { Flood } from "./node_flood.mjs";
@@ -46,7 +45,6 @@ export class Node {
     this.end = new EndOfRun(limits);
     this.flood = new Flood(run, limits);
     this.recounts = new Recounts(limits);
-    this.bases = new BasisFiles(this.state.roster);
     this.snapshots = new Snapshots(this.state, { secretSeed, author: this.#author }, config, this.sync, limits);
     this.clock.resumeAfter(config.reserved_step);
   }
@@ -84,12 +82,8 @@ export class Node {
       this.#isSwitchedOn = isOn;
     },
     StatementSubmitted: (statement) => this.#takeSubmitted(statement),
-    BasisArrived: (sha256) => this.bases.arrived(sha256),
     SnapshotArrived: (data) => this.#effects.push(...this.snapshots.arrived(data)),
-    FetchFailed: (sha256, isLasting) => {
-      this.bases.failed(sha256, this.#nowMs, isLasting);
-      this.snapshots.fetchFailed(sha256, this.#nowMs);
-    },
+    FetchFailed: (sha256) => this.snapshots.fetchFailed(sha256, this.#nowMs),
     Ticked: (lateMs) => {
       this.flood.adapt(lateMs);
       this.#tick();
@@ -286,7 +280,6 @@ export class Node {
   #maySign() {
     if (!this.#mayContribute() || this.clock.isFinished || this.#firstTickMs === null) return false;
     const next = Math.max(this.clock.nextStep, this.#frontier());
-    if (!this.bases.isHere(Math.floor(next / this.#run.manifest.method.epoch_steps))) return false;
     const silentMs = this.#nowMs - Math.max(this.#firstTickMs, this.sync.answeredMs);
     const isAlone = silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS || !this.#config.expects_peers;
     return isAlone || this.sync.isLive || this.snapshots.maySign();
@@ -341,7 +334,7 @@ export class Node {
     if (liar !== null) this.#drop(liar, null);
     for (const peer of this.sync.peersDueForHead(this.#nowMs)) this.#sendHead(peer);
     this.#send(this.sync.tick(this.#nowMs));
-    this.#effects.push(...this.snapshots.tick(this.#frontier(), this.#nowMs), ...this.bases.tick(this.#nowMs));
+    this.#effects.push(...this.snapshots.tick(this.#frontier(), this.#nowMs));
   }
 
   /** SPEC 9.6. */

@@ -3,7 +3,6 @@
 import { createHash } from "node:crypto";
 import { AttestationTable } from "./attestations.mjs";
 import { SPAN_STEPS } from "./digests.mjs";
-import { Fetches } from "./node_bases.mjs";
 import { judge, makeAttestation, readSnapshot, takeSnapshot } from "./snapshots.mjs";
 import { Rejected } from "./verdicts.mjs";
 import { encodeMessage } from "./wire.mjs";
@@ -19,7 +18,8 @@ export class Snapshots {
   #sync;
   #limits;
   #table;
-  #fetches = new Fetches(RETRY_MS);
+  #asked = null; // the hash of the file that is being fetched
+  #dueMs = new Map(); // hash -> when a file that failed may be asked for again
   #outcome = "none";
   #used = null; // the snapshot in use
   #statements = null; // their digest when it was looked at last
@@ -122,17 +122,21 @@ export class Snapshots {
 
   #fetchIfWanted(nowMs) {
     const [first] = this.#wanted();
-    const hashes = first === undefined ? [] : [first.sha256.toString("hex")];
-    return this.#fetches.start(hashes, nowMs) === null ? [] : [["FetchSnapshot", hashes[0], first.length]];
+    const sha256 = first?.sha256.toString("hex");
+    if (first === undefined || this.#asked !== null || nowMs < (this.#dueMs.get(sha256) ?? 0)) return [];
+    this.#asked = sha256;
+    return [["FetchSnapshot", sha256, first.length]];
   }
 
   fetchFailed(sha256, nowMs) {
-    this.#fetches.failed(sha256, nowMs, false);
+    if (sha256 !== this.#asked) return;
+    this.#asked = null;
+    this.#dueMs.set(sha256, nowMs + RETRY_MS);
   }
 
   /** A file has come. Effects. */
   arrived(data) {
-    this.#fetches.arrived();
+    this.#asked = null;
     const agreed = this.#wanted();
     if (agreed.length === 0 || !agreed[0].sha256.equals(sha256Of(data))) return [];
     this.#signedBy = agreed;

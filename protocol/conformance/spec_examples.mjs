@@ -1,5 +1,5 @@
-// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record", "vector: statement", "vector: basis"
-// and "vector: dense basis".
+// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record", "vector: statement"
+// and "vector: basis".
 
 import { readFileSync } from "node:fs";
 
@@ -26,6 +26,3 @@ export const EXAMPLE_STATEMENT = hexOf(linesAfter("statement", 2));
 
 /** The file of 4.6. */
 export const EXAMPLE_BASIS = hexOf(linesAfter("basis", 1));
-
-/** The file of 4.7. */
-export const EXAMPLE_DENSE_BASIS = hexOf(linesAfter("dense basis", 1));

@@ -1,12 +1,12 @@
-// What the owner says about a run that has begun (SPEC 2.4, 7.7): statements, and the roster that a set of them makes.
+// Who may contribute to a run (SPEC 2.4, 7.7): statements, and the roster that a set of them makes.
 
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { hashFields, innerDigest, u32 } from "./hashing.mjs";
 import { Rejected, rejectUnless } from "./verdicts.mjs";
 
-const [ADMISSION, EXCLUSION, CLAIM, RENEWAL] = [1, 2, 3, 4];
+const [ADMISSION, EXCLUSION, CLAIM] = [1, 2, 3];
 const KINDS = { open: [EXCLUSION], "allow-list": [ADMISSION, EXCLUSION], invite: [ADMISSION, EXCLUSION, CLAIM] };
-const LENGTHS = { [ADMISSION]: 97, [EXCLUSION]: 101, [CLAIM]: 193, [RENEWAL]: 129 };
+const LENGTHS = { [ADMISSION]: 97, [EXCLUSION]: 101, [CLAIM]: 193 };
 const KEY_BYTES = 33;
 const STATEMENTS_MAX = 131072;
 const OWNER_TAG = Buffer.from("sfnode/statement", "ascii");
@@ -23,16 +23,11 @@ export function hasWork({ manifest, runId }, author) {
   return workOf(runId, author) >= manifest.admission.pow_bits;
 }
 
-function kindsOf({ admission, method }) {
-  return [...KINDS[admission.kind], ...(method.basis === "published" ? [RENEWAL] : [])];
-}
-
 /** Rules 1 and 2, and the fields. */
 export function parseStatement({ manifest }, data) {
   const kind = data[0];
-  const isKnown = kindsOf(manifest).includes(kind) && data.length === LENGTHS[kind];
+  const isKnown = KINDS[manifest.admission.kind].includes(kind) && data.length === LENGTHS[kind];
   rejectUnless(isKnown, "STATEMENT_FORMAT", "no statement of this run");
-  if (kind === RENEWAL) return parseRenewal(manifest, data);
   const start = kind === CLAIM ? 33 : 1;
   const step = kind === EXCLUSION ? data.readUInt32BE(33) : 0;
   rejectUnless(step < manifest.steps, "STATEMENT_FORMAT", `step ${step}`);
@@ -40,19 +35,11 @@ export function parseStatement({ manifest }, data) {
   return { kind, author: data.subarray(start, start + 32), step, token, key: data.subarray(0, KEY_BYTES), data };
 }
 
-function parseRenewal({ method, steps }, data) {
-  const epoch = BigInt("0x" + data.toString("hex", 1, 33));
-  const isLater = epoch > 0n && epoch < BigInt(Math.ceil(steps / method.epoch_steps));
-  rejectUnless(isLater, "STATEMENT_FORMAT", `epoch ${epoch}`);
-  const sha256 = data.subarray(33, 65);
-  return { kind: RENEWAL, author: null, step: 0, token: null, epoch: Number(epoch), sha256, key: data.subarray(0, KEY_BYTES), data };
-}
-
 /** Statements that stand end to end. Rejects what is no whole number of them. */
 export function splitStatements({ manifest }, data) {
   const found = [];
   for (let rest = data; rest.length > 0; rest = rest.subarray(found.at(-1).length)) {
-    const isWhole = kindsOf(manifest).includes(rest[0]) && rest.length >= LENGTHS[rest[0]];
+    const isWhole = KINDS[manifest.admission.kind].includes(rest[0]) && rest.length >= LENGTHS[rest[0]];
     rejectUnless(isWhole, "STATEMENT_FORMAT", "no whole number of statements");
     found.push(rest.subarray(0, LENGTHS[rest[0]]));
   }
@@ -106,13 +93,12 @@ export class Roster {
     }
   }
 
-  #ignoreReason({ kind, author, step, sha256 }, held) {
+  #ignoreReason({ kind, author, step }, held) {
     if (held.length === 0) return this.#held.size >= this.statementsMax ? "STATEMENTS_FULL" : null;
     const isOld = {
       [ADMISSION]: () => true,
       [EXCLUSION]: () => held[0].step <= step,
       [CLAIM]: () => held.length === 2 || held[0].author.equals(author),
-      [RENEWAL]: () => Buffer.compare(held[0].sha256, sha256) <= 0,
     };
     return isOld[kind]() ? "ALREADY_HELD" : null;
   }
@@ -137,12 +123,6 @@ export class Roster {
   /** The first excluded step of every author of whom there is one. */
   exclusions() {
     return [...this.#held.values()].filter(([{ kind }]) => kind === EXCLUSION).map(([{ step }]) => step);
-  }
-
-  /** [first epoch, SHA-256] of every basis that was published since the manifest, ascending. */
-  renewals() {
-    const held = this.#ascending().map(([statement]) => statement);
-    return held.filter(({ kind }) => kind === RENEWAL).map(({ epoch, sha256 }) => [epoch, sha256.toString("hex")]);
   }
 
   /** Why a record is not usable, or null. */
@@ -179,11 +159,10 @@ export class Roster {
 }
 
 function authorsOf(held) {
-  return held.flatMap(({ author }) => (author === null ? [] : [author]));
+  return held.map(({ author }) => author);
 }
 
-function valueOf([{ kind, step, author, sha256 }, second]) {
+function valueOf([{ kind, step, author }, second]) {
   if (second !== undefined || kind === ADMISSION) return Buffer.alloc(0);
-  if (kind === RENEWAL) return sha256;
   return kind === EXCLUSION ? u32(step) : author;
 }

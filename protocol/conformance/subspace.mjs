@@ -34,13 +34,8 @@ export function rademacherCores(seed, rank, tensorCount, direction) {
 }
 
 /** The exponent s of 4.4. */
-export function scaleExponent({ core, rank, basis_unit_exp: unitExponent }, kind) {
-  const factors = kind === "matrix" ? 2 : 1;
-  return coreExponent(core, rank, kind) - factors * unitExponent + 0;
-}
-
-function coreExponent(core, rank, kind) {
+export function scaleExponent({ core, rank }, kind) {
   if (core === "canonical") return 0;
   const bits = Math.log2(rank);
-  return kind === "matrix" ? -bits : -Math.ceil(bits / 2);
+  return (kind === "matrix" ? -bits : -Math.ceil(bits / 2)) + 0; // not -0
 }

@@ -24,7 +24,7 @@ export const LOGS = {
   read: ({ data, block_bytes_max: blockBytesMax }, file) =>
     verdictOf(() => {
       const log = readLog(fromBytesStar(data, fromBytesStar(file.base)), blockBytesMax);
-      const { statements, records, ledger, coefficients, basis, renewals } = log;
+      const { statements, records, ledger, coefficients, basis } = log;
       return {
         run_id: toHex(log.run.runId),
         statements,
@@ -34,7 +34,6 @@ export const LOGS = {
         state_digest: toHex(coefficients.digest()),
         writer: toHex(log.writer),
         basis: basis === null ? "" : createHash("sha256").update(basis).digest("hex"),
-        renewals,
       };
     }),
 };

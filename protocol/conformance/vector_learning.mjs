@@ -11,11 +11,10 @@ export const VIEWS = {
   dense_core({ manifest, step, sums }, file) {
     return { core: coreOf(runNamed(file, manifest).manifest, step, sums.map(BigInt)).map(toDecimal) };
   },
-  view({ manifest, base, epochs, at, basis, renewals }, file) {
+  view({ manifest, base, epochs, basis }, file) {
     const run = runNamed(file, manifest);
-    const bases = basesOf(run, fromHex(basis), renewals.map(([from, data]) => [from, fromHex(data)]));
     const held = epochs.map(([epoch, flat]) => [epoch, flat.map(BigInt)]);
-    return { tensors: view(run, bases, base, held, at) };
+    return { tensors: view(run, basesOf(run, fromHex(basis)), base, held) };
   },
 };
 

@@ -40,21 +40,14 @@ export const SUBSPACE = {
   },
   scale: ({ kind, ...method }) => ({ scale_exp: scaleExponent(method, kind) }),
   direction: weightDirection,
-  basis_file({ method, tensors, data }) {
-    const dense = ({ u, v, ...exponents }) => {
-      return { u: rowsOf([...u], method.core_rows), v: rowsOf([...v], method.rank), ...exponents };
-    };
-    const inRows = (rank) => (found) => {
-      if (found === null) return null;
-      return { u: rowsOf([...found.u], rank), v: found.v === null ? null : rowsOf([...found.v], rank) };
-    };
-    return verdictOf(() => {
-      const { bases, start } = readBasisFile({ method, tensors }, fromBytesStar(data));
-      const found = { bases: bases.map(method.core === "dense" ? dense : inRows(method.rank)) };
-      if (start === null) return found;
-      return { ...found, start: { exp: start.exp, products: start.products.map(inRows(method.start_rank)) } };
-    });
-  },
+  basis_file: ({ method, tensors, data }) =>
+    verdictOf(() => {
+      const found = readBasisFile({ method, tensors }, fromBytesStar(data));
+      const plain = ({ u, v, ...exponents }) => {
+        return { u: rowsOf([...u], method.core_rows), v: rowsOf([...v], method.rank), ...exponents };
+      };
+      return { bases: found.map(plain) };
+    }),
 };
 
 /** z of 4.2 for every tensor: (U a)(V b)^T, for a vector U a. */
@@ -64,7 +57,7 @@ function weightDirection({ run_id: runId, epoch, tensors, rank, core, seed, dire
     const { u, v } = randomBasis(fromHex(runId), epoch, p, { ...tensor, rank });
     const [left, right] = [project(u, cores[p][0], rank), project(v, cores[p][1], rank)];
     const entries = tensor.kind === "vector" ? left : left.map((x) => right.map((y) => x * y + 0));
-    return { scale_exp: scaleExponent({ core, rank, basis_unit_exp: 0 }, tensor.kind), entries };
+    return { scale_exp: scaleExponent({ core, rank }, tensor.kind), entries };
   });
   return { directions };
 }

@@ -218,11 +218,11 @@ def run_file_seeds() -> Iterator[bytes]:
     yield whole[:-1]
     yield line + b"\n" + b"00" * 64 + b"\n"
     yield line + b"\n" + signature.upper() + b"\n"
-    yield line.replace(b'"format":5', b'"format":6') + b"\n" + signature + b"\n"
+    yield line.replace(b'"format":6', b'"format":7') + b"\n" + signature + b"\n"
     yield line.replace(b'"name":"test"', b'"name":"\\u0074est"') + b"\n" + signature + b"\n"
-    yield line.replace(b'"format":5', b'"format":5,"format":5') + b"\n" + signature + b"\n"
+    yield line.replace(b'"format":6', b'"format":6,"format":6') + b"\n" + signature + b"\n"
     yield line.replace(b'"steps":40', b'"steps":4e1') + b"\n" + signature + b"\n"
-    yield b'{"format":5}\n' + signature + b"\n"
+    yield b'{"format":6}\n' + signature + b"\n"
     yield b"[" * 900 + b"\n" + signature + b"\n"
 
 

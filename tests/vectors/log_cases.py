@@ -10,14 +10,12 @@ from unittest.mock import patch
 
 from protocol import limits
 from protocol.crypto.keys import Signer
-from protocol.documents.log_file import BASIS, RECORDS, RENEWED, STATEMENTS, load_log_untrusted
-from protocol.ledger.statements import StatementCodec
+from protocol.documents.log_file import BASIS, RECORDS, STATEMENTS, load_log_untrusted
 from protocol.run.manifest import Manifest, sign_manifest
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER
 from tests.vectors import edwards
-from tests.vectors.basis_file_cases import EXAMPLE as SIDES, encoded, manifest_for
-from tests.vectors.dense_cases import FILE, LATER, VIEWED, encoded as encoded_dense
+from tests.vectors.dense_cases import FILE, VIEWED
 from tests.vectors.log_files import Block, Log, log_of
 from tests.vectors.notation import Case, Document, as_bytes, case, document, judged, sliced
 from tests.vectors.runs import EXAMPLE, run
@@ -42,30 +40,18 @@ def _invited() -> Log:
     return log_of(sign_manifest(_INVITED, OWNER), _rows(_INVITED, (1, 3), (2, 3), (3, 20)), _SAID)
 
 
-_BASIS = encoded(SIDES)
-_OTHER_BASIS = encoded([(([[2, 2], [3, 3]]), [[5, 5]]), ([[7, 7]], None)])
-_PUBLISHED = manifest_for(SIDES, _BASIS, 8)
+def _dense() -> Log:
+    rows = [seal(VIEWED, 1, step, 3, *range(-4, 4)) for step in (0, 3)]
+    return log_of(sign_manifest(VIEWED, OWNER), rows, basis=FILE)
 
 
-def _renewed(manifest: Manifest, *renewals: tuple[int, bytes]) -> list[bytes]:
-    codec = StatementCodec(manifest)
-    return [codec.renew(OWNER, epoch, hashlib.sha256(data).hexdigest()) for epoch, data in renewals]
-
-
-def _published() -> Log:
-    """Epoch 1 has another basis, epoch 2 the first one again; nothing is held beyond epoch 2."""
-    said = _renewed(_PUBLISHED, (1, _OTHER_BASIS), (2, _BASIS))
-    rows = _rows(_PUBLISHED, (1, 0), (1, 17), (2, 39))
-    return log_of(sign_manifest(_PUBLISHED, OWNER), rows, said, basis=_BASIS, renewals=(_OTHER_BASIS,))
-
-
-PLAIN, INVITED, PUBLISHED = _plain(), _invited(), _published()
-_BASE = b"".join(log.encode() for log in (PLAIN, INVITED, PUBLISHED))
+PLAIN, INVITED, DENSE = _plain(), _invited(), _dense()
+_BASE = b"".join(log.encode() for log in (PLAIN, INVITED, DENSE))
 
 
 def logs() -> Document:
     """logs.json"""
-    groups = (_good, _beginnings, _blocks, _bases, _checks, _parts, _orders, _ends, _dense)
+    groups = (_good, _beginnings, _blocks, _bases, _checks, _parts, _orders, _ends)
     cases = [made for group in groups for made in group()]
     return document("Log files: SPEC 9.4", cases, base=_BASE.hex())
 
@@ -95,12 +81,11 @@ def _members(data: bytes) -> dict[str, object]:
         "state_digest": end.state_digest.hex(),
         "writer": end.writer.hex(),
         "basis": hashlib.sha256(loaded.basis).hexdigest() if loaded.basis else "",
-        "renewals": list(loaded.renewals),
     }
 
 
 def _good() -> Iterator[Case]:
-    for name, log in {"a void slot": PLAIN, "statements": INVITED, "bases": PUBLISHED}.items():
+    for name, log in {"a void slot": PLAIN, "statements": INVITED, "a dense core": DENSE}.items():
         yield _read(f"good: {name}", log, None)
     yield _read("good: no record", log_of(sign_manifest(EXAMPLE, OWNER), []), None)
     rows = [seal(_INVITED, 1, 3), seal(_INVITED, 3, 20)]
@@ -113,14 +98,8 @@ def _good() -> Iterator[Case]:
     yield _read("good: a block for each record", split, None)
     apart = INVITED.with_body(1, _SAID[0]).with_block(2, Block(STATEMENTS, b"".join(_SAID[1:])))
     yield _read("good: statements in two blocks", apart, None)
-    parts = PUBLISHED.with_body(1, _BASIS[:1]).with_block(2, Block(BASIS, _BASIS[1:]))
-    last = len(parts.blocks) - 1
-    parts = parts.with_body(last, _OTHER_BASIS[:47]).with_block(last + 1, Block(RENEWED, _OTHER_BASIS[47:]))
-    yield _read("good: bases in parts", parts, None)
-    early = log_of(
-        sign_manifest(_PUBLISHED, OWNER), _rows(_PUBLISHED, (1, 15)), _renewed(_PUBLISHED, (1, b"x")), basis=_BASIS
-    )
-    yield _read("good: a renewal beyond the highest step held has no block", early, None)
+    parts = DENSE.with_body(1, FILE[:1]).with_block(2, Block(BASIS, FILE[1:]))
+    yield _read("good: a basis in parts", parts, None)
     yield _read("good: a block at its bound", PLAIN, None, block_bytes_max=len(PLAIN.blocks[1].body))
 
 
@@ -139,25 +118,24 @@ def _beginnings() -> Iterator[Case]:
 def _blocks() -> Iterator[Case]:
     """Rule 9.4.2, with checks that fit."""
     manifest, records = PLAIN.blocks
-    renewed = Block(RENEWED, _OTHER_BASIS)
     rows, said = _rows(EXAMPLE, (1, 0)), exclude(EXAMPLE, 1, 7)
     order = {
         "no manifest": PLAIN.without(0),
         "records first": PLAIN.with_block(0, records),
         "the manifest twice": PLAIN.with_block(1, manifest),
         "kind 0": PLAIN.with_block(1, Block(0, b"x")),
+        "kind 6": DENSE.with_block(3, Block(6, FILE)),
         "kind 7": PLAIN.with_block(2, Block(7, b"x")),
-        "a basis where it is random": PLAIN.with_block(1, Block(BASIS, _BASIS)),
-        "a renewed basis where it is random": PLAIN.with_block(2, renewed),
+        "a basis where it is random": PLAIN.with_block(1, Block(BASIS, FILE)),
         "statements after records": INVITED.without(1).with_block(2, INVITED.blocks[1]),
         "an exclusion after the records": log_of(sign_manifest(EXAMPLE, OWNER), rows, [said])
         .without(1)
         .with_block(2, Block(STATEMENTS, said)),
-        "records after a renewed basis": PUBLISHED.without(3).with_block(4, PUBLISHED.blocks[3]),
-        "a second basis": PUBLISHED.with_block(2, PUBLISHED.blocks[1]),
-        "no basis": PUBLISHED.without(1),
+        "a basis after records": DENSE.without(1).with_block(2, DENSE.blocks[1]),
+        "a second basis": DENSE.with_block(2, DENSE.blocks[1]),
+        "no basis": DENSE.without(1),
         "a block of no bytes": PLAIN.with_block(2, Block(RECORDS, b"")),
-        "a basis part of no bytes": PUBLISHED.with_block(1, Block(BASIS, b"")),
+        "a basis part of no bytes": DENSE.with_block(1, Block(BASIS, b"")),
         "a manifest of no bytes": PLAIN.with_body(0, b""),
     }
     for name, log in order.items():
@@ -178,17 +156,9 @@ def _blocks() -> Iterator[Case]:
 
 
 def _bases() -> Iterator[Case]:
-    renewed = len(PUBLISHED.blocks) - 1
-    missing = PUBLISHED.without(renewed)
-    yield _read("rule 9.4.2: a basis part beyond its length", PUBLISHED.with_body(1, _BASIS + b"\0"))
-    yield _read("rule 9.4.2: a renewed basis is missing", missing)
-    yield _read("rule 9.4.2: half of a renewed basis", PUBLISHED.with_body(renewed, _OTHER_BASIS[:20]))
-    unnamed = PUBLISHED.with_block(renewed + 1, Block(RENEWED, _BASIS))
-    yield _read("rule 9.4.2: a renewed basis that is the manifest's own", unnamed)
-    twice = PUBLISHED.with_block(renewed + 1, PUBLISHED.blocks[renewed])
-    yield _read("rule 9.4.2: a renewed basis twice", twice)
-    yield _read("rule 4.6: another basis", PUBLISHED.with_body(1, _OTHER_BASIS), "BASIS")
-    yield _read("rule 4.6: another renewed basis", PUBLISHED.with_body(renewed, _BASIS), "BASIS")
+    yield _read("rule 9.4.2: a basis part beyond its length", DENSE.with_body(1, FILE + b"\0"))
+    yield _read("rule 9.4.2: half of a basis", DENSE.with_body(1, FILE[:20]))
+    yield _read("rule 9.4.4: another basis", DENSE.with_body(1, FILE[:-1] + b"\0"), "BASIS")
 
 
 def _checks() -> Iterator[Case]:
@@ -285,12 +255,3 @@ def _ends() -> Iterator[Case]:
         replace(PLAIN.says(totals._replace(writer=moved.author)), sign=moved.sign),
         None,
     )
-
-
-def _dense() -> Iterator[Case]:
-    """A run with dense cores, whose basis has a form of its own, and another one from step 2 on."""
-    later = encoded_dense(LATER)
-    rows = [seal(VIEWED, 1, step, 3, *range(-4, 4)) for step in (0, 3)]
-    log = log_of(sign_manifest(VIEWED, OWNER), rows, _renewed(VIEWED, (2, later)), basis=FILE, renewals=(later,))
-    yield _read("good: dense cores", log, None)
-    yield _read("dense cores: another basis", log.with_body(1, FILE[:-1] + b"\0"), "BASIS")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from protocol.crypto.hashing import hash_fields
-from protocol.documents.log_file import BASIS, END, MAGIC, MANIFEST, RECORDS, RENEWED, STATEMENTS
+from protocol.documents.log_file import BASIS, END, MAGIC, MANIFEST, RECORDS, STATEMENTS
 from protocol.run.manifest import SignedManifest
 from protocol.state.replica import Replica
 from tests.support.ledgers import signer
@@ -82,9 +82,8 @@ def log_of(
     statements: list[bytes] | None = None,
     *,
     basis: bytes = b"",
-    renewals: tuple[bytes, ...] = (),
 ) -> Log:
-    """The log of these records and statements, which must all count: one block for each kind and each renewed basis."""
+    """The log of these records and statements, which must all count: one block for each kind."""
     replica = Replica(signed.manifest)
     for statement in sorted(statements or []):
         replica.add_statement(statement)
@@ -96,7 +95,7 @@ def log_of(
         Block(BASIS, basis),
         Block(STATEMENTS, b"".join(sorted(statements or []))),
     ]
-    blocks += [Block(RECORDS, b"".join(held)), *(Block(RENEWED, renewal) for renewal in renewals)]
+    blocks.append(Block(RECORDS, b"".join(held)))
     ledger, state = replica.ledger, replica.state_digest()
     totals = Totals(len(held), ledger.updates, ledger.root(), state, WRITER.author)
     return Log(blocks=tuple(block for block in blocks if block.body), totals=totals)

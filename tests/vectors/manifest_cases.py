@@ -11,13 +11,12 @@ from protocol.crypto.hashing import hash_fields
 from protocol.crypto.keys import Signer
 from protocol.run.manifest import coefficient_count, coefficient_max, decode_run_untrusted
 from tests.support.manifests import OWNER, manifest_data
-from tests.vectors.manifest_dense import DENSE_NUMBERS, dense_rows
+from tests.vectors.manifest_dense import DENSE, DENSE_NUMBERS, dense_rows
 from tests.vectors.manifest_forms import faults_of_form
 from tests.vectors.notation import Case, Document, against, case, document, judged, text
 
 Data: TypeAlias = dict[str, Any]
 
-PUBLISHED: Data = {"method.basis": "published", "method.basis_sha256": "0123456789abcdef" * 4}
 CHOICE: Data = {"task.kind": "choice", "task.label_words": [], "task.completion": " {choice}"}
 COMPLETION: Data = {"task.kind": "completion", "task.label_words": [], "task.completion": "{text}"}
 # path, least and largest value or length (SPEC 1.1); what else must change for the largest to be valid
@@ -31,9 +30,6 @@ NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("task.batch_rows", 1, 1 << 16, {}),
     ("method.rank", 1, 128, {}),
     ("method.epoch_steps", 1, 1 << 20, {}),
-    ("method.basis_unit_exp", 0, 6, PUBLISHED),
-    ("method.basis_max", 1, 127, PUBLISHED),
-    ("method.start_rank", 0, 128, PUBLISHED),
     ("method.epsilon_exp", -30, 0, {}),
     ("method.sides", 1, 2, {}),
     ("method.directions", 1, 256, {"task.batch_rows": 512}),
@@ -83,7 +79,6 @@ CHOICES = {
     "tensors.0.kind": ("scalar", "Matrix", ""),
     "task.kind": ("Choice", "text"),
     "task.objective": ("f2", "Loss"),
-    "method.basis": ("fixed",),
     "method.core": ("gaussian",),
     "method.scalar": ("RAW",),
     "schedule.kind": ("cosine",),
@@ -196,8 +191,6 @@ def _valid_tasks() -> Iterator[Case]:
     for objective in ("accuracy", "f1"):
         yield _field(f"valid: label words, {objective}", {"task.objective": objective}, is_valid=True)
         yield _field(f"valid: choices, {objective}", {**CHOICE, "task.objective": objective}, is_valid=True)
-    scale = {"method.basis_unit_exp": 3, "method.basis_max": 31}
-    yield _field("valid: a published basis", {**PUBLISHED, **scale}, is_valid=True)
     for kind in ("allow-list", "invite"):
         yield _field(f"valid: {kind}", {"admission.kind": kind}, is_valid=True)
         yield _field(f"admission: {kind}, with work", {"admission.kind": kind, "admission.pow_bits": 1}, is_valid=False)
@@ -308,6 +301,7 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 2, "tokenizer file '../x'", {"model.tokenizer.0.name": "../x"}
     yield 3, "two tensors of one name", {"tensors": [tensor, {**tensor, "rows": 3}]}
     yield 3, "matrix without columns", {"tensors.0.cols": 0}
+    yield 3, "transposed matrix without columns", {**DENSE, "tensors.0.kind": "transposed", "tensors.0.cols": 0}
     yield 3, "vector with columns", {"tensors.0.kind": "vector"}
     for rank in (3, 6, 127):
         yield 4, f"rank {rank}", {"method.rank": rank}
@@ -321,13 +315,9 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 5, "B x shares no multiple of D", {"method.directions": 64, "method.shares": 2}
     yield 6, "normalised with one direction", {"method.scalar": "normalised", "method.clip": 127}
     yield 6, "normalised with clip 126", {"method.scalar": "normalised", "method.clip": 126, "method.directions": 2}
-    yield 7, "published basis without a hash", {"method.basis": "published"}
-    yield 7, "published basis with a short hash", {**PUBLISHED, "method.basis_sha256": "a" * 63}
-    yield 7, "published basis with a hash in upper case", {**PUBLISHED, "method.basis_sha256": "A" * 64}
-    yield 7, "random basis with a hash", {"method.basis_sha256": "a" * 64}
-    yield 7, "random basis with units", {"method.basis_unit_exp": 1}
-    yield 7, "random basis with larger entries", {"method.basis_max": 2}
-    yield 7, "random basis with a start", {"method.start_rank": 1}
+    for name, digest in {"without a hash": "", "with a short hash": "a" * 63, "with upper case": "A" * 64}.items():
+        yield 7, f"a dense core {name}", {**DENSE, "method.basis_sha256": digest}
+    yield 7, "a hash without a dense core", {"method.basis_sha256": "a" * 64}
     yield 8, "private data with a hash", {"task.data_sha256": "a" * 64}
     yield 8, "public data without a hash", {"task.data": "file:x"}
     yield 12, "classification with a completion", {"task.completion": "x"}
@@ -341,8 +331,7 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
 
 
 def _bounds() -> Iterator[Case]:
-    """1.4.5, 1.4.7, 1.4.10 and 1.4.11 at their limits."""
-    yield from _basis_bounds()
+    """1.4.5, 1.4.10 and 1.4.11 at their limits."""
     wide = {"task.batch_rows": 256, "method.directions": 256, "method.clip": 1}
     for local_steps in (4, 8):
         row = {**wide, "method.local_steps": local_steps}
@@ -379,17 +368,3 @@ def _work_bounds() -> Iterator[Case]:
             rows = [{"name": str(number), "kind": "vector", "rows": 1, "cols": 0} for number in range(count)]
             row = {**most, "method.core": core, "method.rank": rank, "tensors": rows}
             yield _field(f"rule 1.4.13: {core}, r = {rank}, {count} x 2^10", row, is_valid=count == tensors)
-
-
-def _basis_bounds() -> Iterator[Case]:
-    """What a published basis makes of 1.4.7 and 1.4.11."""
-    file = {**PUBLISHED, "method.rank": 4, "method.start_rank": 4}
-    cols = (1 << 24) - 2
-    for rows in ((1 << 24) - 3, (1 << 24) - 2):  # 32 + 8 + 8 x (rows + cols): 2^28, and 8 more
-        row = {**file, "tensors.0.rows": rows, "tensors.0.cols": cols}
-        yield _field(f"rule 1.4.7: a file for {rows} x {cols}", row, is_valid=rows == (1 << 24) - 3)
-    yield _field("rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, is_valid=True)
-    long: Data = {"method.rank": 1, "method.epoch_steps": 1 << 20, "steps": 1 << 20, "authors_max": 1 << 16}
-    for largest in (7, 8):  # 2^16 x 2^20 x 2^11 x largest^2
-        row = {**PUBLISHED, **long, "method.clip": 1, "schedule.weight_start": 1 << 11, "method.basis_max": largest}
-        yield _field(f"rule 1.4.11: {largest}^2 x 2^47", row, is_valid=largest == 7)

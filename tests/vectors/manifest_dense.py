@@ -15,9 +15,7 @@ DENSE: Data = {
     "method.core_rows": 1,
     "method.noise_rows": 128,
     "method.energy_max": 1_000,
-    "method.basis": "published",
     "method.basis_sha256": "0123456789abcdef" * 4,
-    "method.basis_max": 100,
     "method.epoch_steps": 1,
     "method.epsilon_exp": 0,
     "method.sides": 1,
@@ -32,15 +30,21 @@ DENSE_NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
 
 
 def of_rows(core_rows: int, **changes: Any) -> Data:
-    """A dense core of so many rows, with as many label words as it needs."""
-    words = [f" {number}" for number in range(core_rows + 1)]
-    return DENSE | {"method.core_rows": core_rows, "task.label_words": words} | changes
+    """A dense core of so many rows."""
+    return DENSE | {"method.core_rows": core_rows} | changes
 
 
 def dense_rows(tensor: Data) -> Iterator[Row]:
     """All of them. ``tensor``: of the small manifest."""
     yield "valid: a dense core", DENSE, True
-    yield "valid: a dense core of two rows, and three label words", of_rows(2), True
+    yield "valid: a dense core of two rows, whatever the label words", of_rows(2), True
+    choices = {"task.kind": "choice", "task.label_words": [], "task.completion": " {choice}"}
+    yield "valid: a dense core with choices", of_rows(16, **choices), True
+    completion = {"task.kind": "completion", "task.label_words": [], "task.completion": "{text}"}
+    yield "valid: a dense core with a completion", of_rows(16, **completion), True
+    yield "valid: a dense core of a transposed tensor", {**DENSE, "tensors.0.kind": "transposed"}, True
+    turned = {**tensor, "name": "b", "kind": "transposed", "rows": 5, "cols": tensor["rows"]}
+    yield "valid: a dense core of a matrix and a transposed tensor", {**DENSE, "tensors": [tensor, turned]}, True
     for core_rows in (1, 128):
         yield f"method.core_rows = {core_rows}", of_rows(core_rows), True
     yield "method.core_rows = 129", of_rows(129), False
@@ -55,11 +59,9 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
     for field in ("core_rows", "noise_rows", "energy_max"):
         yield f"{field} without a dense core", {f"method.{field}": 1}
         yield f"a dense core without {field}", {**DENSE, f"method.{field}": 0}
-    random: Data = {"method.basis": "random", "method.basis_sha256": "", "method.basis_max": 1}
+    yield "a transposed tensor without a dense core", {"tensors.0.kind": "transposed"}
+    turned = {**tensor, "name": "b", "kind": "transposed"}
     broken: dict[str, Data] = {
-        "a random basis": random,
-        "a basis in units": {"method.basis_unit_exp": 1},
-        "a start": {"method.start_rank": 1},
         "normalised scalars": {"method.scalar": "normalised"},
         "an epsilon": {"method.epsilon_exp": -1},
         "two sides": {"method.sides": 2},
@@ -68,11 +70,13 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
         "epochs of two steps": {"method.epoch_steps": 2},
         "clip 126": {"method.clip": 126},
         "clip 128": {"method.clip": 128},
-        "a vector": {"tensors": [tensor, {"name": "b", "kind": "vector", "rows": 3, "cols": 0}]},
+        "a vector": {"tensors": [tensor, {"name": "b", "kind": "vector", "rows": tensor["rows"], "cols": 0}]},
         "more rows a step than a message": {"task.batch_rows": 32},
-        "fewer rows than label words but one": {"task.label_words": [" no", " yes", " both"]},
-        "more rows than label words but one": {"method.core_rows": 2},
-        "choices": {"task.kind": "choice", "task.label_words": [], "task.completion": " {choice}"},
+        "matrices of other rows": {"tensors": [tensor, {**tensor, "name": "b", "rows": 25}]},
+        "a transposed tensor of as many rows": {"tensors": [tensor, turned]},
+        "transposed tensors of other columns": {
+            "tensors": [{**turned, "name": "a"}, {**turned, "cols": tensor["cols"] + 1}]
+        },
         "accuracy": {"task.objective": "accuracy"},
         "f1": {"task.objective": "f1"},
     }
@@ -87,16 +91,19 @@ def _bounds(tensor: Data) -> Iterator[Row]:
         wide = of_rows(core_rows, **{"method.rank": 1, "method.directions": 4, "task.batch_rows": 4})
         name = f"rule 1.4.14: 1 + {core_rows} x {tensors} numbers"
         yield name, {**wide, "tensors": rows}, core_rows == 127
-    cols = (1 << 28) - 38 - 15 * (1 << 24)  # 28 + 10 + 15 x rows + cols: 2^28, and one more
+    cols = (1 << 28) - 18 - 15 * (1 << 24)  # 18 + 15 x rows + cols: 2^28, and one more
     for more in (0, 1):
         row = of_rows(15, **{"method.rank": 1, "tensors.0.rows": 1 << 24, "tensors.0.cols": cols + more})
-        yield f"rule 1.4.7: a dense file of 2^28 + {more} bytes", row, more == 0
+        yield f"rule 1.4.7: a file of 2^28 + {more} bytes", row, more == 0
+        turned = {"tensors.0.kind": "transposed", "tensors.0.rows": cols + more, "tensors.0.cols": 1 << 24}
+        yield f"rule 1.4.7: a file of 2^28 + {more} bytes, transposed", row | turned, more == 0
+    yield "rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, True
     for core_rows in (63, 64):  # 2^20 x (1 + core_rows)
-        row = of_rows(core_rows, **{"method.rank": 1, "steps": 1 << 20, "method.basis_max": 1})
+        row = of_rows(core_rows, **{"method.rank": 1, "steps": 1 << 20, "schedule.weight_start": 1})
         yield f"rule 1.4.10: 2^20 x (1 + {core_rows})", row, core_rows == 63
     for steps in (67_096, 67_097):  # 2^16 x steps x 127^3: 2^53 / (2^16 x 127^3) = 67096.4...
-        row = {**DENSE, "method.rank": 1, "method.basis_max": 127, "schedule.weight_end": 1 << 16, "steps": steps}
+        row = {**DENSE, "method.rank": 1, "schedule.weight_end": 1 << 16, "steps": steps}
         yield f"rule 1.4.11: dense, {steps} x 2^16 x 127 x 127^2", row, steps == 67_096
     for rank in (16, 32):  # core_rows x rank, not rank^2: 2^12 x 2^16 x 127 x 4 x rank x 127^2
-        row = of_rows(4, **{"method.rank": rank, "method.basis_max": 127, "schedule.weight_start": 1 << 16})
+        row = of_rows(4, **{"method.rank": rank, "schedule.weight_start": 1 << 16})
         yield f"rule 1.4.11: dense, 4 x {rank}", {**row, "steps": 1 << 10}, rank == 16

@@ -114,19 +114,19 @@ def _versions(good: bytes) -> Iterator[Fault]:
     for version, reason in {
         b"1": "MANIFEST_FORMAT",
         b"3": "MANIFEST_FORMAT",
-        b"4": "MANIFEST_FORMAT",
-        b"6": "MANIFEST_FORMAT",
+        b"5": "MANIFEST_FORMAT",
+        b"7": "MANIFEST_FORMAT",
         b"0": "MANIFEST_FORMAT",
         b"-1": "MANIFEST_FORMAT",
         b"18446744073709551617": "MANIFEST_FORMAT",
-        b'"5"': "MANIFEST_FIELD",
+        b'"6"': "MANIFEST_FIELD",
         b"true": "MANIFEST_FIELD",
         b"1.0": "MANIFEST_FIELD",
-        b"5.0": "MANIFEST_FIELD",
+        b"6.0": "MANIFEST_FIELD",
         b"null": "MANIFEST_FIELD",
     }.items():
-        yield f"version: {version.decode()}", _replaced(good, b'"format":5,', b'"format":%s,' % version), reason, ()
-    yield "version: 6 and nothing else", _resigned(b'{"format":6}'), "MANIFEST_FORMAT", ()
+        yield f"version: {version.decode()}", _replaced(good, b'"format":6,', b'"format":%s,' % version), reason, ()
+    yield "version: 7 and nothing else", _resigned(b'{"format":7}'), "MANIFEST_FORMAT", ()
 
 
 def _spellings(good: bytes) -> Iterator[Fault]:
@@ -176,8 +176,8 @@ def _two_faults(good: bytes) -> Iterator[Fault]:
     line, digits, _ = good.split(b"\n")
     unsigned = b"\n" + b"0" * 128 + b"\n"
     bad_field, spaced = line.replace(b'"steps":40', b'"steps":0'), line.replace(b":", b": ", 1)
-    yield "order: form before version", b'{"format":6}' + unsigned[:-1], "MANIFEST_FORMAT", ()
-    newer = line.replace(b'"format":5', b'"format":6,"new":[]')
+    yield "order: form before version", b'{"format":7}' + unsigned[:-1], "MANIFEST_FORMAT", ()
+    newer = line.replace(b'"format":6', b'"format":7,"new":[]')
     yield "order: version before fields", newer + unsigned, "MANIFEST_FORMAT", ()
     yield "order: fields before canonical form", bad_field.replace(b":", b": ", 1) + unsigned, "MANIFEST_FIELD", ()
     yield "order: fields before signature", bad_field + unsigned, "MANIFEST_FIELD", ()

@@ -11,10 +11,10 @@ from tests.support.manifests import manifest_data, small_manifest
 
 AUTHOR = Signer(bytes(32))
 _TENSOR = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
-# Two cores of 2 x 2: eight numbers.
+# Two cores of 2 x 2, eight numbers, and three outputs.
 _DENSE_TENSORS = [
     {"name": "a", "kind": "matrix", "rows": 3, "cols": 2},
-    {"name": "b", "kind": "matrix", "rows": 2, "cols": 1},
+    {"name": "b", "kind": "transposed", "rows": 1, "cols": 3},
 ]
 _DENSE_METHOD = {
     "rank": 2,
@@ -22,9 +22,7 @@ _DENSE_METHOD = {
     "core_rows": 2,
     "noise_rows": 3,
     "energy_max": 20_000,
-    "basis": "published",
     "basis_sha256": "ab" * 32,
-    "basis_max": 8,
     "epoch_steps": 1,
     "sides": 1,
     "directions": 4,

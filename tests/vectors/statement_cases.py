@@ -9,15 +9,13 @@ from unittest.mock import patch
 from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
-from protocol.errors import Ignore
 from protocol.ledger.ledger import Ledger
-from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import SpansRequest, StatementsRequest, encode
-from tests.support.ledgers import admit, claim, exclude, renew, signer
+from tests.support.ledgers import admit, claim, exclude, signer
 from tests.support.manifests import OWNER
 from tests.vectors.ledger_events import Player
 from tests.vectors.notation import Case, Document, case, document, judged
@@ -26,9 +24,7 @@ from tests.vectors.runs import AUTHOR, DENSE, EXAMPLE, record, run, texts
 _LISTED = run({}, admission={"kind": "allow-list", "pow_bits": 0})
 _INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)
 _WORK = run({}, admission={"kind": "open", "pow_bits": 3})
-_PUBLISHED = run({"basis": "published", "basis_sha256": "ab" * 32})
-_RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK, "published": _PUBLISHED}
-_RUNS["dense"] = DENSE
+_RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK, "dense": DENSE}
 _NAMES = {manifest.run_id: name for name, manifest in _RUNS.items()}
 _THIEF = Signer(b"thief".ljust(32, b"."))
 _SMALL_ORDER = Author(bytes([1]) + bytes(31))
@@ -36,7 +32,7 @@ _SMALL_ORDER = Author(bytes([1]) + bytes(31))
 
 def statements() -> Document:
     """statements.json"""
-    cases = [*_works(), *_decoded(), *_decoded_renewals(), *_renewals(), *_ledgers(), *_answers()]
+    cases = [*_works(), *_decoded(), *_ledgers(), *_answers()]
     about = "Who may contribute: work, statements, and ledgers under them: SPEC 2.4, 7.7"
     return document(about, cases, manifests=texts(_RUNS))
 
@@ -75,6 +71,7 @@ def _decoded() -> Iterator[Case]:
         "nothing": b"",
         "kind 0": b"\0" + admit(_INVITED, 1)[1:],
         "kind 4": b"\4" + admit(_INVITED, 1)[1:],
+        "kind 4, of 129 bytes": b"\4" + bytes(128),
         "a byte less": admit(_INVITED, 1)[:-1],
         "a byte more": admit(_INVITED, 1) + b"\0",
         "a flipped bit in the signature": admit(_INVITED, 1)[:-1] + bytes([admit(_INVITED, 1)[-1] ^ 1]),
@@ -92,45 +89,10 @@ def _decode(name: str, manifest: Manifest, data: bytes) -> Case:
         found = codec.decode_untrusted(data)
         codec.check_signed(found)
         fields = {"kind": int(found.kind), "author": found.author.hex(), "from_step": found.from_step}
-        return fields | {"token": found.token.hex(), "from_epoch": found.from_epoch, "sha256": found.sha256}
+        return fields | {"token": found.token.hex()}
 
     given = {"manifest": _NAMES[manifest.run_id], "statement": data.hex()}
     return case(f"decode: {name}", "decode", given, judged(members))
-
-
-def _decoded_renewals() -> Iterator[Case]:
-    epochs = -(-_PUBLISHED.steps // _PUBLISHED.method.epoch_steps)
-    rows = {
-        "renewal": renew(_PUBLISHED, 1),
-        "renewal from the last epoch": renew(_PUBLISHED, epochs - 1),
-        "renewal from the first epoch": renew(_PUBLISHED, 0),
-        "renewal from beyond the end": renew(_PUBLISHED, epochs),
-        "renewal from the largest epoch": renew(_PUBLISHED, (1 << 256) - 1),
-        "renewal by another key": renew(_PUBLISHED, 1, by=_THIEF),
-        "renewal with a changed hash": renew(_PUBLISHED, 1)[:64] + b"\0" + renew(_PUBLISHED, 1)[65:],
-        "renewal, a byte less": renew(_PUBLISHED, 1)[:-1],
-        "exclusion where the basis is published": exclude(_PUBLISHED, 1, 3),
-    }
-    for name, data in rows.items():
-        yield _decode(name, _PUBLISHED, data)
-    yield _decode("renewal where the basis is random", EXAMPLE, renew(EXAMPLE, 1))
-
-
-def _renewals() -> Iterator[Case]:
-    """Two statements for one epoch: the smaller hash, in whatever order they come."""
-    said = [renew(_PUBLISHED, 2, "bb"), renew(_PUBLISHED, 1, "cc"), renew(_PUBLISHED, 2, "aa")]
-    said.append(renew(_PUBLISHED, 2, "bb"))
-    for name, order in {"ascending": said, "descending": said[::-1]}.items():
-        roster, verdicts = Roster(_PUBLISHED), list[str | None]()
-        for data in order:
-            try:
-                roster.add(data)
-                verdicts.append(None)
-            except Ignore as ignore:
-                verdicts.append(ignore.reason.name)
-        given = {"manifest": "published", "statements": [data.hex() for data in order]}
-        found = {"verdicts": verdicts, "renewals": [list(row) for row in roster.renewals().items()]}
-        yield case(f"renewals: {name}", "renewals", given, found | {"digest": roster.digest().hex()})
 
 
 # --- ledgers

@@ -12,7 +12,6 @@ from protocol.run.method import CoreKind, Method
 from protocol.subspace.directions import basis, canonical_coordinates, rademacher_signs, scale_exp
 from tests.support.manifests import small_manifest
 from tests.vectors.basis_file_cases import basis_files
-from tests.vectors.dense_cases import dense_basis_files
 from tests.vectors.generator_cases import RUN
 from tests.vectors.notation import Case, Document, case, document, key_text, signs_text
 
@@ -24,7 +23,7 @@ _RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def subspace() -> Document:
     """subspace.json"""
-    cases = [*_bases(), *_cores(), *_scales(), *_directions(), *basis_files(), *dense_basis_files()]
+    cases = [*_bases(), *_cores(), *_scales(), *_directions(), *basis_files()]
     return document("Bases, cores, scales and directions: SPEC 4", cases)
 
 
@@ -91,21 +90,20 @@ def _core_texts(core: CoreKind, seed: int, rank: int, direction: int, tensors: i
     return [[signs_text(a_p), signs_text(b_p)] for a_p, b_p in zip(a[0, 0].tolist(), b[0, 0].tolist(), strict=True)]
 
 
-def _method(core: CoreKind, rank: int, unit_exp: int = 0) -> Method:
-    published = {"basis": "published", "basis_sha256": "0" * 64, "basis_unit_exp": unit_exp} if unit_exp else {}
-    return small_manifest(rank=rank, core=core.value, clip=1, **published).method
+def _method(core: CoreKind, rank: int) -> Method:
+    return small_manifest(rank=rank, core=core.value, clip=1).method
 
 
 def _scales() -> list[Case]:
     shapes = {TensorKind.MATRIX: tensor(2, 2), TensorKind.VECTOR: tensor(2, 0)}
     return [
         case(
-            f"scale: {core.value}, r = {rank}, {kind.value}, units of 2^-{unit_exp}",
+            f"scale: {core.value}, r = {rank}, {kind.value}",
             "scale",
-            {"core": core.value, "rank": rank, "kind": kind.value, "basis_unit_exp": unit_exp},
-            {"scale_exp": scale_exp(_method(core, rank, unit_exp), spec)},
+            {"core": core.value, "rank": rank, "kind": kind.value},
+            {"scale_exp": scale_exp(_method(core, rank), spec)},
         )
-        for core, rank, (kind, spec), unit_exp in product(_DRAWN, _RANKS, shapes.items(), (0, 3, 6))
+        for core, rank, (kind, spec) in product(_DRAWN, _RANKS, shapes.items())
     ]
 
 

@@ -9,14 +9,12 @@ from typing import Any, TypeAlias, assert_never
 from protocol.crypto import Author
 from protocol.errors import RejectReason
 from protocol.events import (
-    BasisArrived,
     DropPeer,
     Effect,
     EstimateFinished,
     EstimateLost,
     EstimateSkipped,
     Event,
-    FetchBasis,
     FetchFailed,
     FetchSnapshot,
     Halt,
@@ -71,10 +69,8 @@ class Parts:
                 name = f"admission of {self._author(subject)}"
             case 2:
                 name = f"exclusion of {self._author(subject)} from {int.from_bytes(statement[33:37], 'big')}"
-            case 3:
-                name = f"claim by {self._author(statement[33:65])}"
             case _:
-                name = f"renewal from {int.from_bytes(subject, 'big')}"
+                name = f"claim by {self._author(statement[33:65])}"
         self._add(statement, name)
 
     def add_attestation(self, attestation: bytes) -> None:
@@ -168,12 +164,10 @@ def event_row(event: Event, parts: Parts) -> Row:
             return [name, event.is_on]
         case StatementSubmitted():
             return [name, parts.written(event.statement)]
-        case BasisArrived():
-            return [name, event.sha256]
         case SnapshotArrived():
             return [name, parts.written(event.data)]
         case FetchFailed():
-            return [name, event.sha256, event.is_lasting]
+            return [name, event.sha256]
         case Ticked():
             return [name, event.late_ms]
         case _:
@@ -200,8 +194,6 @@ def effect_row(effect: Effect, parts: Parts) -> Row:
             return [name, effect.step, effect.sha256, _short(effect.data, parts)]
         case FetchSnapshot():
             return [name, effect.sha256, effect.file_bytes]
-        case FetchBasis():
-            return [name, effect.sha256, effect.from_epoch]
         case ReportSnapshot():
             return [name, effect.outcome.value, effect.step, [author.hex() for author in effect.authors]]
         case Halt():

@@ -12,7 +12,6 @@ from typing import Any
 from protocol import limits
 from protocol.crypto.keys import Signer
 from protocol.events import (
-    BasisArrived,
     Effect,
     EstimateFinished,
     EstimateLost,
@@ -136,17 +135,13 @@ class Story:
         """Somebody at this machine has a statement."""
         return self.take(StatementSubmitted(statement=statement), at_ms)
 
-    def basis_arrived(self, at_ms: int, sha256: str) -> Story:
-        """A basis is on the disk."""
-        return self.take(BasisArrived(sha256=sha256), at_ms)
-
     def snapshot_arrived(self, at_ms: int, data: bytes) -> Story:
         """A file has come."""
         return self.take(SnapshotArrived(data=data), at_ms)
 
-    def fetch_failed(self, at_ms: int, sha256: str, *, is_lasting: bool = False) -> Story:
+    def fetch_failed(self, at_ms: int, sha256: str) -> Story:
         """Nobody had a file."""
-        return self.take(FetchFailed(sha256=sha256, is_lasting=is_lasting), at_ms)
+        return self.take(FetchFailed(sha256=sha256), at_ms)
 
     def take(self, event: Event, at_ms: int, *, is_last: bool = True) -> Story:
         """Any event; ``is_last`` False: the next one waits already."""

@@ -1,4 +1,4 @@
-"""Traces of statements (SPEC 7.7): what they take away and bring back, who is told of them; renewed bases (9.2.5)."""
+"""Traces of statements (SPEC 7.7): what they take away and bring back, who is told of them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Statements, StatementsRequest
-from tests.support.ledgers import admit, claim, exclude, renew, seal, signer
-from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
+from tests.support.ledgers import admit, claim, exclude, seal, signer
+from tests.support.manifests import OWNER, small_manifest
 from tests.vectors.notation import Document
-from tests.vectors.runs import record
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, Z, head_of
 
 OPEN, LISTED, INVITED = small_manifest(), small_manifest(admission="allow-list"), small_manifest(admission="invite")
-PUBLISHED = small_manifest(**PUBLISHED_BASIS)
-_MANIFESTS = {"open": OPEN, "allow-list": LISTED, "invite": INVITED, "published": PUBLISHED}
+_MANIFESTS = {"open": OPEN, "allow-list": LISTED, "invite": INVITED}
 
 
 def roster() -> Document:
     """traces_roster.json"""
-    return traces("Statements, and the bases that they renew: SPEC 7.7, 9.2.5", _stories, _MANIFESTS)
+    return traces("Statements: SPEC 7.7, 9.2.4", _stories, _MANIFESTS)
 
 
 def _stories() -> Iterator[Story]:
@@ -32,7 +30,6 @@ def _stories() -> Iterator[Story]:
     yield from _tokens()
     yield from _catching_up()
     yield from _refused()
-    yield from _renewals()
 
 
 def relay(name: str, manifest: Manifest, **config: Any) -> Story:
@@ -210,49 +207,3 @@ def _refused() -> Iterator[Story]:
     full = _full(INVITED, claims[:2], [])
     told.tell(30, X, head_of(full)).answer(40, X, full, until=StatementsRequest)
     yield told.tell(50, X, page(*claims))
-
-
-# --- renewed bases
-
-
-def _renewals() -> Iterator[Story]:
-    def mine(step: int) -> bytes:
-        return record(PUBLISHED, step, 5, author=ME)
-
-    first, second = renew(PUBLISHED, 1, "cd"), renew(PUBLISHED, 2, "ef")
-    told = Story(
-        "a renewed basis is missing: fetched, and its epoch waits for it", PUBLISHED, held=[mine(13)], reserved_step=13
-    )
-    told.tick(0).worker_ready(10).join(20, X).tell(30, X, pushed(first)).tick(80).estimated(500, 14).estimated(600, 15)
-    yield told.ticks(650, 700).basis_arrived(800, "cd" * 32)
-
-    told = Story(
-        "no neighbour has it: asked again after 5 s; another hash is no answer",
-        PUBLISHED,
-        held=[mine(15)],
-        reserved_step=15,
-    )
-    told.tick(0).worker_ready(10).join(20, X).tell(30, X, pushed(first)).tick(80).fetch_failed(200, "ef" * 32).tick(250)
-    told.fetch_failed(300, "cd" * 32).ticks(350, 5_299, 5_300)
-    yield told.fetch_failed(6_000, "cd" * 32, is_lasting=True).ticks(11_000, 99_000)
-
-    told = Story("two renewals: fetched one after the other, by epoch", PUBLISHED, is_training=False)
-    told.tick(0).join(20, X).tell(30, X, pushed(second, first)).tick(80).basis_arrived(200, "cd" * 32).tick(250)
-    yield told.basis_arrived(300, "ef" * 32).tick(350)
-
-    told = Story(
-        "two renewals, only the second here: the weights of its epoch need both",
-        PUBLISHED,
-        held=[mine(30)],
-        reserved_step=30,
-    )
-    told.tick(0).worker_ready(10).join(20, X).tell(30, X, pushed(second, first)).tick(80).fetch_failed(200, "cd" * 32)
-    told.tick(250).basis_arrived(300, "ef" * 32).estimated(500, 31).ticks(550, 5_199, 5_200)
-    yield told.basis_arrived(6_000, "cd" * 32).tick(6_050)
-
-    told = Story("a smaller hash replaces a renewal of the same epoch", PUBLISHED, is_training=False)
-    smaller, larger = renew(PUBLISHED, 1, "01"), renew(PUBLISHED, 1, "ee")
-    told.tick(0).join(20, X, Y).tell(30, X, pushed(first)).tick(80).tell(90, X, pushed(larger)).tell(
-        100, X, pushed(smaller)
-    )
-    yield told.basis_arrived(200, "cd" * 32).tick(250)

@@ -69,22 +69,6 @@ const LOGS = of("log_file.mjs", "logs.json", [
     "[BASIS]: Math.min(rest, BLOCK_BYTES_MAX)",
     "[BASIS]: BLOCK_BYTES_MAX",
   ],
-  [
-    "9.4.2 LOG_FORMAT",
-    "renewed bases may be missing",
-    'demand(next.kind === RENEWED, "a renewed basis is missing");',
-    "if (next.kind !== RENEWED) break;",
-    "      readBasisFile(named, Buffer.concat(parts));",
-    "      if (parts.length === 0) continue;\n      readBasisFile(named, Buffer.concat(parts));",
-  ],
-  [
-    "9.4.2 LOG_FORMAT",
-    "renewed bases that nobody names",
-    'demand(next.kind === END, "a renewed basis that no renewal names");',
-    "while (next.kind === RENEWED) next = this.#reader.block({ [RENEWED]: BLOCK_BYTES_MAX, [END]: END_BYTES });",
-  ],
-  ["9.4", "renewals of later epochs are needed", ".filter(([epoch]) => epoch <= Math.floor(highest / epochSteps))"],
-  ["9.4", "the manifest's own basis is there again", ".filter((sha256) => sha256 !== own)"],
   ["9.4", "a check for each block alone", 'hashFields("sfnode/log/1", before, ', 'hashFields("sfnode/log/1", '],
   [
     "9.4.3 LOG_FORMAT",
@@ -93,7 +77,6 @@ const LOGS = of("log_file.mjs", "logs.json", [
     "this.take(CHECK_BYTES);",
   ],
   ["9.4.4", "the basis is not checked", "    readBasisFile(this.run.manifest, this.basis);\n"],
-  ["9.4.4", "renewed bases are not checked", "      readBasisFile(named, Buffer.concat(parts));\n"],
   ["9.4.4", "rejected parts are passed over", 'if (verdict === "reject") throw new Rejected(reason);'],
   [
     "9.4.5 LOG_FORMAT",

@@ -186,19 +186,5 @@ export const SWITCHES_OF_NODE_STEPS = [
   ]),
   ...of("node_core.mjs", "traces_roster.json", [
     ["9.2.4", "none that would not count", " && step < this.state.countsUntil(this.#author);", ";"],
-    [
-      "9.2.5",
-      "none without its renewed basis",
-      "if (!this.bases.isHere(Math.floor(next / this.#run.manifest.method.epoch_steps))) return false;",
-    ],
-  ]),
-  ...of("node_bases.mjs", "traces_roster.json", [
-    ["9.2.5", "of epochs to come", "first > epoch || "],
-    [
-      "9.2.5",
-      "of that epoch alone",
-      "return this.#roster.renewals().every(([first, sha256]) => first > epoch || this.#here.has(sha256));",
-      "return this.#roster.renewals().filter(([first]) => first <= epoch).slice(-1).every(([, sha256]) => this.#here.has(sha256));",
-    ],
   ]),
 ];
