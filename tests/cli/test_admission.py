@@ -18,11 +18,11 @@ from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import StatusWords
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, write_statements
+from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file
 from sfnode.storage.store import Store
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
-from tests.support.ledgers import admit, exclude, renew, seal, signer
+from tests.support.ledgers import admit, exclude, seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
 from tests.support.statuses import changed
 
@@ -159,19 +159,6 @@ def test_run_admit__same_author_again__is_held_already(listed: Place) -> None:
     assert again.code == 0 and again.stdout == "admitted 1: held already\n"
     both = call("run", "admit", ALICE.hex(), BOB.hex(), *given)
     assert both.stdout.startswith("admitted 2, 1 of them held already\nwritten ")
-
-
-def test_run_submit__second_basis_for_one_epoch__is_refused_with_the_one_that_holds(tmp_path: Path) -> None:
-    """Of two the hashes decide: the owner's second word was thrown away half of the time."""
-    published = small_manifest(basis="published", basis_sha256="ee" * 32, basis_unit_exp=3, basis_max=8, sides=1)
-    listed = Place(tmp_path, published)
-    for digits in ("cd", "ab"):
-        write_statements(listed.folder / f"{digits}.statements", [renew(listed.manifest, 1, digits)])
-    given = ("--data-dir", listed.data_dir)
-    assert call("run", "submit", listed.folder / "cd.statements", *given).code == 0
-    refused = call("run", "submit", listed.folder / "ab.statements", *given)
-    assert_teaches(refused, "epoch 1 has a renewed basis already (cdcdcdcdcdcdcdcd)", "a later --from-epoch")
-    assert "held already" in call("run", "submit", listed.folder / "cd.statements", *given).stdout
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_init__malformed_jsonl__names_file_and_line(lines: str, parts: tuple[str
         ("steps = 4\nname = [\n", ("not valid TOML", "line 2")),
         ("stesp = 4\n", ("unknown field 'stesp'", "known are", "steps")),
         ("[method]\nrnak = 4\n", ("manifest.method", "unknown field 'rnak'", "rank")),
-        ("format = 6\n", ("format 6", "format 5", "install")),
+        ("format = 7\n", ("format 7", "format 6", "install")),
         ("method = 3\n", ("manifest.method", "3")),
         ("[schedule]\nkind = 'cosine'\n", ("schedule.kind", "cosine", "linear")),
         ("name = '\udcff'\n", ("UTF-8",)),
@@ -202,7 +202,7 @@ def test_init__owner_key_that_is_not_a_key__says_so(tmp_path: Path) -> None:
     [
         (b'"steps":8', b'"steps":9', ("signature does not fit", "changed")),
         (b'"steps":8', b'"step":1,"steps":8', ("unknown field 'step'", "known are")),
-        (b'"format":5', b'"format":6', ("format 6", "format 5", "install")),
+        (b'"format":6', b'"format":7', ("format 7", "format 6", "install")),
         (b'"steps":8', b'"steps":-8', ("manifest.steps", "-8")),
         (b'"steps":8', b'"steps": 8', ("canonical",)),
         (b'{"admission"', b'{"admissi', ("not JSON",)),

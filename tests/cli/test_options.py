@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import click
-import pytest
 from click.testing import CliRunner
 
-from protocol.errors import OperatorError
-from protocol.run.method import BasisKind, CoreKind, ScalarKind, ScheduleKind
+from protocol.run.method import CoreKind, ScalarKind, ScheduleKind
 from sfnode.cli.options import choice_option, group, method_options, number_option
-from sfnode.run.builder import BEST, RANK, MethodOptions, method_of, renewable
-from sfnode.storage.stored_bases import BasisSpec
-
-BASIS = BasisSpec(rank=8, sha256="ab" * 32, unit_exp=3, entry_max=8)
+from sfnode.run.builder import LEARNING_RATE, RANK, MethodOptions, method_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,31 +61,14 @@ def test_method_options__nothing_given__are_those_of_the_dataclass() -> None:
     assert seen == [MethodOptions()]
 
 
-@pytest.mark.parametrize("basis", [None, BASIS])
-def test_method__owner_says_nothing__is_what_learns_best_with_the_basis(basis: BasisSpec | None) -> None:
-    method, schedule = method_of(MethodOptions(), basis)
-    best = BEST[method.basis]
-    assert method.basis is (BasisKind.RANDOM if basis is None else BasisKind.PUBLISHED)
-    assert (method.core, method.scalar) == (best.core, best.scalar)
-    assert method.rank == (RANK if basis is None else basis.rank)
-    said = MethodOptions(core=best.core, scalar=best.scalar, learning_rate=best.learning_rate, rank=method.rank)
-    assert method_of(said, basis) == (method, schedule)
+def test_method__owner_says_nothing__is_what_learns_best() -> None:
+    method, schedule = method_of(MethodOptions())
+    assert (method.core, method.scalar, method.rank) == (CoreKind.CANONICAL, ScalarKind.RAW, RANK)
+    said = MethodOptions(core=method.core, scalar=method.scalar, learning_rate=LEARNING_RATE, rank=RANK)
+    assert method_of(said) == (method, schedule)
     assert (schedule.kind, schedule.weight_end) == (ScheduleKind.LINEAR, 0)
 
 
-def test_method__owner_says_something__is_kept_with_a_basis() -> None:
-    method, _ = method_of(MethodOptions(core=CoreKind.CANONICAL, scalar=ScalarKind.RAW), BASIS)
-    assert (method.core, method.scalar) == (CoreKind.CANONICAL, ScalarKind.RAW)
-
-
-def test_method__another_rank_than_the_basis__is_refused_with_both() -> None:
-    with pytest.raises(OperatorError, match="--rank 16: the published basis has rank 8"):
-        method_of(MethodOptions(rank=16), BASIS)
-
-
-@pytest.mark.parametrize(
-    ("steps", "local_steps", "expected"), [(500, 1, 63), (500, 4, 64), (12, 1, 16), (100_000, 1, 1_024)]
-)
-def test_renewable__any_length__has_epochs_to_renew_the_run_in(steps: int, local_steps: int, expected: int) -> None:
-    """A run of 500 steps had one epoch of 1,024: `sfnode basis renew` found none that was left."""
-    assert renewable(MethodOptions(local_steps=local_steps), steps).epoch_steps == expected
+def test_method__owner_says_something__is_kept() -> None:
+    method, _ = method_of(MethodOptions(core=CoreKind.RADEMACHER, scalar=ScalarKind.NORMALISED, rank=16))
+    assert (method.core, method.scalar, method.rank) == (CoreKind.RADEMACHER, ScalarKind.NORMALISED, 16)

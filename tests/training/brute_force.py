@@ -15,14 +15,15 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from protocol.run.manifest import Manifest, TensorKind, checked
-from protocol.run.method import BasisKind
+from protocol.run.method import CoreKind, ScalarKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import BasisContent, Start, decode_basis_untrusted, encode_basis
-from protocol.subspace.directions import Basis, direction_factors, example_indices, scale_exp
+from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import decode_basis_untrusted
+from protocol.subspace.directions import direction_factors, example_indices, scale_exp
 from sfnode.training.estimator import Estimator
 from sfnode.training.task.encoding import Example
+from tests.support.dense_runs import made_up_basis
 
 STEP = 20  # in epoch 1 of 16 steps; epochs 0 and 2 are closed
 SEED = 0x5EED
@@ -35,27 +36,22 @@ def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
     return ((np.arange(size) * 7919 + 31 * epoch) % 4001 - 2000).astype(np.int64)
 
 
-def dense_weights(
-    bases: Bases, base: dict[str, Tensor], epochs: Sequence[int] = EPOCHS, at: int | None = None
-) -> dict[str, Tensor]:
-    """W0 + starts - sum of 2^k U C V^T in fp64, one dense product after the other; ``at``: the starts of this epoch,
-    None: of the last of ``epochs``."""
+def dense_weights(bases: Bases, base: dict[str, Tensor], epochs: Sequence[int] = EPOCHS) -> dict[str, Tensor]:
+    """W0 - sum of 2^k U C V^T in fp64, one dense product after the other."""
     manifest = bases.manifest
     layout = CoefficientLayout(manifest)
     weights = {name: weight.double() for name, weight in base.items()}
     for index, tensor in enumerate(manifest.tensors):
-        for start in bases.starts(max(epochs) if at is None else at).values():
-            if (product := start.products[index]) is not None and product.v is not None:
-                moved = product.u.astype(float) @ product.v.T.astype(float)
-                amount = 2.0 ** (start.exp - 2 * manifest.method.basis_unit_exp)
-                weights[tensor.name] = weights[tensor.name] + amount * torch.from_numpy(moved)
         for epoch in epochs:
             space = bases.of(epoch, index)
             core = layout.tensor(some_coefficients(manifest, epoch), index)
             moved = space.u.astype(float) @ core.astype(float)
             if space.v is not None:
                 moved = moved @ space.v.T.astype(float)
-            weights[tensor.name] = weights[tensor.name] - 2.0 ** view_exp(manifest, index) * torch.from_numpy(moved)
+            if tensor.kind is TensorKind.TRANSPOSED:
+                moved = moved.T
+            scale = 2.0 ** (view_exp(manifest, index) + space.exp)
+            weights[tensor.name] = weights[tensor.name] - scale * torch.from_numpy(moved)
     return weights
 
 
@@ -96,7 +92,7 @@ def dense_loss(
 def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) -> list[float]:
     """g_d of every direction of the round at STEP, with coefficients in all of EPOCHS."""
     manifest, method = bases.manifest, bases.manifest.method
-    weights = dense_weights(bases, own_weights(model), at=STEP // method.epoch_steps)
+    weights = dense_weights(bases, own_weights(model))
     rows = [session.data.examples[i] for i in example_indices(manifest, SEED, 0, len(session.data.examples)).tolist()]
     share = len(rows) * method.shares // method.directions
     amounts = (manifest.epsilon, -manifest.epsilon if method.sides == 2 else 0.0)
@@ -113,48 +109,44 @@ def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) ->
 
 
 def bases_of(kind: str, manifest: Manifest) -> Bases:
-    """``kind``: "random"; "published", with entries that differ in size; "started": with a start, too; "renewed": other
-    ones from epoch 1 on; "restarted": with a start, and with a further one from each of epochs 1 and 2 on."""
-    if kind == "random":
-        return Bases(manifest)
-    start_rank = 3 if kind in ("started", "restarted") else 0
-    data = basis_data(manifest, 37, start_rank)
+    """``kind``: "random"; "dense": as `made_up_bases`."""
+    return Bases(manifest) if kind == "random" else made_up_bases(manifest)
+
+
+def made_up_bases(manifest: Manifest, *, core_rows: int = 3, is_turned: bool = False, number: int = 7) -> Bases:
+    """A run with dense cores of matrices of the manifest: of all with as few outputs as there are.
+
+    ``is_turned``: they are stored as inputs x outputs. ``number``: of the basis.
+    """
+    matrices = [tensor for tensor in manifest.tensors if tensor.kind is TensorKind.MATRIX]
+    fewest = min(tensor.cols if is_turned else tensor.rows for tensor in matrices)
+    kind = TensorKind.TRANSPOSED if is_turned else TensorKind.MATRIX
     method = dataclasses.replace(
         manifest.method,
-        basis=BasisKind.PUBLISHED,
-        basis_sha256=hashlib.sha256(data).hexdigest(),
-        basis_unit_exp=3,
-        basis_max=11,
-        start_rank=start_rank,
+        epoch_steps=1,
+        basis_sha256="0" * 64,
+        core_rows=core_rows,
+        noise_rows=8,
+        energy_max=1 << 20,
+        core=CoreKind.DENSE,
+        scalar=ScalarKind.RAW,
+        epsilon_exp=0,
+        sides=1,
+        shares=1,
+        directions=manifest.task.batch_rows,
+        local_steps=1,
+        clip=127,
     )
-    published = checked(to_plain(dataclasses.replace(manifest, method=method), as_rows=False))
-    first = decode_basis_untrusted(published, data)
-    renewals = {"renewed": {1: renewed_basis(published)}}
-    if kind == "restarted":
-        renewals[kind] = {1: renewed_basis(published), 2: renewed_basis(published, 43)}
-    return Bases(published, first, renewals.get(kind))
-
-
-def renewed_basis(manifest: Manifest, stride: int = 41) -> Published:
-    """Another basis of a run whose basis is published."""
-    data = basis_data(manifest, stride, manifest.method.start_rank)
-    sha256 = hashlib.sha256(data).hexdigest()
-    content = decode_basis_untrusted(manifest, data, sha256)
-    return Published(sha256=sha256, bases=content.bases, start=content.start)
-
-
-def basis_data(manifest: Manifest, stride: int, start_rank: int = 0) -> bytes:
-    """A basis file with entries of -11 ... 11."""
-    rank, start = manifest.method.rank, None
-
-    def sides(index: int, columns: int) -> Basis:
-        tensor = manifest.tensors[index]
-        numbers = [np.arange(size * columns) * stride + index for size in (tensor.rows, tensor.cols)]
-        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, columns) for side in numbers)
-        return Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None)
-
-    every = range(len(manifest.tensors))
-    if start_rank:
-        matrices = [tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors]
-        start = Start(exp=-9, products=tuple(sides(index, start_rank) if matrices[index] else None for index in every))
-    return encode_basis(rank, BasisContent(bases=tuple(sides(index, rank) for index in every), start=start))
+    unnamed = dataclasses.replace(
+        manifest,
+        method=method,
+        tensors=tuple(
+            dataclasses.replace(tensor, kind=kind)
+            for tensor in matrices
+            if (tensor.cols if is_turned else tensor.rows) == fewest
+        ),
+    )
+    data = made_up_basis(unnamed, number)
+    method = dataclasses.replace(method, basis_sha256=hashlib.sha256(data).hexdigest())
+    named = checked(to_plain(dataclasses.replace(unnamed, method=method), as_rows=False))
+    return Bases(named, decode_basis_untrusted(named, data))

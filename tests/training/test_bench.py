@@ -31,12 +31,12 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
     monkeypatch.setattr(
         "sfnode.training.bench.memory.peaks", lambda setting, alternatives: peak
     )  # its own test is below
-    found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.START, repeats=2, device="cpu")
+    found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.RANDOM, repeats=2, device="cpu")
     for name in ("forward", "full_forward"):
         ratio = found[f"ratio_to_{name}"]
         assert isinstance(ratio, float)
         assert ratio > 0
-    for name in ("", "_later", "_later_published"):
+    for name in ("", "_later"):
         assert found[f"peak_memory_ratio{name}"] == peak[f"step{name}"] / peak["forward"]
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
@@ -66,24 +66,15 @@ def test_bench_bases__dense__is_a_run_of_the_last_layers_that_write() -> None:
     assert (bases.manifest.method.sides, bases.manifest.method.directions) == (1, 4)
 
 
-def test_bench_bases__start__moves_the_last_layers_that_write_and_no_others() -> None:
-    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.START, size=(4, 8))
-    names = [tensor.name for tensor in bases.manifest.tensors]
-    searched = {name for index, name in enumerate(names) if bases.of(0, index).u.any()}
-    (start,) = bases.starts(0).values()
-    assert searched == {name for index, name in enumerate(names) if start.moves(index)}
-    assert searched == {"model.decoder.layers.1.fc2.weight"}
-
-
 @pytest.mark.slow
 def test_bench_memory__forward_and_step__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
-    later = (Alternative.STEP_LATER, Alternative.STEP_LATER_PUBLISHED)
-    found = peaks(("opt-125m", "1", "4", "fp32", "cpu"), (Alternative.FORWARD, *later))
+    chosen = (Alternative.FORWARD, Alternative.STEP_DENSE, Alternative.STEP_LATER)
+    found = peaks(("opt-125m", "1", "4", "fp32", "cpu"), chosen)
     tensors = shape_tensors("opt-125m")
     trained = sum(tensor.rows * tensor.cols for tensor in tensors)
     assert found["forward"] > 4 * trained
-    assert found["step_later"] > found["step_later_published"] + 3 * trained  # a folded epoch is in copies of these
+    assert found["step_later"] > found["step_dense"] + 3 * trained  # a folded epoch is in copies of these
 
 
 def test_bench__unknown_shape__is_refused() -> None:

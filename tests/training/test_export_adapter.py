@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError
-from protocol.state.coefficients import view_exp
+from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.export.adapter import export_adapter, float32_parts
 from sfnode.training.export.model_folder import export_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup
-from tests.training.brute_force import bases_of
+from tests.training.brute_force import made_up_bases
 from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
@@ -63,22 +63,46 @@ def test_export_adapter__product_of_its_factors__is_exactly_the_update(family: s
         assert set(signs.flatten().tolist()) == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize(("kind", "starts"), [("started", 1), ("restarted", 3)])
 @pytest.mark.parametrize("family", CONFIGS)
-def test_export_adapter__run_with_starts__holds_those_of_its_last_epoch(
-    family: str, kind: str, starts: int, tmp_path: Path
-) -> None:
-    run = trained_run(save_base(family, tmp_path / "base"))
-    bases = bases_of(kind, run.manifest)
-    export_adapter(bases, run.coefficients, run.base, tmp_path / "out")
+def test_export_adapter__dense_core__all_steps_are_one_product_and_exact(family: str, tmp_path: Path) -> None:
+    bases, coefficients, base = _dense_run(family, tmp_path / "base")
+    export_adapter(bases, coefficients, base, tmp_path / "out")
     factors = load_file(tmp_path / "out" / "adapter_model.safetensors")
-    zeros = {each.name: torch.zeros(each.rows, each.cols, dtype=torch.float64) for each in run.manifest.tensors}
-    epochs = {epoch: run.coefficients.flat(epoch) for epoch in run.coefficients.epochs()}
-    for name, expected in fold_weights(bases, epochs, zeros).items():
+    zeros = {each.name: torch.zeros(each.rows, each.cols, dtype=torch.float64) for each in bases.manifest.tensors}
+    steps = {step: coefficients.core(step) for step in coefficients.epochs()}
+    folded = fold_weights(bases, steps, zeros)
+    assert len(folded) == len(bases.manifest.tensors) == len(factors) / 2
+    for name, expected in folded.items():
         prefix = f"base_model.model.{name.removesuffix('.weight')}"
         a, b = (factors[f"{prefix}.lora_{letter}.weight"].double() for letter in "AB")
-        assert a.shape[0] == 3 * starts + 2 * 4
+        assert a.shape[0] == 4
         assert torch.equal(b @ a, expected.T if family == "gpt2" else expected), name
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_export_adapter__dense_core_merged_by_peft__gives_the_weights_of_the_exported_folder(
+    family: str, tmp_path: Path
+) -> None:
+    bases, coefficients, base = _dense_run(family, tmp_path / "base")
+    export_adapter(bases, coefficients, base, tmp_path / "adapter")
+    export_model(bases, coefficients, base, tmp_path / "folder")
+    run = TrainedRun(manifest=bases.manifest, coefficients=coefficients, base=base)
+    merged = _with_peft(run, tmp_path / "adapter").merge_and_unload()  # type: ignore[operator]
+    before, folder = (AutoModelForCausalLM.from_pretrained(path) for path in (base, tmp_path / "folder"))
+    moved = {tensor.name for tensor in bases.manifest.tensors}
+    for name, expected in folder.named_parameters():
+        assert torch.allclose(merged.get_parameter(name), expected, rtol=1e-6, atol=1e-6), name
+        assert torch.equal(before.get_parameter(name), expected) is (name not in moved), name
+
+
+def _dense_run(family: str, folder: Path) -> tuple[Bases, Coefficients, Path]:
+    run = trained_run(save_base(family, folder))
+    bases = made_up_bases(run.manifest, is_turned=family == "gpt2")
+    coefficients = Coefficients(bases.manifest)
+    for step in (0, 3):
+        values = np.random.default_rng(step).integers(-1_000, 1_001, coefficients.layout.size)
+        coefficients.set_flat(step, values)
+    return bases, coefficients, run.base
 
 
 def _exact_product(b: torch.Tensor, a: torch.Tensor, exponent: int) -> NDArray[np.int64]:

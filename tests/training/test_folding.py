@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 
 from protocol.crypto.hashing import Author
 from protocol.ledger.envelope import Envelope
-from protocol.run.manifest import Manifest
+from protocol.run.manifest import Manifest, TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import BasisContent, Start
-from protocol.subspace.directions import Basis, direction_factors
+from protocol.subspace.directions import Basis, Int8Array, direction_factors
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import folding as view
 from sfnode.training.model.folding import fold_weights
@@ -25,8 +23,8 @@ from sfnode.training.model.tensors import TensorGroup, attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
 from tests.support.manifests import small_manifest
-from tests.support.tiny_models import model_manifest, tiny_opt
-from tests.training.brute_force import bases_of, dense_weights, renewed_basis
+from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_opt
+from tests.training.brute_force import bases_of, made_up_bases
 
 
 def some_coefficients(manifest: Manifest, epoch: int, size: int = 2_000) -> NDArray[np.int64]:
@@ -42,16 +40,10 @@ def exact_entry(bases: Bases, index: int, base: float, epochs: dict[int, NDArray
     """W[0, 0] of a matrix, in rational arithmetic."""
     manifest = bases.manifest
     value, layout = Fraction(base), CoefficientLayout(manifest)
-    for start in bases.starts(max(epochs, default=0)).values():
-        product = start.products[index]
-        assert product is not None
-        rank = manifest.method.start_rank
-        unit = Fraction(2) ** (start.exp - 2 * manifest.method.basis_unit_exp)
-        value += Fraction(whole_entry(product, np.eye(rank, dtype=np.int64))) * unit
     for epoch, flat in epochs.items():
-        value -= Fraction(whole_entry(bases.of(epoch, index), layout.tensor(flat, index))) * Fraction(2) ** view_exp(
-            manifest, index
-        )
+        space = bases.of(epoch, index)
+        entry = Fraction(whole_entry(space, layout.tensor(flat, index)))
+        value -= entry * Fraction(2) ** (view_exp(manifest, index) + space.exp)
     return value
 
 
@@ -62,12 +54,13 @@ def whole_entry(space: Basis, core: NDArray[np.int64]) -> int:
     return sum(u[i] * c * v[j] for i, row in enumerate(core.tolist()) for j, c in enumerate(row))
 
 
-@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started", "restarted"])
+@pytest.mark.parametrize("kind", ["random", "dense"])
 @pytest.mark.parametrize("size", [2_000, 1 << 38])
 def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> None:
     model = tiny_opt()
     manifest = model_manifest(model, [TensorGroup.LINEAR], alpha_exp=-50, clip=10)
     bases = bases_of(kind, manifest)
+    manifest = bases.manifest
     base = base_weights(model, torch.float32)
     epochs = {epoch: some_coefficients(manifest, epoch, size) for epoch in (0, 3)}
     folded = fold_weights(bases, epochs, base)
@@ -78,95 +71,57 @@ def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> N
         assert folded[tensor.name][0, 0].item() == np.float32(float(exact))
 
 
-def test_fold__start_without_coefficients__is_in_the_weights() -> None:
-    model = tiny_opt()
-    bases = bases_of("started", model_manifest(model, list(TensorGroup), alpha_exp=-20, clip=10))
-    base = base_weights(model, torch.float32)
-    folded = fold_weights(bases, {}, base)
-    assert set(folded) == {each.name for each in bases.manifest.tensors if each.cols}
-    for index, tensor in enumerate(bases.manifest.tensors):
-        if tensor.name in folded:
-            exact = exact_entry(bases, index, base[tensor.name][0, 0].item(), {})
-            assert folded[tensor.name][0, 0].item() == np.float32(float(exact))
-
-
-def test_fold__starts_of_renewals__are_in_from_their_first_epochs_on() -> None:
-    """No coefficient is learnt: what differs are the starts."""
-    model = tiny_opt()
-    bases = bases_of("restarted", model_manifest(model, list(TensorGroup), alpha_exp=-20, clip=10))
-    base = base_weights(model, torch.float64)
-    for epoch, count in ((0, 1), (1, 2), (2, 3), (7, 3)):
-        assert len(bases.starts(epoch)) == count
-        folded = fold_weights(bases, {}, base, epoch)
-        expected = dense_weights(bases, base, (), epoch)
-        for name, weight in folded.items():
-            torch.testing.assert_close(weight, expected[name], rtol=1e-14, atol=1e-14)
-    weights = [fold_weights(bases, {}, base, epoch)["model.decoder.layers.0.fc1.weight"] for epoch in range(4)]
-    assert [torch.equal(*pair) for pair in pairwise(weights)] == [False, False, True]
-
-
-def test_fold__no_epoch_named__the_starts_are_those_of_the_last_one_with_coefficients() -> None:
-    model = tiny_opt()
-    manifest = model_manifest(model, [TensorGroup.LINEAR], alpha_exp=-20, clip=10)
-    bases, base = bases_of("restarted", manifest), base_weights(model, torch.float32)
-    zeros = np.zeros(CoefficientLayout(manifest).size, dtype=np.int64)
-    for at, epochs in ((0, {}), (0, {2: zeros}), (1, {0: zeros, 1: some_coefficients(manifest, 1), 2: zeros})):
-        found, expected = fold_weights(bases, epochs, base), fold_weights(bases, epochs, base, at)
-        assert all(torch.equal(found[name], weight) for name, weight in expected.items())
-
-
-def test_bases__file_named_again_or_with_nothing_to_add__counts_once_or_not_at_all() -> None:
-    started = bases_of("started", model_manifest(tiny_opt(), [TensorGroup.LINEAR], alpha_exp=-20, clip=10))
-    manifest, own = started.manifest, started.manifest.method.basis_sha256
-    first = BasisContent(bases=tuple(started.of(0, index) for index in range(len(manifest.tensors))))
-    further = renewed_basis(manifest)
-    start = further.start
-    assert start is not None
-    nothing = [None if each is None else Basis(u=np.zeros_like(each.u), v=each.v) for each in start.products]
-    idle = replace(further, sha256="1" * 64, start=replace(start, products=tuple(nothing)))
-    of_own = replace(further, sha256=own, bases=first.bases, start=started.starts(0)[own])
-    bases = Bases(manifest, replace(first, start=of_own.start), {2: further, 3: of_own, 4: idle, 5: further})
-    names = [list(bases.starts(epoch)) for epoch in range(6)]
-    assert names == [[own], [own], *[[own, further.sha256]] * 4]
-    assert bases.name(3) == own and bases.name(4) == "1" * 64
+def test_fold__transposed_tensor__is_moved_by_the_transpose_of_the_same_product() -> None:
+    model = tiny_gpt2()
+    bases = made_up_bases(model_manifest(model, [TensorGroup.LINEAR], alpha_exp=-20, clip=10), is_turned=True)
+    manifest, layout = bases.manifest, CoefficientLayout(bases.manifest)
+    assert {tensor.kind for tensor in manifest.tensors} == {TensorKind.TRANSPOSED}
+    flat, base = some_coefficients(manifest, 1), base_weights(model, torch.float64)
+    for index, tensor in enumerate(manifest.tensors):
+        space = bases.of(1, index)
+        assert space.v is not None
+        moved = space.v.astype(np.int64) @ layout.tensor(flat, index).T @ space.u.T.astype(np.int64)
+        expected = base[tensor.name] - torch.from_numpy(moved).double() * 2.0 ** (view_exp(manifest, index) + space.exp)
+        assert torch.equal(fold_weights(bases, {1: flat}, base)[tensor.name], expected)
 
 
 class Shuffled(Bases):
     """The columns of every basis in another order: with cores in the same order, the same sums of other terms first."""
 
-    def __init__(self, bases: Bases, order: NDArray[np.int64]) -> None:
+    def __init__(self, bases: Bases) -> None:
         self.manifest = bases.manifest
         self._bases = bases
-        self._order = order
 
     def name(self, epoch: int) -> str:
         return self._bases.name(epoch)
 
-    def starts(self, epoch: int) -> dict[str, Start]:
-        return self._bases.starts(epoch)
-
     def of(self, epoch: int, tensor_index: int) -> Basis:
         found = self._bases.of(epoch, tensor_index)
-        return Basis(u=found.u[:, self._order], v=None if found.v is None else found.v[:, self._order])
+        return replace(found, u=turned(found.u), v=None if found.v is None else turned(found.v))
 
 
-def shuffled(
-    manifest: Manifest, epochs: dict[int, NDArray[np.int64]], order: NDArray[np.int64]
-) -> dict[int, NDArray[np.int64]]:
+def turned(side: Int8Array) -> Int8Array:
+    return side[:, other_order(side.shape[1])]
+
+
+def other_order(count: int) -> NDArray[np.int64]:
+    return np.random.default_rng(3).permutation(count)
+
+
+def shuffled(manifest: Manifest, epochs: dict[int, NDArray[np.int64]]) -> dict[int, NDArray[np.int64]]:
     """The coefficients that mean the same on `Shuffled` bases."""
     layout, result = CoefficientLayout(manifest), {epoch: flat.copy() for epoch, flat in epochs.items()}
     for flat in result.values():
         for index in range(len(manifest.tensors)):
             core = layout.tensor(flat, index)
-            core[:] = core[order] if core.ndim == 1 else core[np.ix_(order, order)]
+            core[:] = core[np.ix_(*map(other_order, core.shape))]
     return result
 
 
 def extreme_coefficients(bases: Bases, epoch: int) -> NDArray[np.int64]:
-    """Matrices that make (U C V^T)[0, 0] almost as large as the manifest allows, and odd."""
-    manifest, method = bases.manifest, bases.manifest.method
-    layout = CoefficientLayout(manifest)
-    largest = (1 << 53) // (method.rank * method.basis_max) ** 2 - 1
+    """Matrices as large as the manifest allows, which make the most of (U C V^T)[0, 0]."""
+    manifest, layout = bases.manifest, CoefficientLayout(bases.manifest)
+    largest = (1 << 53) // manifest.method.product_max - 1
     flat = some_coefficients(manifest, epoch, 1_000)
     for index in np.flatnonzero(layout.is_matrix).tolist():
         space = bases.of(epoch, index)
@@ -175,7 +130,7 @@ def extreme_coefficients(bases: Bases, epoch: int) -> NDArray[np.int64]:
     return flat
 
 
-@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
+@pytest.mark.parametrize("kind", ["random", "dense"])
 def test_fold__largest_coefficients_summed_in_another_order__gives_the_same_bits(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,23 +138,22 @@ def test_fold__largest_coefficients_summed_in_another_order__gives_the_same_bits
     manifest = model_manifest(model, list(TensorGroup), alpha_exp=-40, clip=10)
     bases = bases_of(kind, manifest)
     manifest = bases.manifest
-    epochs = {epoch: extreme_coefficients(bases, epoch) for epoch in (0, 1, 2, 5, 6)}
+    epochs = {epoch: extreme_coefficients(bases, epoch) for epoch in range(12)}
     base = base_weights(model, torch.float64)
     folded = fold_weights(bases, epochs, base)
-    order = np.random.default_rng(3).permutation(manifest.method.rank)
     monkeypatch.setattr(view, "BLOCK_ENTRIES", 40)  # and in other blocks
-    other = fold_weights(Shuffled(bases, order), shuffled(manifest, epochs, order), base)
+    other = fold_weights(Shuffled(bases), shuffled(manifest, epochs), base)
     assert all(torch.equal(folded[name], other[name]) for name in folded)
 
-    index = next(index for index, tensor in enumerate(manifest.tensors) if tensor.name.endswith("fc1.weight"))
+    index = next(index for index, tensor in enumerate(manifest.tensors) if tensor.name.endswith("fc2.weight"))
     layout, total = CoefficientLayout(manifest), 0.0
     for epoch, flat in epochs.items():  # each exact, and added with one rounding
         entry = whole_entry(bases.of(epoch, index), layout.tensor(flat, index))
         assert abs(entry) < 1 << 53
         total += float(entry)
-    name = manifest.tensors[index].name
+    name, exp = manifest.tensors[index].name, view_exp(manifest, index) + bases.of(0, index).exp
     assert total > 1 << 53  # beyond what fp64 holds exactly
-    assert folded[name][0, 0].item() == base[name][0, 0].item() - total * 2.0 ** view_exp(manifest, index)
+    assert folded[name][0, 0].item() == base[name][0, 0].item() - total * 2.0**exp
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

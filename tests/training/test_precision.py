@@ -41,7 +41,15 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
-from tests.training.brute_force import EPOCHS, SEED, STEP, bases_of, dense_gradients, dense_weights, some_coefficients
+from tests.training.brute_force import (
+    EPOCHS,
+    SEED,
+    STEP,
+    dense_gradients,
+    dense_weights,
+    made_up_bases,
+    some_coefficients,
+)
 from tests.training.tiny_architectures import tiny_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -156,17 +164,15 @@ def own_dequantised(base: dict[str, Any]) -> dict[str, Tensor]:
 
 
 @needs_torchao
-@pytest.mark.parametrize(("kind", "columns"), [("published", 4), ("started", 3 + 4)])
-def test_int8__published_basis__many_epochs_are_one_correction(kind: str, columns: int) -> None:
+def test_int8__dense_core__many_steps_are_one_correction() -> None:
     model = int8_model("llama")
-    manifest = model_manifest(model, [TensorGroup.LINEAR], rank=4, alpha_exp=-24, epoch_steps=4, clip=10)
-    bases = bases_of(kind, manifest)
+    bases = made_up_bases(model_manifest(model, [TensorGroup.LINEAR], rank=4, alpha_exp=-24))
     base = dict(model.named_parameters())
-    name = "model.layers.0.mlp.up_proj.weight"
+    name = "model.layers.0.self_attn.k_proj.weight"
     epochs = {epoch: some_coefficients(bases.manifest, epoch) for epoch in range(8)}
     found = closed_weights(bases, epochs, base)[name]
     assert isinstance(found, Correction)
-    assert found.right.shape == (16, columns)
+    assert found.right.shape == (16, 4)
     change = dense_weights(bases, own_dequantised(base), range(8))[name] - own_dequantised(base)[name]
     error = (found.left.double() @ found.right.double().t() - change).abs().max()
     assert error < 1e-6 * change.abs().max()

@@ -17,7 +17,7 @@ from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews
-from tests.training.brute_force import bases_of
+from tests.training.brute_force import made_up_bases
 
 STEP = 20  # of epoch 1
 SEED = 7
@@ -80,38 +80,38 @@ def test_session__equal_closed_epochs__are_folded_once_and_freed(
     assert len(shared.folds) == 0
 
 
-def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_folded(
+def test_session__steps_of_dense_cores__add_up_and_nothing_is_folded(
     shared: SharedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
-    bases = bases_of("published", manifest)
+    bases = made_up_bases(manifest, core_rows=1)
     data = open_session(shared, manifest, tmp_path).data
     apart, together = (Estimator(shared, bases, data) for _ in range(2))
-    flats = [some_coefficients(manifest, number) for number in (1, 2)]
-    for epoch, flat in enumerate(flats):
-        apart.set_coefficients(epoch, flat)
-    epoch = STEP // manifest.method.epoch_steps
-    together.set_coefficients(epoch, flats[0] + flats[1])
-    assert np.array_equal(apart._live(epoch), together._live(epoch))
+    before = together.estimate(SEED, STEP)
+    flats = [some_coefficients(bases.manifest, number) for number in (1, 2)]
+    apart.set_coefficients(0, some_coefficients(bases.manifest, 3))  # replaced at once
+    for step, flat in enumerate(flats):
+        apart.set_coefficients(step, flat)
+    together.set_coefficients(STEP, flats[0] + flats[1])
+    assert np.array_equal(apart._live(STEP), together._live(STEP))
+    found, expected = apart.estimate(SEED, STEP), together.estimate(SEED, STEP)
+    assert found.scalars == expected.scalars != before.scalars
     # Some BLAS libraries round by how the memory lies: even the same pass, made twice, may differ in the last digits.
-    expected = pytest.approx(together.projected_gradients(SEED, STEP), rel=1e-9)
-    assert apart.projected_gradients(SEED, STEP) == expected
+    assert found.loss == pytest.approx(expected.loss, rel=1e-9)
+    assert apart.evaluate().loss == pytest.approx(together.evaluate().loss, rel=1e-9)
     assert len(shared.folds) == 0
 
 
-def test_session__basis_renewed__same_coefficients_have_another_meaning_from_that_epoch_on(
+def test_session__run_with_another_basis__same_coefficients_have_another_meaning(
     shared: SharedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
     """All caches of the shared model know of which basis they speak."""
     data = open_session(shared, manifest, tmp_path).data
-    before, after = (Estimator(shared, bases_of(kind, manifest), data) for kind in ("published", "renewed"))
-    found = []
-    for epoch in (0, 1):
-        for session in (before, after):
-            session.set_coefficients(epoch, some_coefficients(manifest, 5))
-        found.append([(each.evaluate(), each.projected_gradients(SEED, STEP)) for each in (before, after)])
-    in_epoch_0, in_both = found
-    assert in_epoch_0[0][0] == in_epoch_0[1][0] and in_epoch_0[0][1] != in_epoch_0[1][1]
-    assert in_both[0][0] != in_both[1][0] and in_both[0][1] != in_both[1][1]
+    one, other = (Estimator(shared, made_up_bases(manifest, core_rows=1, number=each), data) for each in (1, 2))
+    assert one.evaluate() == other.evaluate()
+    for session in (one, other):
+        session.set_coefficients(0, some_coefficients(session.manifest, 5))
+    assert one.evaluate() != other.evaluate()
+    assert one.estimate(SEED, STEP).loss != other.estimate(SEED, STEP).loss
 
 
 def test_session__other_state__is_evaluated_anew(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from transformers import PreTrainedModel
 from protocol.run.manifest import Manifest
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
-from sfnode.storage.stored_bases import read_bases
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.memory import process_bytes, random_files, worker_peaks
 from sfnode.training.bench.subjects import BenchBasis, bench_bases, shape_tensors, some_coefficients
@@ -25,7 +24,6 @@ from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
 from tests.support.cli_calls import call
-from tests.support.published_runs import with_start
 
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
@@ -59,21 +57,12 @@ def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(d
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_memory_plan__start__is_what_a_worker_folds_it_into(dtype: str, tiny: Path, tmp_path: Path) -> None:
-    """Copies of what it moves, or thin matrices beside it; before the file is here, of all that it may move."""
-    plain = manifest_of("opt-tiny", (4, 8))
-    manifest, file = with_start(plain, moved := {1, len(plain.tensors) - 1})
-    (tmp_path / "basis").write_bytes(file)
-    bases = read_bases(manifest, tmp_path / "basis")
-    held = closed_weights(bases, {}, SharedModel(load_in(dtype, tiny, CPU)).switch.base)
-    assert set(held) == {manifest.tensors[index].name for index in moved}
-    plan = plan_memory(manifest, tiny, dtype, basis=tmp_path / "basis")
-    assert plan.start == size_of(held.values()) and plan.is_start_known
-    everything, file = with_start(plain, range(len(plain.tensors)))
-    (tmp_path / "basis").write_bytes(file)
-    most = plan_memory(manifest, tiny, dtype)
-    assert most.start == plan_memory(everything, tiny, dtype, basis=tmp_path / "basis").start > plan.start
-    assert not most.is_start_known and most.training_peak - plan.training_peak == most.start - plan.start
+def test_memory_plan__dense_core__bases_are_what_a_worker_holds(dtype: str, tiny: Path) -> None:
+    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.DENSE, size=(4, 8))
+    plan, shared = plan_memory(bases.manifest, tiny, dtype), SharedModel(load_in(dtype, tiny, CPU))
+    held = [part for epoch in (0, 1) for pair in shared.bases(bases, epoch) for part in pair if part is not None]
+    assert plan.bases == pytest.approx(size_of(held[: len(held) // 2]), rel=0.05)  # all steps have one
+    assert plan.closed == 0 and len({id(part) for part in held}) == len(held) // 2
 
 
 def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
