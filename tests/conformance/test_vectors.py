@@ -181,9 +181,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "17210a386a3bb098503209429b1dc960651af07da66972292df31bbfdcda296a",
-        "a103e548b32d6b5c38cbd49b7a8d7c93357a83f081ad3d07742bfdde3589b615",
-        "1c1f5f15f4df6c12a29e34c67a50d90477d712d2ccbf0578ec891768a3b3fc51",
+        "3e28ee10b0b3b0fd5249edda95db29b27b5cab295de00094cf7207910c7261a0",
+        "b3f2ee5e594089423699d0b76cce96697bc70b1774839a3cdcdc0ddfe7dac93c",
+        "df14b9bc204b927db554be650bd681cdb5bb7975336ea16f2937adf60a042bf4",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

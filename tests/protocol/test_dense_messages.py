@@ -46,7 +46,7 @@ def largest() -> Manifest:
     """Messages of as many numbers as there may be."""
     tensor = {"kind": "matrix", "rows": 128, "cols": 128}
     tensors = [{**tensor, "name": str(number)} for number in range(129)]
-    fields: dict[str, Any] = {"rank": 1, "core_rows": 127, "basis_max": 1, "energy_max": limits.ENERGY_MAX}
+    fields: dict[str, Any] = {"rank": 1, "core_rows": 127, "energy_max": limits.ENERGY_MAX}
     return small_manifest(core="dense", tensors=tensors, steps=60, **fields)
 
 

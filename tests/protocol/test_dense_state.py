@@ -25,7 +25,7 @@ from tests.support.snapshot_runs import STEP
 
 DENSE = small_manifest(core="dense")
 NOISE_ROWS = 8
-LONG = small_manifest(core="dense", steps=2_048, authors_max=8, basis_max=10)
+LONG = small_manifest(core="dense", steps=2_048, authors_max=8)
 
 Sums = dict[int, list[int]]
 
@@ -154,7 +154,7 @@ def test_dense_core__many_rows__is_the_weighted_mean_and_few_rows_move_less() ->
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_dense_core__every_author_at_every_bound__neither_overflows_nor_leaves_the_bound_of_the_view(sign: int) -> None:
-    fields = {"rank": 1, "core_rows": 1, "basis_max": 127, "authors_max": 1 << 16, "steps": 1_024, "noise_rows": 1}
+    fields = {"rank": 1, "core_rows": 1, "authors_max": 1 << 16, "steps": 1_024, "noise_rows": 1}
     data = manifest_data(core="dense", directions=256, energy_max=limits.ENERGY_MAX, **fields)
     data["schedule"] = {"kind": "constant", "weight_start": 1 << 16, "weight_end": 0}
     manifest = checked(data)

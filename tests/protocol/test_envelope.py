@@ -49,10 +49,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "2d59b77dc9cfc018"
+        "8668520245f6280a"
         "fed4"
-        "a1820457fbd23ce13ef64d4f82c370b5266531d73949e5cfb93b807d9e1326e7"
-        "5aecbeb18a53284f2f11df801277b81d4936ce23513cf30e0524ea4b02de200d"
+        "347e7f73c1c190bdd142a476ad61afc1141ee172f2469400b3a85b3400fb148b"
+        "b307428d81c27d99f2c38d6aee989c1abc157b1e980d2ebde8c653669ea26f0b"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

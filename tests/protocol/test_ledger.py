@@ -155,17 +155,17 @@ def test_ledger__rejected_records__leave_no_trace() -> None:
 
 def test_digests__examples_of_the_specification__are_equal() -> None:
     ledger, key = Ledger(MANIFEST), Signer(bytes(32))
-    assert ledger.root().hex() == "edc0d4c66791e4695cbc98faf2a94542a93540fc5e942ae28288c0172205e675"
+    assert ledger.root().hex() == "a896c7e907e542b6d2583bc1dea2f5260b47d003033b04bc167f66657ade3015"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
-    assert ledger.slots.payload_hashes(0, key.author) == {7: bytes.fromhex("9ae76e44a30ddc25")}
-    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "3d2eb8ef12968e70802921245ccbec75"
-    assert ledger.slots.shard_digests(0) == [(180, bytes.fromhex("3d070c89880ae82ae9a9a458287587b8"))]
+    assert ledger.slots.payload_hashes(0, key.author) == {7: bytes.fromhex("4eac6bdfb56944f2")}
+    assert ledger.slots.holdings_of(0, key.author).digest.hex() == "9f4ffe8219ccec4f6f61633da62fd02e"
+    assert ledger.slots.shard_digests(0) == [(180, bytes.fromhex("337380a151294accd4958e9caf1aafe3"))]
     assert shard_of(key.author) == 180
-    assert ledger.slots.span_digests() == [(0, bytes.fromhex("f132b8f606401b157ea20bd8d52b98e2"))]
-    assert ledger.root().hex() == "a103e548b32d6b5c38cbd49b7a8d7c93357a83f081ad3d07742bfdde3589b615"
+    assert ledger.slots.span_digests() == [(0, bytes.fromhex("b25b8c10962085a185a5f2bba13a1874"))]
+    assert ledger.root().hex() == "b3f2ee5e594089423699d0b76cce96697bc70b1774839a3cdcdc0ddfe7dac93c"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
     assert ledger.slots.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
-    assert ledger.root().hex() == "1c1f5f15f4df6c12a29e34c67a50d90477d712d2ccbf0578ec891768a3b3fc51"
+    assert ledger.root().hex() == "df14b9bc204b927db554be650bd681cdb5bb7975336ea16f2937adf60a042bf4"
 
 
 def test_root__any_single_difference__differs() -> None:

@@ -24,7 +24,7 @@ from protocol.run.manifest import (
 from protocol.schema import to_plain
 from tests.support.manifests import OWNER, manifest_data, small_manifest
 
-RUN_ID = "c4433e87cbe75c2ab3e3dd1f679ff8a596f69524f7507a32fb5847f524c03da9"
+RUN_ID = "2096198bcf7484510b91f66b16ac1ae5d7b454e3799df0c33abc4c715681aec5"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -87,6 +87,7 @@ BROKEN_FIELDS = [
     ("tensors", [], "manifest.tensors"),
     ("tensors.0.name", "b.weight", "tensors: a name is listed twice"),
     ("tensors.0.kind", "cube", "manifest.tensors[0].kind"),
+    ("tensors.0.kind", "transposed", "tensors: only one with a dense core"),
     ("tensors.0.rows", 0, "manifest.tensors[0].rows"),
     ("tensors.0.cols", 0, "tensors: cols"),
     ("tensors.1.cols", 4, "tensors: cols"),
@@ -106,19 +107,14 @@ BROKEN_FIELDS = [
     ("method.rank", 12, "method.rank"),
     ("method.rank", 256, "manifest.method.rank"),
     ("method.epoch_steps", 0, "manifest.method.epoch_steps"),
-    ("method.basis", "published", "method.basis_sha256"),
-    ("method.basis_unit_exp", 1, "method.basis_unit_exp"),
-    ("method.basis_unit_exp", 7, "manifest.method.basis_unit_exp"),
-    ("method.basis_max", 2, "method.basis_max"),
-    ("method.start_rank", 1, "method.start_rank"),
-    ("method.start_rank", 129, "manifest.method.start_rank"),
-    ("method.basis_max", 128, "manifest.method.basis_max"),
+    ("method.basis", "random", "unknown field 'basis'"),
+    ("method.basis_sha256", "0" * 65, "manifest.method.basis_sha256"),
     ("method.sides", 3, "manifest.method.sides"),
     ("method.shares", 2, "method.shares"),
     ("method.shares", 0, "manifest.method.shares"),
     ("method.basis_sha256", "0" * 64, "method.basis_sha256"),
     ("method.core", "gaussian", "manifest.method.core"),
-    ("method.core", "dense", "method.core_rows"),
+    ("method.core", "dense", "method.basis_sha256"),
     ("method.core_rows", 1, "method.core_rows"),
     ("method.noise_rows", 1, "method.core_rows"),
     ("method.energy_max", 1, "method.core_rows"),
@@ -166,9 +162,9 @@ def test_manifest__one_field_broken__is_refused_by_name(path: str, value: Any, t
         ({"epoch_steps": 15, "local_steps": 2}, "method.epoch_steps"),
         ({"directions": 8, "shares": 3}, "method.shares"),
         ({"directions": 64, "shares": 2}, "task.batch_rows"),
-        ({"basis": "published", "basis_sha256": "A" * 64}, "method.basis_sha256"),
+        ({"core": "dense", "basis_sha256": "A" * 64}, "method.basis_sha256"),
+        ({"core": "dense", "basis_sha256": ""}, "method.basis_sha256"),
         ({"basis_sha256": "a" * 64}, "method.basis_sha256"),
-        ({"basis": "published", "basis_sha256": "a" * 64, "basis_max": 127, "rank": 16}, "basis_max)^2"),
     ],
 )
 def test_manifest__fields_that_do_not_fit_together__are_refused(method: dict[str, Any], text: str) -> None:
@@ -185,7 +181,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 57
+    assert len(cases) == 53
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -195,7 +191,7 @@ def test_manifest__not_an_object__is_refused(data: object) -> None:
     check_refused(data, RejectReason.MANIFEST_FIELD, "manifest")
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 6, -1, 10**30])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 5, 7, -1, 10**30])
 def test_manifest__other_format__says_to_install_another_release(version: int) -> None:
     check_refused(changed("format", version), RejectReason.MANIFEST_FORMAT, "install a release")
 
@@ -248,25 +244,28 @@ def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: s
     check_refused(with_task(task), RejectReason.MANIFEST_FIELD, text)
 
 
-def test_manifest__file_of_a_published_basis_too_large_to_serve__is_refused() -> None:
-    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 4, "start_rank": 4, "clip": 1}
-    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 3, "cols": (1 << 24) - 2}  # 32 + 8 + 8 (rows + cols)
-    data = {**manifest_data(**published), "tensors": [largest]}
+def test_manifest__file_of_a_basis_too_large_to_serve__is_refused() -> None:
+    largest = {"name": "a", "kind": "matrix", "rows": 1 << 24, "cols": (1 << 24) - 18}  # 18 + 15 x rows + cols
+    data = manifest_data(core="dense", rank=1, core_rows=15, tensors=[largest])
     assert basis_bytes(checked(data)) == limits.BASIS_BYTES_MAX
-    above = {**data, "tensors": [{**largest, "cols": (1 << 24) - 1}]}
-    check_refused(above, RejectReason.MANIFEST_FIELD, "published basis would exceed")
-    random = {"basis": "random", "basis_sha256": "", "start_rank": 0}
-    checked({**above, "method": {**above["method"], **random}})
+    above = [{**largest, "cols": largest["cols"] + 1}]
+    check_refused({**data, "tensors": above}, RejectReason.MANIFEST_FIELD, "the basis's file would exceed")
+    checked(manifest_data(tensors=above, rank=1))
 
 
-def test_manifest__larger_basis_entries__leave_less_room_for_coefficients() -> None:
-    """1.4.11: 2^16 authors x 2^20 steps x 2^11 = 2^47."""
-    data = manifest_data(rank=1, clip=1, epoch_steps=1 << 20, basis="published", basis_sha256="a" * 64, basis_max=7)
-    data |= {"authors_max": 1 << 16, "steps": 1 << 20}
-    data["schedule"] = {"kind": "constant", "weight_start": 1 << 11, "weight_end": 0}
-    checked(data)
-    data["method"]["basis_max"] = 8
-    check_refused(data, RejectReason.MANIFEST_FIELD, "takes 54 bits")
+@pytest.mark.parametrize("task", [CHOICE, COMPLETION, {"label_words": [" no", " yes"]}])
+def test_manifest__dense_core__has_rows_for_any_task(task: dict[str, Any]) -> None:
+    data = manifest_data(core="dense", core_rows=16)
+    manifest = checked({**data, "task": data["task"] | task})
+    assert decode_run_untrusted(sign_manifest(manifest, OWNER).encode()).manifest == manifest
+
+
+def test_manifest__transposed_tensor__has_its_columns_as_outputs() -> None:
+    turned = {"name": "a", "kind": "transposed", "rows": 5, "cols": 24}
+    matrix = {"name": "b", "kind": "matrix", "rows": 24, "cols": 7}
+    manifest = small_manifest(core="dense", tensors=[turned, matrix])
+    assert basis_bytes(manifest) == basis_bytes(small_manifest(core="dense", tensors=[matrix, turned]))
+    assert basis_bytes(manifest) == 16 + 3 + 2 * 24 + 4 * (5 + 7)
 
 
 # --- dense cores
@@ -278,8 +277,8 @@ def test_manifest__dense_core__is_valid_and_counts_a_number_for_each_coordinate_
     assert core_sizes(manifest) == [8, 8] and manifest.numbers == 17
     assert coefficient_count(manifest) == 17 * 40
     assert coefficient_max(manifest) == 1_024 * 16 * 127  # all authors, all rows: the weight is not in the sums
-    assert view_max(manifest) == 40 * 500 * 127 * 2 * 4 * 100**2
-    assert basis_bytes(manifest) == 16 + 3 * 4 + 2 * 10 + 2 * (24 + 16) + 4 * (16 + 24)
+    assert view_max(manifest) == 40 * 500 * 127 * 2 * 4 * 127**2
+    assert basis_bytes(manifest) == 16 + 1 + 2 + 2 * 24 + 4 * (16 + 16)
 
 
 BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
@@ -288,9 +287,6 @@ BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
     ({"core_rows": limits.RANK_MAX + 1}, "manifest.method.core_rows"),
     ({"noise_rows": limits.NOISE_ROWS_MAX + 1}, "manifest.method.noise_rows"),
     ({"energy_max": limits.ENERGY_MAX + 1}, "manifest.method.energy_max"),
-    ({"basis": "random", "basis_sha256": "", "basis_max": 1}, "dense cores need"),
-    ({"basis_unit_exp": 1}, "dense cores need"),
-    ({"start_rank": 1}, "dense cores need"),
     ({"scalar": "normalised"}, "dense cores need"),
     ({"epsilon_exp": -1}, "dense cores need"),
     ({"sides": 2}, "dense cores need"),
@@ -301,8 +297,8 @@ BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
     ({"clip": 128}, "dense cores need"),
     ({"task": manifest_data()["task"] | {"batch_rows": 32, "label_words": [" 0", " 1", " 2"]}}, "task.batch_rows"),
     ({"tensors": manifest_data()["tensors"]}, "a vector is listed"),
-    ({"task": manifest_data()["task"]}, "a row for each label word but one"),  # of two words, and the core has two rows
-    ({"core_rows": 1, "task": manifest_data()["task"] | {"objective": "accuracy"}}, "task.objective is loss"),
+    ({"tensors": manifest_data()["tensors"][::2]}, "as many outputs"),  # 24 x 16 and 16 x 24
+    ({"task": manifest_data()["task"] | {"objective": "accuracy"}}, "task.objective: must be loss"),
 ]
 
 
@@ -314,15 +310,15 @@ def test_manifest__dense_core_breaks_a_rule__is_refused_by_name(fields: dict[str
 def test_manifest__dense_message_of_more_numbers_than_a_frame_should_hold__is_refused() -> None:
     tensor = {"kind": "matrix", "rows": 128, "cols": 128}
     tensors = [{**tensor, "name": str(number)} for number in range(129)]
-    most = manifest_data(core="dense", rank=1, core_rows=127, basis_max=1, tensors=tensors)  # 1 + 127 x 129
+    most = manifest_data(core="dense", rank=1, core_rows=127, tensors=tensors)  # 1 + 127 x 129
     assert checked(most).numbers == limits.DENSE_NUMBERS_MAX
-    one_more = manifest_data(core="dense", rank=128, core_rows=128, basis_max=1, tensors=tensors[:1])
+    one_more = manifest_data(core="dense", rank=128, core_rows=128, tensors=tensors[:1])
     check_refused(one_more, RejectReason.MANIFEST_FIELD, "16385 numbers in a dense message")
 
 
 def test_manifest__dense_view_of_all_steps__stays_exact() -> None:
     """1.4.11: the steps' quotients add up in one basis, so all of them count, and authors do not."""
-    data = manifest_data(core="dense", rank=1, core_rows=1, basis_max=127, authors_max=1 << 16)
+    data = manifest_data(core="dense", rank=1, core_rows=1, authors_max=1 << 16)
     data["schedule"] = {"kind": "linear", "weight_start": 1, "weight_end": 1 << 16}
     checked({**data, "steps": 67_096})  # x 2^16 x 127^3 < 2^53
     check_refused({**data, "steps": 67_097}, RejectReason.MANIFEST_FIELD, "takes 54 bits")

@@ -8,7 +8,6 @@ import tracemalloc
 import pytest
 
 from protocol.events import (
-    BasisArrived,
     DropPeer,
     EstimateFinished,
     SendMessage,
@@ -24,8 +23,8 @@ from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest
 from protocol.wire import Records, Statements
 from tests.simulation.scripted import scripted_network
-from tests.support.ledgers import admit, claim, exclude, renew, seal, signer
-from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
+from tests.support.ledgers import admit, claim, exclude, seal, signer
+from tests.support.manifests import OWNER, small_manifest
 from tests.support.node_cores import (
     MANIFEST,
     ME,
@@ -66,26 +65,6 @@ def test_node__statement_submitted_here__is_told_to_all() -> None:
     join(told, X, Y)
     effects = told.handle(StatementSubmitted(statement=exclude(MANIFEST, 1, 3)), 10)
     assert [peer for peer, _ in sent(effects, Statements)] == [X, Y]
-
-
-def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> None:
-    manifest = small_manifest(**PUBLISHED_BASIS)
-    step = manifest.method.epoch_steps
-    waiting = node(manifest=manifest, reserved_step=step - 1)
-    waiting.handle(Ticked(), 0)
-    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
-    assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
-    waiting.handle(BasisArrived(sha256="ee" * 32), 20)
-    assert waiting.own_steps.estimating is None
-    assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
-
-
-def test_node__basis_of_a_later_epoch_is_not_here__goes_on_until_then() -> None:
-    manifest = small_manifest(**PUBLISHED_BASIS)
-    waiting = node(manifest=manifest)
-    waiting.handle(Ticked(), 0)
-    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
-    assert without_heads(waiting.handle(WorkerReady(), 10)) == start_effects(0, manifest)
 
 
 def test_node__statement_that_is_forged__drops_a_peer_and_keeps_those_before_it() -> None:

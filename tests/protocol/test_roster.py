@@ -1,0 +1,28 @@
+"""What a roster answers of many statements, without a look at all of them."""
+
+from __future__ import annotations
+
+from protocol.ledger.roster import Roster
+from tests.support.ledgers import claim, exclude, signer
+from tests.support.manifests import small_manifest
+
+
+def test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer() -> None:
+    manifest = small_manifest(admission="invite")
+    roster = Roster(manifest)
+    roster.add(exclude(manifest, 1, 5))
+    excluded = roster.excluded()
+    assert roster.excluded() is excluded
+    roster.add(claim(manifest, 1, 2))
+    assert roster.excluded() is excluded
+    roster.add(exclude(manifest, 1, 4))
+    assert roster.excluded() == {signer(1).author: 4}
+
+
+def test_roster__a_token_claimed_twice__both_are_named_without_a_look_at_all_statements() -> None:
+    manifest = small_manifest(admission="invite")
+    roster = Roster(manifest)
+    roster.add(claim(manifest, 1, 1))
+    assert not roster.has_void_claim(signer(1).author)
+    roster.add(claim(manifest, 1, 2))
+    assert roster.has_void_claim(signer(1).author) and roster.has_void_claim(signer(2).author)
