@@ -57,8 +57,7 @@ ENTRIES: Final = (
         name="statement", module="owner_statements", bytes_max=256, share=100, purpose="a statement, against the SPEC"
     ),
     Entry(name="manifest", module="run_files", bytes_max=2_048, share=600, purpose="any bytes as a run file"),
-    Entry(name="basis", module="basis_files", bytes_max=256, share=300, purpose="any bytes as a published basis"),
-    Entry(name="dense-basis", module="basis_files", bytes_max=128, share=200, purpose="the same of a dense core"),
+    Entry(name="basis", module="basis_files", bytes_max=128, share=400, purpose="any bytes as a dense core's basis"),
     Entry(name="snapshot", module="snapshot_files", bytes_max=256, share=300, purpose="any bytes as a snapshot"),
     Entry(name="attestation", module="snapshot_files", bytes_max=192, share=200, purpose="any bytes as an attestation"),
     Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),

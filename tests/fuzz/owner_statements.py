@@ -13,14 +13,12 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
-from tests.support.ledgers import admit, claim, exclude, renew
-from tests.support.manifests import OWNER, PUBLISHED_BASIS, small_manifest
+from tests.support.ledgers import admit, claim, exclude
+from tests.support.manifests import OWNER, small_manifest
 
-_RUNS = {kind: small_manifest(admission=kind) for kind in ("open", "allow-list", "invite")} | {
-    "published": small_manifest(**PUBLISHED_BASIS)
-}
-_KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3), "published": (2, 4)}
-_LENGTHS = {1: 97, 2: 101, 3: 193, 4: 129}
+_RUNS = {kind: small_manifest(admission=kind) for kind in ("open", "allow-list", "invite")}
+_KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3)}
+_LENGTHS = {1: 97, 2: 101, 3: 193}
 
 
 def check_statement(data: bytes) -> None:
@@ -65,9 +63,7 @@ def _expected(kind: str, manifest: Manifest, data: bytes) -> str:
         return "STATEMENT_FORMAT"
     if data[0] == 2 and int.from_bytes(data[33:37], "big") >= manifest.steps:
         return "STATEMENT_FORMAT"
-    if data[0] == 4 and not 0 < int.from_bytes(data[1:33], "big") < -(-manifest.steps // manifest.method.epoch_steps):
-        return "STATEMENT_FORMAT"
-    keys = {3: [data[1:33], data[33:65]], 4: []}.get(data[0], [data[1:33]])
+    keys = [data[1:33], data[33:65]] if data[0] == 3 else [data[1:33]]
     if not all(crypto_core_ed25519_is_valid_point(key) for key in keys):
         return "AUTHOR_KEY"
     said, signature = (data[:33], data[65:129]) if data[0] == 3 else (data[:-64], data[-64:])
@@ -99,8 +95,6 @@ def statement_seeds() -> Iterator[bytes]:
     yield good[2][:33] + bytes(32) + good[2][65:]
     yield b"\4" + good[0][1:]
     yield b""
-    renewal = renew(_RUNS["published"], 1)
-    yield from (renewal, renewal[:-1], renewal[:32] + b"\0" + renewal[33:], renewal[:64] + b"\0" + renewal[65:])
 
 
 TARGETS = {"statement": Target(check=check_statement, seeds=statement_seeds)}

@@ -15,6 +15,7 @@ from protocol.errors import Reject
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import (
     Manifest,
+    TensorKind,
     basis_bytes,
     checked,
     coefficient_count,
@@ -22,7 +23,7 @@ from protocol.run.manifest import (
     decode_run_untrusted,
     sign_manifest,
 )
-from protocol.run.method import BasisKind, ScalarKind
+from protocol.run.method import ScalarKind
 from protocol.run.model import is_plain_file_name
 from protocol.run.task import Objective, TaskKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
@@ -68,7 +69,7 @@ _VALUES: tuple[object, ...] = (
     "normalised",
     "rademacher",
     "dense",
-    "published",
+    "transposed",
     "choice",
     "completion",
     "f1",
@@ -144,9 +145,9 @@ def _largest_of_view(manifest: Manifest) -> int:
     """SPEC 4.5, 4.7."""
     method, schedule = manifest.method, manifest.schedule
     if not method.is_dense:
-        return int(coefficient_max(manifest) * (method.rank * method.basis_max) ** 2)
+        return int(coefficient_max(manifest) * method.rank**2)
     quotient_max = max(schedule.weight_start, schedule.weight_end) * 127
-    return int(manifest.steps * quotient_max * method.core_rows * method.rank * method.basis_max**2)
+    return int(manifest.steps * quotient_max * method.core_rows * method.rank * 127**2)
 
 
 def _scalar_bytes(manifest: Manifest) -> int:
@@ -158,19 +159,18 @@ def _scalar_bytes(manifest: Manifest) -> int:
 
 def _check_promises_of_kinds(manifest: Manifest) -> None:
     method, task = manifest.method, manifest.task
-    if method.basis is BasisKind.PUBLISHED:
-        assert len(bytes.fromhex(method.basis_sha256)) == 32
-        assert basis_bytes(manifest) <= limits.BASIS_BYTES_MAX
-    else:
-        found = (method.basis_sha256, method.basis_unit_exp, method.basis_max, method.start_rank)
-        assert found == ("", 0, 1, 0)
     assert (len(task.label_words) >= 2) is (task.completion == "") is (task.kind is TaskKind.CLASSIFICATION)
     assert (method.core_rows > 0) is (method.noise_rows > 0) is (method.energy_max > 0) is method.is_dense
     if method.is_dense:
-        assert (method.basis, method.scalar, method.clip) == (BasisKind.PUBLISHED, ScalarKind.RAW, 127)
+        assert len(bytes.fromhex(method.basis_sha256)) == 32 and basis_bytes(manifest) <= limits.BASIS_BYTES_MAX
+        assert (method.scalar, method.clip) == (ScalarKind.RAW, 127)
         assert method.epoch_steps == method.sides == method.shares == 1 and method.epsilon_exp == 0
-        assert method.directions == task.batch_rows and len(task.label_words) == method.core_rows + 1
-        assert all(tensor.cols for tensor in manifest.tensors) and task.objective is Objective.LOSS
+        assert method.directions == task.batch_rows and task.objective is Objective.LOSS
+        outputs = {each.cols if each.kind is TensorKind.TRANSPOSED else each.rows for each in manifest.tensors}
+        assert all(tensor.cols for tensor in manifest.tensors) and len(outputs) == 1
+    else:
+        assert method.basis_sha256 == ""
+        assert all(tensor.kind is not TensorKind.TRANSPOSED for tensor in manifest.tensors)
     assert task.kind is not TaskKind.COMPLETION or task.objective is Objective.LOSS
 
 
@@ -210,9 +210,7 @@ def run_file_seeds() -> Iterator[bytes]:
     whole = sign_manifest(small_manifest(), OWNER).encode()
     yield whole
     yield sign_manifest(small_manifest(scalar="normalised", directions=4, clip=127, core="rademacher"), OWNER).encode()
-    scale = {"basis_unit_exp": 3, "basis_max": 8, "sides": 1, "directions": 4, "shares": 2}
-    published = manifest_data(basis="published", basis_sha256="a" * 64, **scale)
-    yield sign_manifest(checked(published), OWNER).encode()
+    yield sign_manifest(small_manifest(sides=1, directions=4, shares=2), OWNER).encode()
     yield sign_manifest(DENSE, OWNER).encode()
     line, signature, _ = whole.split(b"\n")
     yield whole[:-1]

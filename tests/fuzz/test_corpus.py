@@ -111,7 +111,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("manifest-fields", _replaced("protocol.run.manifest.broken_method_rules", lambda method: [])),
     ("manifest-fields", _replaced("protocol.run.manifest.broken_task_rules", lambda task: [])),
     ("basis", _replaced("protocol.subspace.basis_file.hashlib", _ANY_HASH)),
-    ("basis", _replaced("protocol.subspace.basis_file.basis_bytes", lambda tensors, rank: 49)),
+    ("basis", _replaced("protocol.subspace.basis_file.basis_bytes", lambda manifest: 30)),
     ("frames", _replaced("protocol.framing.FrameParser.feed_untrusted", _nothing)),
     ("channel", _replaced("sfnode.network.sessions.channel.decode_untrusted", lambda payload: Ping(nonce=0))),
     ("handshake", _replaced("sfnode.network.sessions.handshake._check", lambda own, theirs, channel: theirs)),

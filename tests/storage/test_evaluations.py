@@ -15,7 +15,7 @@ from protocol.run import sign_manifest
 from protocol.state import Coefficients
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
-from sfnode.storage import EvaluatedStep, Store, evaluations
+from sfnode.storage import EvaluatedStep, Gain, Store, evaluations
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
 
@@ -78,6 +78,32 @@ def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, t
         DataDirectory(tmp_path).evaluations.read()
 
 
+GAIN = Gain(before=of_losses(0.7)[0], own=None, after=of_losses(0.7, 0.5)[1])
+WITHOUT_OWN = '{"before": {"step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 9}, "after": null}'
+
+
+def test_gain__kept__is_read_as_it_was_written(tmp_path: Path) -> None:
+    kept = DataDirectory(tmp_path).gain
+    assert kept.read() is None
+    for gain in (GAIN, Gain(before=GAIN.before, own=GAIN.after, after=GAIN.after)):
+        kept.write(gain)
+        assert kept.read() == gain
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[1, 2, 3]", "[" * 9_999, WITHOUT_OWN])
+def test_read_gain__damaged_file__is_named_with_a_way_out(content: str, tmp_path: Path) -> None:
+    (tmp_path / "gain.json").write_text(content, "utf-8")
+    with pytest.raises(OperatorError, match=r"gain.json is damaged. Remove it"):
+        DataDirectory(tmp_path).gain.read()
+
+
+def test_gain_of__first_evaluation__counts_if_it_is_of_the_model_alone() -> None:
+    assert evaluations.gain_of(of_losses(0.7, 0.6, 0.5)[:2]) == Gain(
+        before=of_losses(0.7)[0], own=None, after=of_losses(0.7, 0.6)[1]
+    )
+    assert evaluations.gain_of(of_losses(0.7, 0.6)[1:]) is evaluations.gain_of([]) is None
+
+
 @pytest.mark.parametrize(
     ("losses", "is_worse"),
     [
@@ -122,3 +148,18 @@ def test_curve__file_cannot_be_written__is_said_and_stops_nothing(tmp_path: Path
     (tmp_path / "file").write_text("", "utf-8")
     curve.take(of_losses(0.5))
     assert "cannot write" in said.getvalue() and len(curve.evaluations) == 1
+
+
+def test_curve__gain__is_what_was_measured_last_or_else_since_the_first_evaluation(tmp_path: Path) -> None:
+    said = io.StringIO()
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(is_json=False, stream=said))
+    assert curve.statistics().gain is None
+    curve.take(of_losses(0.7, 0.6, 0.5))
+    since_start = Gain(before=of_losses(0.7)[0], own=None, after=of_losses(0.7, 0.6, 0.5)[2])
+    assert curve.statistics().gain == since_start
+    DataDirectory(tmp_path).gain.write(GAIN)
+    assert curve.statistics().gain == GAIN
+    assert said.getvalue() == ""
+    (tmp_path / "gain.json").write_text("{", "utf-8")
+    assert [curve.statistics().gain for _ in range(3)] == [since_start] * 3
+    assert said.getvalue().count("gain.json is damaged. Remove it: `sfnode eval --compare` writes it anew") == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -15,19 +14,18 @@ from protocol import limits
 from protocol.crypto.hashing import hash_fields
 from protocol.documents.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted
 from protocol.errors import Reject, RejectReason
-from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
+from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.state.replica import Replica
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.replay import replay
 from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import BASIS_FILE
+from sfnode.storage.stored_basis import BASIS_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL
+from tests.support.dense_runs import with_basis
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.published_runs import basis_for
 from tests.support.small_disk import fill, small_disk
 
 MANIFEST = small_manifest()
@@ -211,21 +209,19 @@ def test_log__totals_that_the_writer_made_up__are_refused() -> None:
         load(b"".join(encode_log(SIGNED, None, replica, signer(9))))
 
 
-# --- published basis --------------------------------------------------------------------------------------------
+# --- a dense core ------------------------------------------------------------------------------------------------
 
 
-def published_run() -> tuple[SignedManifest, bytes]:
-    basis = basis_for(MANIFEST)
-    sha256 = hashlib.sha256(basis).hexdigest()
-    method = {"basis": "published", "basis_sha256": sha256, "basis_unit_exp": 3, "basis_max": 8}
-    return sign_manifest(small_manifest(**method), OWNER), basis
+def dense_run() -> tuple[SignedManifest, bytes]:
+    manifest, basis = with_basis(MANIFEST)
+    return sign_manifest(manifest, OWNER), basis
 
 
-def test_log__published_basis__travels_in_parts_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed, basis = published_run()
-    monkeypatch.setattr(limits, "LOG_BLOCK_BYTES_MAX", 300)
+def test_log__basis_of_a_dense_core__travels_in_parts_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed, basis = dense_run()
+    monkeypatch.setattr(limits, "LOG_BLOCK_BYTES_MAX", 150)
     data = log_of([seal(signed.manifest, 1, 2)], signed, basis)
-    assert [kind for kind, _ in blocks_of(data)] == [1, *[2] * -(-len(basis) // 300), 3, 4]
+    assert [kind for kind, _ in blocks_of(data)] == [1, *[2] * -(-len(basis) // 150), 3, 4] and len(basis) > 150
     assert load(data).basis == basis
     first, part, *rest = blocks_of(data)
     with pytest.raises(Reject) as caught:
@@ -233,21 +229,22 @@ def test_log__published_basis__travels_in_parts_and_is_checked(monkeypatch: pyte
     assert caught.value.reason is RejectReason.BASIS
     with pytest.raises(Reject, match="kind 3 has no place"):
         load(joined([first, *rest[-2:]]))
+    with pytest.raises(Reject, match="kind 6 has no place"):
+        load(joined([first, part, *rest[:-1], (6, basis), rest[-1]]))
 
 
-def test_log_import__run_with_a_published_basis__brings_the_basis_along(tmp_path: Path) -> None:
-    signed, basis = published_run()
+def test_log_import__run_with_a_dense_core__brings_the_basis_along(tmp_path: Path) -> None:
+    signed, basis = dense_run()
     node = make_directory(tmp_path / "node", [seal(signed.manifest, 1, 2)], signed)
     assert_teaches(call("log", "export", tmp_path / "x.log", "--data-dir", node), "published basis", "--basis")
-    DataDirectory(node).bases.store(signed.manifest, basis, origin="test")
+    held = DataDirectory(node).basis.store(signed.manifest, basis, origin="test")
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code == 0
-    assert (tmp_path / "copy" / BASIS_FILE).read_bytes() == basis == encode_basis_again(signed.manifest, basis)
+    assert (tmp_path / "copy" / BASIS_FILE).read_bytes() == basis
     assert digests(tmp_path / "copy") == digests(node)
-
-
-def encode_basis_again(manifest: Manifest, data: bytes) -> bytes:
-    return encode_basis(manifest.method.rank, decode_basis_untrusted(manifest, data))
+    held.write_bytes(basis[:-1])
+    assert_teaches(call("log", "export", tmp_path / "y.log", "--data-dir", node), "is not the run's basis", "again")
+    assert not (tmp_path / "y.log").exists()
 
 
 # --- data directories -------------------------------------------------------------------------------------------
