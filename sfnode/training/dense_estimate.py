@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest, TensorKind
+from protocol.run import Manifest, TensorKind, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases, quantise_dense
 from sfnode.training.model import MatrixTerm
@@ -56,16 +56,19 @@ def dense_terms(shared: SharedModel, bases: Bases, epoch: int, core: Int64Array)
         c = layout.tensor(core, index).astype(np.float64)
         if not c.any():
             continue
-        size = float(np.linalg.norm(c))  # with a core of size one, V C^T suits every dtype as V does
-        c_rk = torch.from_numpy(c / size).to(shared.loss_dtype).to(shared.device)
-        scale = -size * 2.0 ** view_exp(manifest, index)
-        m = torch.eye(len(c), dtype=shared.loss_dtype, device=shared.device)[None] * scale
-        narrow = (v.to(c_rk.dtype) @ c_rk.T).to(v.dtype)
-        if tensor.kind is TensorKind.TRANSPOSED:
-            terms[tensor.name] = MatrixTerm(u=narrow, v=u[:-1].t(), m=m)
-        else:
-            terms[tensor.name] = MatrixTerm(u=u[:-1].t(), v=narrow, m=m, up=u)
+        c_rk = torch.from_numpy(c * -(2.0 ** view_exp(manifest, index))).to(shared.loss_dtype).to(shared.device)
+        terms[tensor.name] = dense_term(tensor, u, v, c_rk)
     return terms
+
+
+def dense_term(tensor: TensorSpec, u: Tensor, v: Tensor, c_rk: Tensor) -> MatrixTerm:
+    """Return the term U C V^T of a tensor. u: `with_spare_row` of U; v: [I, k]."""
+    size = c_rk.norm()  # with a core of size one, V C^T suits every dtype as V does
+    narrow = (v.to(c_rk.dtype) @ (c_rk / size).T).to(v.dtype)
+    m = torch.eye(len(c_rk), dtype=c_rk.dtype, device=c_rk.device)[None] * size
+    if tensor.kind is TensorKind.TRANSPOSED:
+        return MatrixTerm(u=narrow, v=u[:-1].t(), m=m)
+    return MatrixTerm(u=u[:-1].t(), v=narrow, m=m, up=u)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

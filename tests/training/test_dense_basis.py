@@ -34,7 +34,7 @@ def test_find_basis__other_labels__same_basis_and_same_settings(task: str) -> No
     assert first is not None and second is not None
     assert np.array_equal(first.content.u, second.content.u)
     assert all(np.array_equal(one, other) for one, other in zip(first.content.v, second.content.v, strict=True))
-    assert (first.settings, first.learning_rate) == (second.settings, second.learning_rate)
+    assert first.settings == second.settings
 
 
 def test_find_basis__any_direction_of_the_last_core__is_not_more_curved_than_it_says() -> None:
@@ -58,16 +58,25 @@ def test_find_basis__any_direction_of_the_last_core__is_not_more_curved_than_it_
 
 @every_task
 def test_find_basis__a_step_down_the_gradient__lowers_the_loss(task: str) -> None:
-    """The rate is one that suits the model: a first step of all examples neither creeps nor leaps."""
-    data, shared = TASKS[task](), SharedModel(direct_model())
+    data, shared = TASKS[task](), SharedModel(tiny_llama())
     bases, found = dense_bases(shared, data)
     layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
     d, h, before = measured(shared, data, bases, np.zeros(layout.size, dtype=np.int64))
     mean = torch.cat([(d.T @ each).flatten() for each in h]) / len(data.examples)
     core = np.zeros(layout.size, dtype=np.int64)
-    core[1:] = np.rint((mean * found.learning_rate / RATE / amount).numpy())
+    core[1:] = np.rint((mean * found.learning_rate / 2 / amount).numpy())
     after = measured(shared, data, bases, core)[2]
     assert float(after.mean()) < float(before.mean())
+
+
+def test_find_basis__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = some_words()
+    usual = found_for(tiny_llama(), data)
+    monkeypatch.setattr("sfnode.training.calibration.found_basis._TRIAL_SHARE", -0.5)  # up: no rate is low enough
+    halved = found_for(tiny_llama(), data)
+    assert usual is not None and halved is not None
+    assert usual.rows == (1 + 2) * 40 and halved.rows == (1 + 9) * 40
+    assert halved.learning_rate == usual.learning_rate / 2**8
 
 
 @pytest.mark.parametrize(
@@ -78,7 +87,9 @@ def test_find_basis__many_labels__rank_is_halved_until_a_message_is_small_enough
     labels: int, most: int, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfnode.training.calibration.found_basis.DENSE_NUMBERS_MAX", most)
-    found = found_for(tiny_opt(), replace(some_words(), label_tokens=tuple(range(labels))))
+    data = some_words()
+    examples = tuple(replace(each, label=each.label % labels) for each in data.examples)
+    found = found_for(tiny_opt(), replace(data, label_tokens=tuple(range(labels)), examples=examples))
     assert (0 if found is None else found.settings.rank) == rank
 
 

@@ -9,7 +9,7 @@ inputs at the tokens that are read, scaled to variance one. U has directions of 
 So the loss has curvature one along each column of U: with label words at even predictions (elsewhere at most half their
 number), else where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest curvature
 by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels that are
-drawn: those of the examples are not looked at. (Of a completion every token is one that its text must show.)
+drawn. The examples' own labels say only how often the rate must be halved, until a first step lowers their loss.
 """
 
 from __future__ import annotations
@@ -31,13 +31,21 @@ from protocol.subspace import BasisContent, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.look import Look, look_at
 from sfnode.training.calibration.writers import moving_tensors
-from sfnode.training.dense_estimate import contrasts
+from sfnode.training.dense_estimate import Heard, contrasts, dense_term, hear
 from sfnode.training.devices import choose_device
+from sfnode.training.estimator import EVALUATION_TOKENS
+from sfnode.training.model import MatrixTerm, perturbed
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData
+from sfnode.training.task import Example, TaskData, batch_of, chunks_of
 from sfnode.worker_protocol import DeviceOptions
 
-RATE: Final = 3.0  # in steps of Newton's method: docs/decisions/0032-all-numbers-from-one-pass.md has what others do
+# In steps of Newton's method: docs/decisions/0032-all-numbers-from-one-pass.md has what others do. The curvature with
+# label words is the largest there is, that with candidates the one of the model as it is.
+RATE: Final = 3.0
+_CANDIDATES_RATE: Final = 1.0
+_TRIAL_EXAMPLES: Final = 128  # eight nodes have as many in a round: half of the rate moves the core (`noise_rows`)
+_TRIAL_SHARE: Final = 0.5
+_HALVINGS_MAX: Final = 8
 EXAMPLES: Final = 256
 EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
 _RANK: Final = 64
@@ -110,13 +118,17 @@ def find_basis(
     )
     gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows))
+    content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
+    # Nodes with candidates measure d for a stream of size one
+    rate = (RATE if labels else _CANDIDATES_RATE / look.size) / gradients.curvature()
+    tried = spread_out(examples, _TRIAL_EXAMPLES)
+    rate, passes = _halved(shared, moving, content, replace(data, examples=tuple(tried)), rate)
     return FoundBasis(
-        content=BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides)),
+        content=content,
         tensors=moving,
         settings=DenseSettings(core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max),
-        # Nodes with candidates measure d for a stream of size one
-        learning_rate=RATE / gradients.curvature() / (1.0 if labels else look.size),
-        rows=len(look.example),
+        learning_rate=rate,
+        rows=len(look.example) + passes * sum(example.rows for example in tried),
     )
 
 
@@ -228,6 +240,36 @@ class _Gradients:
         found_NK = torch.zeros(self._examples, rows_RK.shape[1]).double().index_add(0, self._look.example, rows_RK)
         apart = max(1, self._examples // batch_rows)  # sorted by length: each message takes some of all lengths
         return torch.stack([found_NK[first::apart].mean(dim=0) for first in range(apart)])
+
+
+def _halved(
+    shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float
+) -> tuple[float, int]:
+    """Halve the rate until a step down the gradient of the examples lowers their loss; return also the passes taken."""
+    batches = [batch_of(data, examples, 1, shared.device) for examples in chunks_of(data.examples, EVALUATION_TOKENS)]
+    dtype, names = shared.dtype, [tensor.name for tensor in tensors]
+    u_Hr, *v = (
+        torch.from_numpy(entries).to(shared.device, dtype) * 2.0**exp
+        for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
+    )
+    u = perturbed.with_spare_row(u_Hr)
+
+    def passed(terms: dict[str, MatrixTerm]) -> list[Heard]:
+        return [hear(shared, names, terms, rows, data.label_tokens, u_Hr.to(shared.loss_dtype)) for rows in batches]
+
+    first = passed({})
+    before = sum(float(each.loss.sum()) for each in first)
+    down = [
+        sum((each.d.T @ (each.inputs[place] @ v[place]).to(each.d.dtype) for each in first), torch.zeros(()))
+        for place in range(len(tensors))
+    ]
+    for halvings in range(_HALVINGS_MAX):
+        amount = -rate * _TRIAL_SHARE / len(data.examples)
+        terms = {each.name: dense_term(each, u, v[place], amount * down[place]) for place, each in enumerate(tensors)}
+        if sum(float(each.loss.sum()) for each in passed(terms)) < before:
+            return rate, halvings + 2
+        rate /= 2
+    return rate, _HALVINGS_MAX + 1
 
 
 def _scale_of(messages: Tensor) -> tuple[int, int]:
