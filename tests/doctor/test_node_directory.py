@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.doctor.directory import check_speed
+from sfnode.doctor.directory import check_basis, check_speed
 from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
@@ -18,7 +18,8 @@ from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call
-from tests.support.daemons import free_ports
+from tests.support.daemons import demo_run, free_ports
+from tests.support.dense_runs import dense_demo_run
 from tests.support.statuses import DETAIL, changed
 
 PEER = peer_of_author(bytes(31) + b"\1")
@@ -101,3 +102,19 @@ def test_doctor__node_that_has_measured_nothing__says_nothing_of_speed(
 ) -> None:
     report(directory, **changes)
     assert check_speed(DataDirectory(directory)) is None
+
+
+def test_check_basis__drawn_missing_damaged_and_whole__says_which(tmp_path: Path) -> None:
+    signed, data = dense_demo_run(steps=4)
+    held = DataDirectory(tmp_path)
+
+    def found() -> tuple[Verdict, str]:
+        finding = check_basis(held, signed.manifest)
+        return finding.verdict, finding.text
+
+    assert check_basis(held, demo_run(steps=4).manifest).verdict is Verdict.OK
+    assert found()[0] is Verdict.UNKNOWN and "not here yet" in found()[1]
+    held.basis.path.write_bytes(data[:-1])
+    assert found()[0] is Verdict.FAIL and "is not the run's basis" in found()[1]
+    held.basis.store(signed.manifest, data, origin="test")
+    assert found() == (Verdict.OK, f"{held.basis.path} is the run's")

@@ -11,7 +11,7 @@ _LEDGER_TESTS = "tests/protocol/test_record_store.py::"
 _UNSUMMED_TESTS = "tests/protocol/test_unsummed.py::"
 _NODE_TESTS = "tests/protocol/test_rare_paths.py::"
 _TRAINER_TESTS = "tests/worker/test_trainer.py::"
-_LOST_WHILE_OPENED = "test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses_the_step_and_comes_back"
+_LOST_BEFORE = "test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes_back"
 
 VOIDS = (
     Mutant(
@@ -87,10 +87,10 @@ VOIDS = (
             Edit(
                 "sfnode.worker.trainer",
                 "Trainer._estimate",
-                "started_s = trio.current_time()",
-                "started_s, self.estimating = trio.current_time(), job.step",
+                "request = EstimateRequest(",
+                "self.estimating, request = job.step, EstimateRequest(",
             ),
         ),
-        detector=Tests((_TRAINER_TESTS + _LOST_WHILE_OPENED,)),
+        detector=Tests((_TRAINER_TESTS + _LOST_BEFORE,)),
     ),
 )

@@ -35,7 +35,7 @@ _WORK: Final = (
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.remeasuring.audit_messages"),
     *("sfnode.training.asking.ask_model", "sfnode.training.bench.random_files", "sfnode.training.bench.bench_step"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
-    *(f"sfnode.training.calibration.sources.{name}" for name in ("calibrate", "recalibrate", "calibrate_described")),
+    "sfnode.training.calibration.find_basis",
 )
 _ASYNC: Final = ("evaluate_states", "audit_messages", "run")
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from protocol.ledger.statements import StatementCodec
-from protocol.run.manifest import SignedManifest, sign_manifest
+from protocol.run.manifest import SignedManifest
 from sfnode.storage.data_directory import LEDGER_FILE, STATUS_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import write_statements
 from sfnode.storage.store import Store
-from sfnode.storage.stored_bases import BASIS_FILE
+from sfnode.storage.stored_basis import BASIS_FILE
 from tests.support.daemons import demo_run, write_run
+from tests.support.dense_runs import dense_demo_run
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED
-from tests.support.published_runs import with_start
 
 NODES: Final = ("node", "node-of-other-run", "node-damaged", "node-cut-off", "node-without-ledger", "node-with-folders")
 _RECORDS: Final = 4
@@ -32,8 +32,8 @@ _GONE_BY_ITSELF: Final = ("-wal", "-shm")  # what SQLite makes and removes where
 
 def plant(folder: Path) -> None:
     """Fill an empty folder."""
-    manifest, basis = with_start(demo_run(steps=4_096, admission="invite").manifest, moved=(1,))
-    signed, other = sign_manifest(manifest, OWNER), demo_run(steps=16, admission="invite", name="other")
+    signed, basis = dense_demo_run(steps=4_096, admission="invite")
+    other = demo_run(steps=16, admission="invite", name="other")
     (folder / "owner.key").touch(0o600)
     (folder / "owner.key").write_bytes(OWNER_SEED.hex().encode())
     KeyFile(folder / "other.key").made_seed()
@@ -59,7 +59,7 @@ def _make_node(folder: Path, signed: SignedManifest) -> None:
     codec = StatementCodec(signed.manifest)
     with closing(Store(DataDirectory(folder), signed)) as store:
         store.add_statements([codec.admit(OWNER, signer(1).author)])
-        store.add([seal(signed.manifest, 1, step, 32, -32, 32, 32) for step in range(_RECORDS)], is_durable=True)
+        store.add([seal(signed.manifest, 1, step) for step in range(_RECORDS)], is_durable=True)
     KeyFile(folder / IDENTITY_FILE).made_seed()
     (folder / "node.toml").write_text("threads = 2\n")
 

@@ -33,7 +33,7 @@ def result(
         nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
-        learnt=Learnt(before=known(before), started=known(before), after=known(after), answers=()),
+        learnt=Learnt(before=known(before), after=known(after), answers=()),
         curve=[],
         seconds=1.0,
         picture=Path("training.svg"),

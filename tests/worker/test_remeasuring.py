@@ -21,9 +21,7 @@ from sfnode.run.builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.store import Store
-from sfnode.training.calibration import Calibration
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
 from sfnode.worker.remeasuring import choose_messages
@@ -212,9 +210,9 @@ def test_report__of_fewer_measurements_than_the_message_has_scalars__is_rejected
 
 def test_report__of_a_dense_message__holds_its_numbers_without_the_rows() -> None:
     shared = SharedModel(tiny_llama())
-    examples = tuple(Example(tokens=(3 + row % 9, 5, 7), label=row % 2) for row in range(16))
+    examples = tuple(Example(tokens=(3 + row % 9, 5, 7), label=row % 2) for row in range(32))
     data = TaskData(label_tokens=(3, 4), examples=examples)
-    bases, _ = dense_bases(Calibration(shared=shared, tensors=trainable_tensors(shared.model), data=data))
+    bases, _ = dense_bases(shared, data)
     session = Estimator(shared, bases, data)
     manifest, measured = bases.manifest, session.estimate(1, 0).scalars
     envelope = EnvelopeCodec(manifest).seal(signer(1), 0, (measured[0], *(-each for each in measured[1:])))

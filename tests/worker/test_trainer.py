@@ -22,7 +22,6 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker_protocol.messages import (
     EstimateRequest,
@@ -52,7 +51,6 @@ class Bench:
     jobs: trio.MemorySendChannel[Job]
     inbox: trio.MemoryReceiveChannel[Event]
     output: io.StringIO = field(default_factory=io.StringIO)
-    renewals: tuple[RenewedBasis, ...] = ()
 
     async def next(self) -> Event:
         """The next event for the node."""
@@ -83,7 +81,7 @@ async def running(folder: Path, script: Script = healthy, inbox_events: int = 8)
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter, lambda: bench.renewals)
+        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -98,7 +96,6 @@ def failing(kind: type[Message], *replies: Reply | bytes) -> Script:
 
 
 HANG_UP = b""
-RENEWED = (RenewedBasis(from_epoch=1, sha256="ab" * 32, file=Path("renewed.basis")),)
 
 
 async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path: Path) -> None:
@@ -285,17 +282,22 @@ async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason
     ],
     ids=["hangs up", "fails inside", "no memory"],
 )
-async def test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses_the_step_and_comes_back(
-    reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("is_opening", [False, True])
+async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes_back(
+    is_opening: bool, reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """The core once waited for ever for a step that nobody measured."""
+    """The core once waited for ever for a step that nobody measured. ``is_opening``: the next worker is lost, too."""
     async with running(tmp_path) as bench:
         assert await bench.next() == WorkerReady()
-        bench.worker.script = failing(OpenSession, reply)
-        bench.renewals = RENEWED
+        opening, sending = (failing(kind, reply) for kind in (OpenSession, SetCoefficients))
+        bench.worker.script = lambda request: (
+            opening(request) if is_opening and isinstance(request, OpenSession) else sending(request)
+        )
+        bench.add_update(0)
         bench.estimate(0)
         assert await bench.next() == EstimateLost(step=0)
         assert await bench.next() == WorkerReady()
+        assert len(bench.worker.asked(OpenSession)) == 2 + is_opening
         bench.estimate(1)
         assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
         assert bench.trainer.statistics().trouble == ""

@@ -8,7 +8,6 @@ import msgpack
 import pytest
 
 from protocol.errors import WorkerError
-from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
@@ -40,7 +39,7 @@ MESSAGES: list[Message] = [
             devices=DeviceOptions(device="cpu", device_memory=300),
             threads=2,
             worker_socket=Path("/s/worker.sock"),
-            renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file=Path("/b")),),
+            basis=Path("/b"),
         ),
         author=b"a" * 32,
     ),
