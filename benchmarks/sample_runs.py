@@ -1,4 +1,4 @@
-"""Runs to measure: manifests with `sfnode init`'s defaults, authors, and signed records in numbers. No clock here."""
+"""Runs to measure: manifests with the defaults of `sfnode init --plain`, authors, and signed records. No clock here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def tiny_tensors() -> tuple[TensorSpec, ...]:
 
 
 def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Manifest:
-    """A run with the defaults of `sfnode init` (rank 32, D = 8, canonical cores) and room for the shape.
+    """A run with the defaults of `sfnode init --plain` (rank 32, D = 8, canonical cores) and room for the shape.
 
     With more than 1,024 authors the clip is lower, so that the coefficients' bound holds (SPEC 1.4.11).
     """

@@ -14,6 +14,7 @@ from protocol.run import (
     Objective,
     ScalarKind,
     Schedule,
+    ScheduleKind,
     TaskKind,
     TaskSpec,
     TensorSpec,
@@ -23,8 +24,8 @@ from protocol.subspace import basis_file
 from sfnode.demo import LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
 from sfnode.run import BUILTIN_TASKS, MethodOptions, builder
-from sfnode.storage import BasisSpec, stored_bases
-from sfnode.training.calibration import Calibration, dense
+from sfnode.storage import stored_basis
+from sfnode.training.calibration import find_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, quantised, trainable_tensors
@@ -33,7 +34,6 @@ from sfnode.training.task import read_task
 
 FORMATS = ("fp32", "bf16", "int8", "fp16", "int4")
 _ROWS = 16
-_CALIBRATION_ROWS = 256
 MODEL = f"embedded:{MODEL_NAME}"
 DATA = data_file(split="train")
 # Of one run after the other: how far a step goes, how many scalars a message has, and of which kind.
@@ -109,15 +109,14 @@ class Models:
 
     def _dense(self, rows: int, rate: float) -> tuple[tuple[TensorSpec, ...], tuple[Method, Schedule]]:
         """Tensors, method and schedule of a dense run at ``rate``; its basis goes to a file."""
-        calibration = Calibration(shared=self._shared["fp32"], tensors=self._tensors, data=self._data)
-        examples = self._data.examples
-        found = dense.dense_basis(calibration.only(examples[:: max(1, len(examples) // _CALIBRATION_ROWS)]), rows)
-        assert found.dense is not None and found.learning_rate is not None
-        data = basis_file.encode_basis(found.rank, found.content)
-        spec = BasisSpec.of(data)
-        (self._folder / spec.sha256).write_bytes(data)
-        options = MethodOptions(learning_rate=min(1.0, rate * found.learning_rate))
-        return found.tensors, builder.dense_method_of(options, spec, found.dense, rows)
+        found = find_basis(self._shared["fp32"], self._tensors, self._data, rows)
+        assert found is not None, "the subjects' layers that write are known"
+        data = basis_file.encode_basis(found.content)
+        digest = sha256(data).hexdigest()
+        (self._folder / digest).write_bytes(data)
+        return found.tensors, builder.dense_method_of(
+            ScheduleKind.LINEAR, rate * found.learning_rate, digest, found.settings, rows
+        )
 
     def basis(self, manifest: Manifest) -> Path | None:
         """The file of a dense run's basis."""
@@ -125,7 +124,7 @@ class Models:
 
     def sessions(self, manifest: Manifest) -> dict[str, StateEstimator]:
         """A session in each format."""
-        bases = stored_bases.read_bases(manifest, self.basis(manifest))
+        bases = stored_basis.read_bases(manifest, self.basis(manifest))
         return {name: StateEstimator(shared, bases, self._data) for name, shared in self._shared.items()}
 
 

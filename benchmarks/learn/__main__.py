@@ -27,8 +27,6 @@ from benchmarks.learn.problems import Folders, ModelChoice, Task, read_user_task
 from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
 from benchmarks.learn.results import Results, from_plain, renewed, to_plain
 from benchmarks.learn.scaling import Scaled, scale
-from benchmarks.learn.trained_core import Dimension, measure_dimension
-from benchmarks.learn.trials import CoreTrial
 from benchmarks.measures import report
 from protocol.errors import OperatorError
 
@@ -48,7 +46,6 @@ def measure_all(folders: Folders, curves: Curves, study: Study) -> Results:
         cheats=tuple(compare(study.cheats, extras, study, curves)),
         metric=tuple(compare(study.metrics, extras, study, curves)),
         noise={task.name: _noise(task, folders, curves, study) for task in tasks},
-        dimensions=_dimensions(folders, curves, study),
     )
 
 
@@ -68,27 +65,6 @@ def _noise(task: Task, folders: Folders, curves: Curves, study: Study) -> Noise:
     subject = {"task": asdict(task), "model": asdict(study.model), "rows": rows}
     title = f"{study.model.title} {task.name} noise"
     return curves.measured(title, subject, lambda: measure_noise(folders, study.model, task, rows), Noise)
-
-
-def _dimension(task: Task, recipe: CoreTrial, folders: Folders, curves: Curves, study: Study) -> Dimension:
-    rows = study.noise_rows
-    subject = {"task": asdict(task), "model": asdict(study.model), "rows": rows, "space": asdict(recipe.network)}
-    title = f"{study.model.title} {task.name} {recipe.basis} dimension"
-    return curves.measured(
-        title, subject, lambda: measure_dimension(folders, study.model, task, recipe, rows), Dimension
-    )
-
-
-def _dimensions(folders: Folders, curves: Curves, study: Study) -> dict[str, dict[str, Dimension]]:
-    """Of the spaces in which cores were trained."""
-    return {
-        task.name: {
-            recipe.basis: _dimension(task, recipe, folders, curves, study)
-            for name, recipe in study.recipes.items()
-            if isinstance(recipe, CoreTrial) and study.seeds_of(task, name)
-        }
-        for task in study.tasks.values()
-    }
 
 
 def write(results: Results, docs: Path, *, is_real: bool) -> None:

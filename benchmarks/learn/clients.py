@@ -6,13 +6,14 @@ at the same state; then all messages of the step are added, as nodes do that kee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from transformers import PreTrainedModel
 
 from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import Task
-from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
+from benchmarks.learn.spaces import space_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
@@ -21,15 +22,11 @@ from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Method, ScalarKind
 from protocol.state import Coefficients
-from protocol.subspace import Bases, BasisContent, Published
-from sfnode.training.calibration import renewal_of
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import fold_weights
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
 
 _SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
-_RENEWALS_APART = 3  # seeds of calibrations: after those of all seeds that are reported
 
 
 class Clients:
@@ -39,14 +36,11 @@ class Clients:
         self, recipe: NetworkTrial, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float | None, seed: int
     ):
         shared = SharedModel(model)
-        tensors = tensors_of(recipe, shared)
-        found = calibrated(recipe, data, shared, tensors, seed)
-        self._bases = bases_of(recipe, task, tensors, found, rate)
-        self.manifest = self._bases.manifest
-        self.rows = 0 if found is None else found.rows
-        self._recipe, self._seed, self._shared, self._data = recipe, seed, shared, data
-        self._renewals: dict[int, Published] = {}
-        self._session = Estimator(shared, self._bases, data)
+        space = space_of(recipe, task, data, shared, rate=rate, seed=seed)
+        self.manifest = space.bases.manifest
+        self.rows = space.rows
+        self._recipe, self._seed = recipe, seed
+        self._session = Estimator(shared, space.bases, data)
         self._codec = EnvelopeCodec(self.manifest)
         self._coefficients = Coefficients(self.manifest)
 
@@ -54,8 +48,6 @@ class Clients:
         """Yields the forward rows spent so far, first those before the run, then after every step."""
         yield self.rows
         for step in range(self._recipe.steps):
-            if self._recipe.is_renewed and step and step % self._recipe.epoch_steps == 0:
-                self._renew(step // self._recipe.epoch_steps)
             authors = [self._seed * _SEEDS_BETWEEN + client for client in range(self._recipe.clients)]
             messages = [
                 message
@@ -64,30 +56,8 @@ class Clients:
             ]
             self._coefficients.add(messages)
             epoch = step // self.manifest.method.epoch_steps
-            self._session.set_coefficients(epoch, self._coefficients.flat(epoch))
+            self._session.set_coefficients(epoch, self._coefficients.core(epoch))
             yield self.rows
-
-    def _renew(self, epoch: int) -> None:
-        """The owner publishes a basis and a start from ``epoch`` on: other examples, the weights that the run has
-        reached."""
-        recipe, shared, manifest = self._recipe, self._shared, self.manifest
-        held = {each: self._coefficients.flat(each) for each in self._coefficients.epochs()}
-        base = {name: weight.clone() for name, weight in shared.switch.base.items()}
-        for name, weight in fold_weights(self._bases, held, base, epoch - 1).items():
-            shared.switch.base[name].copy_(weight)
-        found = calibrated(recipe, self._data, shared, manifest.tensors, self._seed + epoch * _RENEWALS_APART)
-        for name, weight in base.items():
-            shared.switch.base[name].copy_(weight)
-        assert found is not None, "a random basis is drawn anew in every epoch"
-        content = renewal_of(manifest, found)
-        self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=content.bases, start=content.start)
-        self.rows += found.rows
-        start = self._bases.starts(0).get(manifest.method.basis_sha256)
-        first = tuple(self._bases.of(0, index) for index in range(len(found.bases)))
-        self._bases = Bases(manifest, BasisContent(bases=first, start=start), self._renewals)
-        self._session = Estimator(shared, self._bases, self._data)
-        for each, flat in held.items():
-            self._session.set_coefficients(each, flat)
 
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss on the first ``rows`` evaluation examples."""
@@ -110,8 +80,13 @@ class Clients:
 def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
     """What sets a run back most: the other way along every direction, raw scalars at the clip.
 
-    Normalised ones have their whole energy already.
+    Normalised ones have their whole energy already. A dense message gets all that it may have, and claims all rows.
     """
+    if method.is_dense:
+        numbers = method.measurements(tuple(q))
+        # Rounding towards zero keeps the energy within its bound
+        factor = math.sqrt(method.energy_max / max(1, sum(each * each for each in numbers)))
+        return (method.directions, *(max(-method.clip, min(method.clip, int(-factor * each))) for each in numbers))
     if method.scalar is ScalarKind.NORMALISED:
         return tuple(-each for each in q)
     return tuple(-method.clip if each > 0 else method.clip for each in q)

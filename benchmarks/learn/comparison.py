@@ -18,7 +18,7 @@ class Compared:
     """One recipe on one task.
 
     Attributes:
-        rate: learning rate; None: what the calibration suggests.
+        rate: learning rate; None: what is suggested.
         tried: settled loss of each rate that was tried; empty where there was no choice.
         curves: one for each seed, on the test file.
     """

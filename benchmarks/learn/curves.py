@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.plain import Measured, measure, train_back, train_mezo
 from benchmarks.learn.problems import SMALL, Folders, ModelChoice, Task, load, read
-from benchmarks.learn.trained_core import TrainedCore
-from benchmarks.learn.trials import BackPropagation, CoreTrial, Mezo, NetworkTrial, Recipe
+from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from benchmarks.measures import say
 
 EVALUATED_AT = (0, 6, 12, 25, 50, 75, 100, 150, 200, 250, 350, 500, 700, 1_000, 1_400, 2_000)
@@ -27,7 +26,7 @@ class Job:
         task: what is learnt.
         name: of the recipe, for people.
         recipe: how it trains.
-        rate: learning rate; None: what the calibration suggests.
+        rate: learning rate; None: what is suggested.
         seed: of batches and directions.
         is_test: evaluate on the test file, else on the tuning file.
         evaluated_at: after which steps; after the last one in any case.
@@ -86,14 +85,11 @@ def _begin(job: Job, folders: Folders) -> Training:
         case NetworkTrial() as recipe:
             clients = Clients(recipe, job.task, data, model, rate=job.rate, seed=job.seed)
             return clients.train(), clients.measure
-        case CoreTrial() as recipe:
-            core = TrainedCore(recipe, job.task, data, model, seed=job.seed)
-            return core.train(job.rate), core.measure
     return rows_spent, lambda rows: measure(model, data, rows)
 
 
 def _given(job: Job) -> float:
-    assert job.rate is not None, "only a calibration suggests a rate"
+    assert job.rate is not None, "only the network suggests a rate"
     return job.rate
 
 

@@ -1,4 +1,4 @@
-"""How noisy one example's gradient is, at the start: what decides how many examples and directions a step needs."""
+"""How noisy one example's gradient is, what decides how many examples and directions a step needs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def real_parts(results: Results) -> dict[str, list[str]]:
     return {
         "real courses": _courses(results),
         "real rates": _rates(results),
-        "real noise": [*_noise(results), *_dimensions(results)],
+        "real noise": _noise(results),
         "real clients": _clients(results.scaled, goal),
     }
 
@@ -94,26 +94,6 @@ def _share(compared: Compared, others: Sequence[Compared]) -> str:
     return f"{(at_end(compared) - alone) / (best - alone):.0%}" if best > alone else "-"
 
 
-def _dimensions(results: Results) -> list[str]:
-    rows = [
-        (task_title(task), basis, f"{each.numbers:,}", f"{each.effective:,.1f}")
-        for task, found in results.dimensions.items()
-        for basis, each in found.items()
-    ]
-    if not rows:
-        return []
-    lines = ["", *table(("task", "basis", "numbers that matter", "effective dimension"), rows)]
-    for task, found in results.dimensions.items():
-        if found:
-            heads = (f"a step on {task_title(task)}", *(f"{basis} basis" for basis in found))
-            designs = [
-                (name, *(_percent(each.captured[name]) for each in found.values()))
-                for name in next(iter(found.values())).captured
-            ]
-            lines += ["", *table(heads, designs)]
-    return lines
-
-
 def _noise(results: Results) -> list[str]:
     rows = [(task_title(task), f"{noise.all:.1f}", f"{noise.linear:.1f}") for task, noise in results.noise.items()]
     return table(("task", "all parameters", "linear layers' weights"), rows)
@@ -126,8 +106,8 @@ def _reach(results: Results) -> list[str]:
     for task, goal in goals.items():
         compared = [each for each in results.compared if each.task == task]
         rows = [_reach_row(each, by_name[task, each.name]) for each in compared]
-        start = _percent(_start(compared[0]))
-        lines += [f"**{task_title(task)}**: from {start} to {_percent(goal)}, MeZO's last accuracy.", ""]
+        alone = _percent(_alone(compared[0]))
+        lines += [f"**{task_title(task)}**: from {alone} to {_percent(goal)}, MeZO's last accuracy.", ""]
         heads = (
             "",
             f"forward rows to {_percent(goal)}",
@@ -206,7 +186,7 @@ def _ends(compared: Sequence[Compared]) -> list[str]:
         (
             task_title(each.task),
             each.name,
-            _percent(_start(each)),
+            _percent(_alone(each)),
             f"{_percent(at_end(each))} ({', '.join(_percent(curve[-1].accuracy, '') for curve in each.curves)})",
             _losses(each.curves),
             f"{each.curves[0][-1].rows:,}",
@@ -215,14 +195,14 @@ def _ends(compared: Sequence[Compared]) -> list[str]:
     ]
     if not rows:
         return ["Not measured."]
-    return table(("task", "", "start", "end", "loss from - to", "forward rows"), rows)
+    return table(("task", "", "before", "after", "loss from - to", "forward rows"), rows)
 
 
 def _losses(curves: Sequence[Sequence[Point]]) -> str:
     return f"{curves[0][0].loss:.2f} - {median(curve[-1].loss for curve in curves):.2f}"
 
 
-def _start(compared: Compared) -> float:
+def _alone(compared: Compared) -> float:
     return compared.curves[0][0].accuracy
 
 

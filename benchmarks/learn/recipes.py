@@ -14,7 +14,7 @@ from typing import TypeVar
 from benchmarks.learn.curves import EVALUATED_AT, Job
 from benchmarks.learn.problems import REAL_TASKS, SMALL, SMOLLM2, TASKS, ModelChoice, Task
 from benchmarks.learn.scaling import Scaling
-from benchmarks.learn.trials import BackPropagation, CoreTrial, Mezo, NetworkTrial, Recipe
+from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
 
 T = TypeVar("T")
@@ -45,72 +45,42 @@ REFERENCES: dict[str, Recipe] = {
 }
 
 
-def forward(steps: int) -> NetworkTrial:
-    """What an owner gets who says nothing: the rate and epsilon are those of the calibration."""
-    return NetworkTrial(
-        steps=steps,
-        tune_steps=steps,
-        rates=(),
-        basis="forward",
-        rank=1,
-        calibration_rows=None,
-        epsilon_exp=None,
-    )
-
+# What an owner gets who says nothing, and eight nodes in step
+DENSE_CORE = "dense core"
+_DENSE = NetworkTrial(steps=24, tune_steps=24, rates=(), core="dense", clients=8)
+_DENSE_LOOKS = (0, 4, 8, 16, 24)
 
 NETWORKS: dict[str, NetworkTrial] = {
     "random basis": NetworkTrial(steps=300, tune_steps=150, rates=(1e-3, 3e-3), rank=32, directions=16),
-    "forward basis": forward(150),
-    "gradient basis": NetworkTrial(steps=150, tune_steps=150, rates=(1e-3, 3e-3), basis="gradient"),
+    DENSE_CORE: _DENSE,
 }
 
 RECIPES: dict[str, Recipe] = {**REFERENCES, **NETWORKS}
 
-# Ten clients at a rate that bears them, some of which send the opposite of what they measured.
-CHEATS: dict[str, Recipe] = {
-    f"{cheats} of 10 cheat": NetworkTrial(
-        steps=24,
-        tune_steps=24,
-        rates=(7.5e-4,),
-        schedule="constant",
-        basis="gradient",
-        clients=10,
-        cheats=cheats,
-    )
-    for cheats in range(4)
-}
+# Ten clients, some of which send the opposite of what they measured.
+CHEATS: dict[str, Recipe] = {f"{cheats} of 10 cheat": replace(_DENSE, clients=10, cheats=cheats) for cheats in range(4)}
 
-# The objective is the accuracy on the step's rows itself. At the start every row is far on one side: a difference of
-# accuracies is other than zero only with a wide step and many rows, so all directions share one batch of 32.
+# The objective is the accuracy on the step's rows itself. At the model alone every row is far on one side: a difference
+# of accuracies is other than zero only with a wide step and many rows, so all directions share one batch of 32.
 METRICS: dict[str, Recipe] = {
     "accuracy itself": NetworkTrial(
         steps=80,
         tune_steps=80,
-        rates=(3e-3,),
+        rates=(3e-3, 1e-2),
         rows=32,
+        rank=32,
         directions=8,
         shares=8,
         epsilon_exp=-6,
-        basis="gradient",
         objective="accuracy",
     ),
 }
 
-# A step of a real model takes the better part of a second on one core, so the runs are short. The rate of the forward
-# basis is what an owner gets who says nothing.
-CORE_RATES = (1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
+# A step of a real model takes the better part of a second on one core, so the runs are short.
 REAL_RECIPES: dict[str, Recipe] = {
     MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6, 1e-5, 3e-5)),
     LORA: BackPropagation(steps=100, tune_steps=100, rates=(3e-4, 1e-3), is_lora=True, lora_targets="all-linear"),
-    "forward start": forward(50),
-    "renewed start": replace(forward(50), epoch_steps=20, is_renewed=True),
-    "trajectory start": replace(forward(50), basis="trajectory"),
-    "short trajectory": replace(forward(50), basis="trajectory", calibration_rows=480),
-    "gradient basis": NetworkTrial(steps=100, tune_steps=50, rates=(3e-4, 1e-3), basis="gradient"),
-    "core of forward basis": CoreTrial(
-        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=None
-    ),
-    "core of gradient basis": CoreTrial(steps=50, tune_steps=50, rates=CORE_RATES, basis="gradient"),
+    DENSE_CORE: _DENSE,
 }
 
 
@@ -121,10 +91,10 @@ class Study:
     Attributes:
         tasks, recipes: what is compared, by name.
         seeds: to report.
-        evaluated_at: after which steps.
+        evaluated_at: after which steps, but for `DENSE_CORE`.
         first_task: recipes on the first task alone, for they take long.
         first_seed: recipes with the first seed alone.
-        noise_rows: examples from which noise and dimensions are measured.
+        noise_rows: examples from which noise is measured.
         scaling: more clients.
         cheats, metrics: further recipes, on EXTRAS_TASK alone.
     """
@@ -150,7 +120,7 @@ class Study:
             rate=rate,
             seed=TUNING_SEED,
             is_test=False,
-            evaluated_at=self.evaluated_at,
+            evaluated_at=_DENSE_LOOKS if name == DENSE_CORE else self.evaluated_at,
             model=self.model,
         )
 
@@ -198,9 +168,10 @@ def _shortened(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
 
 
 def _short(recipe: Recipe) -> Recipe:
-    short = replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1])
-    return replace(short, calibration_rows=QUICK_ROWS) if isinstance(short, NetworkTrial | CoreTrial) else short
+    return replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1])
 
+
+_STEPS_BY_CLIENTS = {1: 128, 4: 64, 16: 16, 64: 8, 256: 4}  # 2,048 to 16,384 rows
 
 SMALL_STUDY = Study(
     model=SMALL,
@@ -212,11 +183,11 @@ SMALL_STUDY = Study(
     evaluated_at=EVALUATED_AT,
     noise_rows=256,
     scaling=Scaling(
-        recipe="gradient basis",
+        recipe=DENSE_CORE,
         task=EXTRAS_TASK,
-        steps={1: 128, 4: 64, 16: 32, 64: 16},
-        once=64,
-        factors=(0.25, 1),
+        steps=_STEPS_BY_CLIENTS,
+        once=256,
+        factors=(1,),
         evaluated_at=(0, 1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128),
     ),
     cheats=CHEATS,
@@ -227,18 +198,17 @@ REAL_STUDY = Study(
     tasks=REAL_TASKS,
     recipes=REAL_RECIPES,
     seeds=(0, 1, 2),
-    first_task=frozenset(REAL_RECIPES) - {LORA, "forward start"},
-    first_seed=frozenset({MEZO, "gradient basis", "core of forward basis", "core of gradient basis"}),
+    first_task=frozenset({MEZO}),
+    first_seed=frozenset({MEZO}),
     evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,
     scaling=Scaling(
-        recipe="forward start",
+        recipe=DENSE_CORE,
         task=None,
-        steps={1: 192, 4: 48, 16: 24, 64: 8, 256: 3},
-        once=256,
+        steps=_STEPS_BY_CLIENTS,
+        once=64,
         factors=(1,),
-        evaluated_at=(1, 2, 3, 6, 12, 24, 48, 96, 192),
-        has_start=False,
+        evaluated_at=(1, 2, 4, 8, 16, 32, 64, 128),
     ),
     cheats={},
     metrics={},

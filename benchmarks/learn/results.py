@@ -12,8 +12,7 @@ from benchmarks.learn.curves import Point, first_reach
 from benchmarks.learn.noise import Noise
 from benchmarks.learn.recipes import MEZO, REAL_RECIPES, RECIPES
 from benchmarks.learn.scaling import Scaled
-from benchmarks.learn.trained_core import Dimension
-from benchmarks.learn.trials import BackPropagation, CoreTrial
+from benchmarks.learn.trials import BackPropagation
 
 Curve = Sequence[Point]
 PlainCurves: TypeAlias = list[list[list[float]]]  # a point is [step, rows, accuracy, loss]
@@ -27,7 +26,6 @@ class Results:
         model: title of what learnt.
         seeds: of the reported runs.
         noise: by task.
-        dimensions: by task and basis.
         compared: every recipe on every task.
         scaled: more clients, on one task.
         cheats: runs in which some of the clients cheat.
@@ -37,7 +35,6 @@ class Results:
     model: str
     seeds: tuple[int, ...]
     noise: dict[str, Noise]
-    dimensions: dict[str, dict[str, Dimension]]
     compared: tuple[Compared, ...]
     scaled: tuple[Scaled, ...]
     cheats: tuple[Compared, ...]
@@ -63,21 +60,12 @@ class PlainScaled(TypedDict):
     curves: PlainCurves
 
 
-class PlainDimension(TypedDict):
-    """`Dimension` in JSON."""
-
-    numbers: int
-    effective: float
-    captured: dict[str, float]
-
-
 class PlainResults(TypedDict):
     """`Results` in JSON."""
 
     model: str
     seeds: list[int]
     noise: dict[str, dict[str, float]]
-    dimensions: dict[str, dict[str, PlainDimension]]
     compared: list[PlainCompared]
     scaled: list[PlainScaled]
     cheats: list[PlainCompared]
@@ -90,13 +78,6 @@ def to_plain(results: Results) -> PlainResults:
         "model": results.model,
         "seeds": list(results.seeds),
         "noise": {task: asdict(noise) for task, noise in results.noise.items()},
-        "dimensions": {
-            task: {
-                basis: {"numbers": each.numbers, "effective": each.effective, "captured": each.captured}
-                for basis, each in found.items()
-            }
-            for task, found in results.dimensions.items()
-        },
         "compared": [_compared_plain(each) for each in results.compared],
         "scaled": [
             {
@@ -118,10 +99,6 @@ def from_plain(plain: PlainResults) -> Results:
         model=plain["model"],
         seeds=tuple(plain["seeds"]),
         noise={task: Noise(**noise) for task, noise in plain["noise"].items()},
-        dimensions={
-            task: {basis: Dimension(**each) for basis, each in found.items()}
-            for task, found in plain["dimensions"].items()
-        },
         compared=tuple(_compared(each) for each in plain["compared"]),
         scaled=tuple(
             Scaled(clients=each["clients"], rate=each["rate"], factor=each["factor"], curves=_curves(each["curves"]))
@@ -140,7 +117,6 @@ def renewed(old: Results, new: Results) -> Results:
     return replace(
         new,
         noise={**old.noise, **new.noise},
-        dimensions={**old.dimensions, **{task: found for task, found in new.dimensions.items() if found}},
         compared=_by_name(old.compared, new.compared),
         scaled=tuple(scaled[key] for key in sorted(scaled)),
         cheats=_by_name(old.cheats, new.cheats),
@@ -231,4 +207,4 @@ def median_curve(curves: Sequence[Curve]) -> list[tuple[int, float]]:
 
 def is_first_order(name: str) -> bool:
     """Whether the recipe back-propagates at every step: a ceiling, not a competitor."""
-    return isinstance({**REAL_RECIPES, **RECIPES}.get(name), BackPropagation | CoreTrial)
+    return isinstance({**REAL_RECIPES, **RECIPES}.get(name), BackPropagation)

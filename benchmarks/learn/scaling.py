@@ -21,7 +21,6 @@ class Scaling:
         once: with more clients than this, the first seed alone.
         factors: of that rate: 16 clients at a quarter of it are like 4 at the whole, as long as sums add up.
         evaluated_at: after which steps.
-        has_start: False: the runs set out from the model as it is, so that what they add can be seen.
     """
 
     recipe: str
@@ -30,7 +29,6 @@ class Scaling:
     once: int
     factors: tuple[float, ...]
     evaluated_at: tuple[int, ...]
-    has_start: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,7 @@ class Scaled:
     """So many clients with this learning rate for each message; one curve for each seed.
 
     Attributes:
-        rate: None: ``factor`` times what the calibration suggests.
+        rate: None: ``factor`` times what is suggested.
     """
 
     clients: int
@@ -75,9 +73,7 @@ def _scaled(jobs: Sequence[Job], curves: Sequence[Sequence[Point]]) -> Scaled:
 def _job(scaling: Scaling, single: Job, clients: int, factor: float, seed: int) -> Job:
     recipe = single.recipe
     assert isinstance(recipe, NetworkTrial)
-    many = replace(
-        recipe, clients=clients, steps=scaling.steps[clients], schedule="constant", has_start=scaling.has_start
-    )
+    many = replace(recipe, clients=clients, steps=scaling.steps[clients], schedule="constant")
     return replace(
         single,
         name=f"{clients} clients",

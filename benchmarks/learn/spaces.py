@@ -1,110 +1,85 @@
-"""The space that a run searches: its basis, as its owner makes it before the run, and the manifest that names it."""
+"""What a run of the network learns in: its manifest, and the basis of a dense core, as `sfnode init` makes both."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.sample_runs import OWNER
-from protocol.run import (
-    FORMAT,
-    BasisKind,
-    CoreKind,
-    Manifest,
-    Method,
-    Objective,
-    ScalarKind,
-    Schedule,
-    ScheduleKind,
-    TensorSpec,
-    no_model,
-)
+from protocol.errors import OperatorError
+from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind, TensorSpec, no_model
 from protocol.subspace import Bases, basis_file
-from sfnode.run import MethodOptions, builder
-from sfnode.storage import BasisSpec
-from sfnode.training.calibration import Calibration, FoundBasis, sources
+from sfnode.run import DataOptions, MethodOptions, RunDraft, RunOptions, TaskOptions, builder
+from sfnode.training.calibration import FoundBasis, find_basis
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
-from sfnode.worker_protocol import CalibrationOptions, Source
 
-_SEEDS_APART = 1_600  # rows of the training file: more than a calibration takes
-
-
-def tensors_of(recipe: NetworkTrial, shared: SharedModel) -> tuple[TensorSpec, ...]:
-    """What the recipe trains."""
-    return trainable_tensors(shared.model, [TensorGroup(name) for name in recipe.trainable.split(",")])
+_MODEL = "local:learn"  # nothing is loaded by this name
 
 
-def calibrated(
-    recipe: NetworkTrial, data: TaskData, shared: SharedModel, tensors: Sequence[TensorSpec], seed: int
-) -> FoundBasis | None:
-    """What the owner makes before the run; None for a random basis."""
-    if recipe.basis == "random":
-        return None
-    first = seed * _SEEDS_APART % len(data.examples)
-    others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
-    options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    found = sources.new_basis(Calibration(shared=shared, tensors=tensors, data=others), options, recipe.rank)
-    return found if recipe.has_start else replace(found, start=None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The bases of a new run, with its manifest, and the forward rows that its owner has spent on them."""
+
+    bases: Bases
+    rows: int
 
 
-def bases_of(
-    recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], found: FoundBasis | None, rate: float | None
-) -> Bases:
-    """The bases of a new run, and with them its manifest. ``rate`` None: what is suggested."""
+def space_of(
+    recipe: NetworkTrial, task: Task, data: TaskData, shared: SharedModel, *, rate: float | None, seed: int
+) -> Space:
+    """Make a run. ``rate`` None: what is suggested. OperatorError: the model cannot have a dense core.
+
+    ``seed``: which examples the basis of a dense core comes from.
+    """
+    tensors = trainable_tensors(shared.model, [TensorGroup(name) for name in recipe.trainable.split(",")])
+    spec = task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective))
+    draft = RunDraft(_options(recipe, rate), OWNER, spec, no_model(_MODEL), tensors)
+    if not recipe.is_dense:
+        return Space(bases=Bases(draft.manifest()), rows=0)
+    found = _found(shared, tensors, data, recipe.rows, seed)
+    file = basis_file.encode_basis(found.content)
+    suggested = found.learning_rate * recipe.rate_factor
+    draft.take_dense(found.tensors, found.settings, suggested if rate is None else rate, sha256(file).hexdigest())
+    manifest = draft.manifest()
+    return Space(bases=Bases(manifest, basis_file.decode_basis_untrusted(manifest, file)), rows=found.rows)
+
+
+def _found(
+    shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, batch_rows: int, seed: int
+) -> FoundBasis:
+    mixed = random.Random(seed).sample(data.examples, len(data.examples))
+    found = find_basis(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows)
     if found is None:
-        return Bases(_manifest(recipe, task, tensors, builder.method_of(_options(recipe, found, rate))))
-    file = basis_file.encode_basis(found.rank, found.content)
-    manifest = _manifest(recipe, task, tensors, builder.method_of(_options(recipe, found, rate), BasisSpec.of(file)))
-    return Bases(manifest, basis_file.decode_basis_untrusted(manifest, file))
+        raise OperatorError("this model or task can have no dense core: take other recipes")
+    return found
 
 
-def _options(recipe: NetworkTrial, found: FoundBasis | None, rate: float | None) -> MethodOptions:
-    return MethodOptions(
-        rank=recipe.rank if found is None else None,
+def _options(recipe: NetworkTrial, rate: float | None) -> RunOptions:
+    drawn = MethodOptions(
+        rank=recipe.rank,
         core=CoreKind(recipe.core),
         scalar=ScalarKind(recipe.scalar),
         directions=recipe.directions,
         sides=recipe.sides,
         shares=recipe.shares,
         epoch_steps=recipe.epoch_steps,
-        learning_rate=suggested_rate(found) * recipe.rate_factor if rate is None else rate,
+        learning_rate=builder.LEARNING_RATE * recipe.rate_factor if rate is None else rate,
         schedule=ScheduleKind(recipe.schedule),
-        epsilon_exp=_epsilon_exp(recipe, found),
+        epsilon_exp=recipe.epsilon_exp,
     )
-
-
-def suggested_rate(found: FoundBasis | None) -> float:
-    """The calibration's learning rate, or that of `sfnode init`."""
-    if found is None or found.learning_rate is None:
-        return builder.BEST[BasisKind.RANDOM if found is None else BasisKind.PUBLISHED].learning_rate
-    return found.learning_rate
-
-
-def _epsilon_exp(recipe: NetworkTrial, found: FoundBasis | None) -> int | None:
-    if recipe.epsilon_exp is not None:
-        return recipe.epsilon_exp
-    return None if found is None else found.epsilon_exp
-
-
-def _manifest(
-    recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], method: tuple[Method, Schedule]
-) -> Manifest:
-    manifest = Manifest(
-        format=FORMAT,
+    return RunOptions(
         name="learn",
-        owner=OWNER.author.hex(),
-        model=no_model("local:learn"),  # nothing is loaded by this manifest
-        tensors=tuple(tensors),
-        task=task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective)),
-        method=method[0],
-        schedule=method[1],
+        model=_MODEL,
+        trainable=recipe.trainable,
+        task=TaskOptions(),
+        data=DataOptions(),
+        batch_rows=recipe.rows,
+        method=MethodOptions(schedule=drawn.schedule) if recipe.is_dense else drawn,
         steps=recipe.steps,
-        staleness=builder.STALENESS,
-        admission=builder.OPEN,
-        authors_max=builder.AUTHORS_MAX,
     )
-    return builder.build_manifest(manifest)

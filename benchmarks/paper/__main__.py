@@ -24,10 +24,10 @@ from benchmarks.measures import report, say
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import PICTURE as CONSENSUS_PICTURE, Consensus, consensus, consensus_picture
-from benchmarks.paper.contest import ENTRIES, LOOKS, REAL_ENTRIES, Trial, World, entries_of, shortened
+from benchmarks.paper.contest import ENTRIES, LOOKS, REAL_ENTRIES, Curve, Trial, World, entries_of, shortened
 from benchmarks.paper.rival_tables import RivalCurves, parts, picture, real_parts
 from benchmarks.paper.runs import Runs, best
-from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE, Swarm, swarm_part, swarm_picture, swarms
+from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE, SETTINGS, Swarm, swarm_part, swarm_picture, swarms
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records
 from protocol.errors import OperatorError
 
@@ -81,6 +81,17 @@ class RivalResults:
         ends = {f"{each.task}, {each.name}": mean(curve.accuracy[-1] for curve in each.curves) for each in self.rivals}
         return ends | {f"{each.clients} clients, {each.title}": each.accuracy for each in self.swarms}
 
+    def renewed(self, new: RivalResults) -> RivalResults:
+        """These with what ``new`` has in place of it, in the order of the methods."""
+        rivals = {(each.task, each.name): each for each in (*self.rivals, *new.rivals)}
+        swarms = {(each.title, each.clients): each for each in (*self.swarms, *new.swarms)}
+        tasks, names = [*dict.fromkeys(task for task, _ in rivals)], [*ENTRIES, *REAL_ENTRIES]
+        order = [*dict.fromkeys((name, graph) for name, graph, _ in SETTINGS)]
+        return RivalResults(
+            rivals=sorted(rivals.values(), key=lambda each: (tasks.index(each.task), names.index(each.name))),
+            swarms=sorted(swarms.values(), key=lambda each: (order.index((each.name, each.graph)), each.clients)),
+        )
+
 
 def compare(plan: Plan, runs: Runs) -> list[RivalCurves]:
     """Every method on every task: the grids, then the seeds with the best rates."""
@@ -119,13 +130,18 @@ def more_and_fewer(plan: Plan, rivals: Sequence[RivalCurves], runs: Runs) -> lis
 
 
 def write(found: RivalResults, docs: Path, *, is_real: bool) -> None:
-    """docs/paper/results.json or real.json, the pictures, and the measured parts of docs/paper.md."""
+    """docs/paper/results.json or real.json, the pictures, and the measured parts of docs/paper.md.
+
+    Methods that were not measured now stay as they are.
+    """
     folder = docs / "paper"
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / ("real.json" if is_real else "results.json")
     if kept.exists():
-        for line in agreement(_ends_in(kept), found.ends):
+        before = read_results(kept)
+        for line in agreement(before.ends, found.ends):
             say(line)
+        found = before.renewed(found)
     rows = {
         name: "[" + ",\n".join(json.dumps(asdict(each), separators=(",", ":")) for each in part) + "]"
         for name, part in (("rivals", found.rivals), ("swarms", found.swarms))
@@ -143,10 +159,14 @@ def write(found: RivalResults, docs: Path, *, is_real: bool) -> None:
     page.write_text(fill(page.read_text("utf-8"), _measured(found, is_real=is_real)), "utf-8")
 
 
-def _ends_in(kept: Path) -> dict[str, float]:
-    """What a committed file says; nothing where it has another form."""
+def read_results(kept: Path) -> RivalResults:
+    """What a committed file says."""
     document = json.loads(kept.read_text("utf-8"))
-    return document["ends"] if isinstance(document, dict) else {}
+    rivals, swarms = (
+        [{**each, "curves": [Curve(**curve) for curve in each["curves"]]} for each in document[part]]
+        for part in ("rivals", "swarms")
+    )
+    return RivalResults(rivals=[RivalCurves(**each) for each in rivals], swarms=[Swarm(**each) for each in swarms])
 
 
 def _measured(found: RivalResults, *, is_real: bool) -> dict[str, list[str]]:

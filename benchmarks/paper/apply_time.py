@@ -23,7 +23,7 @@ from sfnode.training.model import fold_weights
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
 PAPER: Final = "the paper's: rank 32, one canonical direction"
-DEFAULT: Final = "`init`'s: rank 1, 8 Rademacher directions"
+SEVERAL: Final = "rank 1, 8 Rademacher directions"
 REBUILT_WEIGHTS: Final = 1 << 24  # so many weights are drawn and written; the rest is a product
 
 
@@ -56,7 +56,7 @@ def apply_times(shape: str, *, counts: Sequence[int] = COUNTS, repeats: int = 5)
     tensors = subjects.shape_tensors(shape)
     manifests = {
         PAPER: subjects.bench_manifest(tensors, directions=1),
-        DEFAULT: subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
+        SEVERAL: subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
     }
     return [_measured(shape, name, manifest, counts, repeats) for name, manifest in manifests.items()]
 

@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import click
 
 from benchmarks.learn.comparison import Compared, compare
+from benchmarks.learn.curves import Point
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import SMALL, TASKS, Folders
@@ -47,17 +49,8 @@ PAPERS = FloodTrial(  # SubCGE as the paper has it
     schedule="constant",
     clients=16,
 )
-OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
-    steps=16,
-    tune_steps=16,
-    rates=(),
-    rows=8,
-    rank=1,
-    basis="forward",
-    calibration_rows=None,
-    epsilon_exp=None,
-    clients=16,
-)
+# What an owner gets who says nothing, but for the rows
+OURS = FloodTrial(steps=24, tune_steps=24, rates=(), rows=8, core="dense", clients=16)
 
 BASE = "rank 32"
 _RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
@@ -65,7 +58,6 @@ RANKS: Recipes = {
     **{f"rank {rank}": replace(PAPERS, rank=rank, rates=_RATES.get(rank, PAPERS.rates)) for rank in (1, 8, 32, 128)},
     "rank 32, a new basis every 8 steps": replace(PAPERS, epoch_steps=8),
 }
-_INFORMED = replace(OURS, has_start=False, steps=PAPERS.steps, schedule="constant")
 _LOOKS = (0, 12, 18)  # and the end: a rate is chosen by the mean loss of the last three
 MANY = frozenset({"64 clients", "64 clients, a quarter of the rate"})
 
@@ -115,9 +107,7 @@ def cures(rate: float) -> Recipes:
         "one canonical direction": replace(PAPERS, rates=(rate,)),
         "8 raw canonical directions": replace(PAPERS, directions=8),
         "8 normalised Rademacher directions": replace(several, rates=(1e-3, 3e-3, 1e-2)),
-        "basis of a gradient, rank 1": replace(several, rank=1, basis="gradient", rates=(3e-5, 1e-4, 3e-4)),
-        "basis of forward passes, no start": _INFORMED,
-        "basis of forward passes, no start, shards skewed": replace(_INFORMED, alpha=0.1),
+        "sfnode's default, a dense core": OURS,
     }
 
 
@@ -154,8 +144,13 @@ _OTHERS: Mapping[str, Callable[[float], Recipes]] = {  # no two rows have one na
 PARTS = ("rank", *_OTHERS)
 
 
-def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float | None, *, is_quick: bool) -> Found:
-    """The conditions of these parts. ``rate``: that of `BASE`; None: the part `rank` is measured too, and says it."""
+def measure_all(
+    study: Study, curves: Curves, parts: Sequence[str], rate: float | None, *, rows: str = "", is_quick: bool = False
+) -> Found:
+    """The conditions of these parts. ``rate``: that of `BASE`; None: the part `rank` is measured too, and says it.
+
+    ``rows``: only those whose name has this text, and none of the part `rank`.
+    """
     tasks = [*study.tasks.values()]
 
     def compared(recipes: Recipes) -> list[Compared]:
@@ -163,14 +158,15 @@ def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float 
         return compare(chosen, tasks, study, curves)
 
     found: dict[str, Sequence[Compared]] = {}
-    if rate is None or "rank" in parts:
+    if rate is None or ("rank" in parts and not rows):
         found["rank"] = compared(RANKS)
         rate = next(each.rate for each in found["rank"] if each.name == BASE)
         assert rate is not None, "it has a grid"
     chosen = {name: part(rate) for name, part in _OTHERS.items() if name in parts}
-    rows = {row: recipe for part in chosen.values() for row, recipe in part.items()}
-    played = {each.name: each for each in compared(rows)}  # all at once: no process waits for the end of a part
-    return found | {name: [played[row] for row in part] for name, part in chosen.items()}
+    recipes = {row: recipe for part in chosen.values() for row, recipe in part.items() if rows in row}
+    played = {each.name: each for each in compared(recipes)}  # all at once: no process waits for the end of a part
+    measured = {name: [played[row] for row in part if row in played] for name, part in chosen.items()}
+    return found | {name: part for name, part in measured.items() if part}
 
 
 def kept_rate(docs: Path) -> float | None:
@@ -189,16 +185,18 @@ def _short(recipe: FloodTrial) -> FloodTrial:
         tune_steps=_QUICK_STEPS,
         rates=recipe.rates[:1],
         clients=min(recipe.clients, _QUICK_CLIENTS),
-        calibration_rows=_QUICK_ROWS,
     )
 
 
 def write(found: Found, docs: Path) -> None:
-    """The tables of docs/paper.md, the pictures, and docs/paper/conditions.json, which keeps parts not measured now.
+    """The tables of docs/paper.md, the pictures, and docs/paper/conditions.json, which keeps what is not measured now.
 
     OperatorError if a table has no place.
     """
-    page = docs / "paper.md"
+    page, kept = docs / "paper.md", docs / "paper" / "conditions.json"
+    measured_ends = _ends(found)
+    before = read_conditions(kept)
+    found = {name: _renewed(before.get(name, ()), part) for name, part in found.items()}
     try:
         text = fill(page.read_text("utf-8"), tables(found))
     except (OSError, ValueError) as error:
@@ -206,11 +204,9 @@ def write(found: Found, docs: Path) -> None:
     folder = docs / "paper"
     folder.mkdir(parents=True, exist_ok=True)
     draw(found, folder)
-    kept = folder / "conditions.json"
-    for line in agreement(_ends_in(kept), _ends(found)):
+    for line in agreement(_ends(before), measured_ends):
         say(line)
-    measured = {name: [asdict(each) for each in part] for name, part in found.items()}
-    results = (json.loads(kept.read_text("utf-8")) if kept.exists() else {}) | measured
+    results = {name: [asdict(each) for each in part] for name, part in {**before, **found}.items()}
     rows = [
         f'"{name}":[' + ",\n".join(json.dumps(each, separators=(",", ":")) for each in part) + "]"
         for name, part in sorted(results.items())
@@ -228,16 +224,24 @@ def _ends(found: Found) -> dict[str, float]:
     }
 
 
-def _ends_in(kept: Path) -> dict[str, float]:
-    """The same of a committed file; nothing where there is none."""
+def read_conditions(kept: Path) -> Found:
+    """What a committed file says; nothing where there is none."""
     if not kept.exists():
         return {}
     document = json.loads(kept.read_text("utf-8"))
-    return {
-        f"{part}, {each['name']}": mean(curve[-1]["accuracy"] for curve in each["curves"])
-        for part, compared in document.items()
-        for each in compared
-    }
+    return {name: [_compared(each) for each in part] for name, part in document.items()}
+
+
+def _compared(plain: dict[str, Any]) -> Compared:
+    curves = tuple(tuple(Point(**point) for point in curve) for curve in plain["curves"])
+    return Compared(
+        **{**plain, "tried": {float(rate): loss for rate, loss in plain["tried"].items()}, "curves": curves}
+    )
+
+
+def _renewed(before: Sequence[Compared], now: Sequence[Compared]) -> list[Compared]:
+    """In the order of the earlier ones."""
+    return [*{each.name: each for each in (*before, *now)}.values()]
 
 
 @click.command()
@@ -246,6 +250,7 @@ def _ends_in(kept: Path) -> dict[str, float]:
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
 @click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report; with 64 clients the first.")
 @click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; the others stay.")
+@click.option("--rows", default="", help="Only the rows whose name has this text; the others stay.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -256,6 +261,7 @@ def main(
     work: Path,
     seeds: str,
     parts: str,
+    rows: str,
     jobs: int,
     is_quick: bool,
     as_json: bool,
@@ -273,7 +279,8 @@ def main(
     try:
         folders.check(SMALL, [task])
         rate = None if docs is None else kept_rate(docs)
-        found = measure_all(study, Curves(folders, work, jobs, play_flood), _parts(parts), rate, is_quick=is_quick)
+        curves = Curves(folders, work, jobs, play_flood)
+        found = measure_all(study, curves, _parts(parts), rate, rows=rows, is_quick=is_quick)
         if docs:
             write(found, docs)
     except OperatorError as error:

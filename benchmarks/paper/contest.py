@@ -14,13 +14,13 @@ from benchmarks.graphs import GRAPHS
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.plain import Measured, measure
 from benchmarks.learn.problems import SMALL, Folders, ModelChoice, Task, load, read
-from benchmarks.learn.recipes import forward
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.paper.language import Language
 from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd, Dzsgd, Problem, Rival, metropolis
 from benchmarks.paper.worlds import alike
 from protocol.ledger import EnvelopeCodec
+from protocol.run import basis_bytes
 
 LOOKS: Final = 4  # at a curve, evenly, and one at the start
 _TEST_ROWS: Final = 500  # a standard error of two points; every look at every method's model costs a pass over them
@@ -35,7 +35,7 @@ class Entry:
     """A method in the comparison.
 
     Attributes:
-        rates: learning rates to choose from; none: the calibration suggests one.
+        rates: learning rates to choose from; none: `sfnode init` suggests one.
         steps: of a reported run; tune_steps: of a trial of a learning rate. Plain gossip gets as many: after a third of
             its steps it has learnt next to nothing, at any rate.
         make: a rival; None: SeedFlood, as ``network`` says.
@@ -50,8 +50,7 @@ class Entry:
     network: NetworkTrial | None = None
 
 
-_STEPS: Final = 48  # of every method but the one that starts near its end
-_OURS: Final = 16
+_STEPS: Final = 48
 
 ENTRIES: Final[Mapping[str, Entry]] = {
     "DSGD": Entry(rates=(0.003, 0.01, 0.03, 0.1), steps=_STEPS, tune_steps=_STEPS, make=Dsgd),
@@ -79,8 +78,8 @@ ENTRIES: Final[Mapping[str, Entry]] = {
             schedule="constant",
         ),
     ),
-    OURS: Entry(  # but for the directions: four examples do for four
-        rates=(), steps=_OURS, network=replace(forward(_OURS), schedule="constant", directions=4)
+    OURS: Entry(
+        rates=(), steps=_STEPS, network=NetworkTrial(steps=_STEPS, tune_steps=_STEPS, rates=(), core="dense")
     ),
 }  # fmt: skip
 
@@ -99,7 +98,7 @@ REAL_ENTRIES: Final[Mapping[str, Entry]] = {
         for name, rates in _REAL_RATES.items()
     },
     SEEDFLOOD: replace(ENTRIES[SEEDFLOOD], rates=(1e-5, 3e-5, 1e-4)),
-    OURS: replace(ENTRIES[OURS], network=replace(forward(_OURS), schedule="constant", directions=2)),
+    OURS: ENTRIES[OURS],
 }
 
 
@@ -219,12 +218,16 @@ def _rival(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
 
 
 def _network(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
-    """All clients hold the same bits, so one model is judged. Each record crosses an edge once in each direction."""
+    """All clients hold the same bits, so one model is judged. Each record crosses an edge once in each direction.
+
+    So does the basis of a dense core, before the first step.
+    """
     assert entry.network is not None
     data, model = read(folders, trial.model, trial.task, is_test=trial.is_test), load(folders, trial.model)
     recipe = replace(entry.network, steps=trial.steps, clients=trial.world.clients, rows=trial.world.rows)
     clients = Clients(recipe, trial.task, data, model, rate=trial.rate, seed=trial.seed)
     record_bytes = EnvelopeCodec(clients.manifest).record_bytes
+    before_bytes = basis_bytes(clients.manifest) if recipe.is_dense else 0
     for number, _ in enumerate(clients.train()):
-        sent_bytes = number * trial.world.clients * record_bytes
+        sent_bytes = before_bytes + number * trial.world.clients * record_bytes
         yield _Seen(sent_bytes=sent_bytes, judge=clients.measure, disagreement=lambda: 0.0)

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from benchmarks.learn.curves import Job, Point, Training, play
 from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import Folders, Task, load, read
-from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
+from benchmarks.learn.spaces import space_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.paper.worlds import dealt, delays
@@ -72,15 +72,13 @@ class FloodedClients:
         self, recipe: FloodTrial, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float | None, seed: int
     ) -> None:
         shared = SharedModel(model)
-        tensors = tensors_of(recipe, shared)
-        found = calibrated(recipe, data, shared, tensors, seed)
-        bases = bases_of(recipe, task, tensors, found, rate)
-        self.manifest = bases.manifest
-        self._rows = 0 if found is None else found.rows
+        space = space_of(recipe, task, data, shared, rate=rate, seed=seed)
+        self.manifest = space.bases.manifest
+        self._rows = space.rows
         self._recipe, self._seed = recipe, seed
         self._sent = 0
         self._keys = [signer(seed * _SEEDS_BETWEEN + client) for client in range(recipe.clients)]
-        self._sessions = [Estimator(shared, bases, each) for each in _shards(recipe, data, seed)]
+        self._sessions = [Estimator(shared, space.bases, each) for each in _shards(recipe, data, seed)]
         self._codec = EnvelopeCodec(self.manifest)
         late = None if recipe.hops is None else delays(recipe.graph, recipe.clients, recipe.hops)
         self._delays = None if late is None or late.max() == 1 else late
@@ -147,7 +145,7 @@ class FloodedClients:
         for client, session in enumerate(self._sessions):
             held = self._held[0 if self._are_alike else client]
             for epoch in epochs:
-                session.set_coefficients(epoch, held.flat(epoch))
+                session.set_coefficients(epoch, held.core(epoch))
 
 
 def _shards(recipe: FloodTrial, data: TaskData, seed: int) -> list[TaskData]:

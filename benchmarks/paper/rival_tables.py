@@ -131,7 +131,7 @@ def _rates(found: Sequence[RivalCurves]) -> list[str]:
 
 def _grid(compared: RivalCurves) -> str:
     if compared.rate is None:
-        return "the calibration's"
+        return "suggested"
     taken = f"{compared.rate:g}"
     return ", ".join(
         f"{'**' + rate + '**' if rate == taken else rate}: {loss:.3f}" for rate, loss in compared.grid.items()

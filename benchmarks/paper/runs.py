@@ -42,8 +42,8 @@ class Runs:
     def grids(
         self, model: ModelChoice, tasks: Sequence[Task], names: Sequence[str], world: World
     ) -> dict[tuple[str, str], dict[float, float]]:
-        """By task and method: the loss after each learning rate's trial, on the tuning file; none where a calibration
-        suggests the rate."""
+        """By task and method: the loss after each learning rate's trial, on the tuning file; none where
+        `sfnode init` suggests the rate."""
         trials = [
             Trial(
                 name=name,
@@ -69,7 +69,7 @@ class Runs:
 
 
 def best(losses: dict[float, float]) -> float | None:
-    """The rate with the lowest loss; None: what the calibration suggests. A loss that is not a number is the worst."""
+    """The rate with the lowest loss; None: what is suggested. A loss that is not a number is the worst."""
     return min(losses, key=lambda rate: (losses[rate] != losses[rate], losses[rate])) if losses else None
 
 

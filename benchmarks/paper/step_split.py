@@ -13,11 +13,11 @@ import torch
 from transformers import PreTrainedModel
 
 from benchmarks.paper.apply_time import cpu_seconds
-from benchmarks.sample_runs import signer, some_scalars
+from benchmarks.sample_runs import signer
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients, Replica
-from protocol.subspace import Bases, quantise
+from protocol.subspace import Bases
 from sfnode.training.bench import BenchBasis, subjects
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
@@ -25,7 +25,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData, row_batch
 
 CLIENTS: Final = 16
-ROWS: Final = 16  # on each side
+ROWS: Final = 16  # on each side; with a dense core there is one
 TOKENS: Final = 32
 
 
@@ -34,10 +34,10 @@ class StepSplit:
     """CPU seconds of one step of one of `CLIENTS` nodes.
 
     Attributes:
-        passes: the bare model over both sides' rows.
-        perturbation: what the step's passes take beyond them: low-rank terms made and added, examples drawn, the
-            head, the loss. Less than nothing where the step leaves out what no label word reads.
-        signing: scalars rounded, the record encoded and signed.
+        passes: the bare model over the rows of all sides.
+        estimate: what the step takes beyond them: low-rank terms made and added, examples drawn, the head, the loss,
+            the numbers of the message. Less than nothing where the step leaves out what no label word reads.
+        signing: the record encoded and signed.
         receiving: the others' updates decoded, verified, put into the ledger.
         summing: all updates of a round summed and handed to the estimator.
     """
@@ -45,7 +45,7 @@ class StepSplit:
     model: str
     method: str
     passes: float
-    perturbation: float
+    estimate: float
     signing: float
     receiving: float
     summing: float
@@ -67,7 +67,7 @@ def bases_by_method(model: PreTrainedModel, rows: int = ROWS, tokens: int = TOKE
     paper = subjects.bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
     return {
         "rank 32, one canonical direction": Bases(paper),
-        "rank 1, 8 Rademacher directions": subjects.bench_bases(trained, BenchBasis.PUBLISHED, size=(rows, tokens)),
+        "dense core": subjects.bench_bases(trained, BenchBasis.DENSE, size=(rows, tokens)),
     }
 
 
@@ -75,24 +75,24 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
     """Measured on random prompts; ``model`` stays as it is."""
     manifest = bases.manifest
     data = _data(manifest, int(model.config.vocab_size))
-    passes = subjects.forward(subjects.shared_copy(model), row_batch(data.examples, 0, model.device))
+    rows, sides = row_batch(data.examples, 0, model.device), manifest.method.sides
+    passes = subjects.forward(subjects.shared_copy(model), rows, sides=sides)
     session = Estimator(SharedModel(subjects.shared_copy(model)), bases, data)
-    records = _records(manifest)
+    message = session.estimate(1, 1).scalars
+    records = _records(manifest, message)
     codec = EnvelopeCodec(manifest)
     updates = [codec.decode_untrusted(record) for record in records]
 
     def summing() -> None:
         fresh = Coefficients(manifest)
         fresh.add(updates)
-        session.set_coefficients(0, fresh.flat(0))
+        session.set_coefficients(0, fresh.core(0))
 
     summing()
-    gradients = session.projected_gradients(1, 1)
-
     actions: dict[str, Callable[[], object]] = {
         "passes": passes,
-        "estimate": lambda: session.projected_gradients(1, 1),
-        "signing": lambda: codec.seal(signer(0), 1, tuple(quantise(manifest.method, gradients))),
+        "estimate": lambda: session.estimate(1, 1),
+        "signing": lambda: codec.seal(signer(0), 1, message),
         "receiving": lambda: _filled(manifest, records[1:]),
         "summing": summing,
     }
@@ -102,7 +102,7 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
         model=title,
         method=method,
         passes=found["passes"],
-        perturbation=found["estimate"] - found["passes"],
+        estimate=found["estimate"] - found["passes"],
         signing=found["signing"],
         receiving=found["receiving"],
         summing=found["summing"],
@@ -115,10 +115,10 @@ def _data(manifest: Manifest, vocabulary: int) -> TaskData:
     return replace(data, examples=tuple(examples))
 
 
-def _records(manifest: Manifest) -> list[bytes]:
-    """One step's updates of all clients."""
+def _records(manifest: Manifest, message: tuple[int, ...]) -> list[bytes]:
+    """One step's updates of all clients, which say the same."""
     codec = EnvelopeCodec(manifest)
-    return [codec.seal(signer(client), 0, some_scalars(manifest, client)).record for client in range(CLIENTS)]
+    return [codec.seal(signer(client), 0, message).record for client in range(CLIENTS)]
 
 
 def _filled(manifest: Manifest, records: list[bytes]) -> Replica:

@@ -22,7 +22,7 @@ _ONCE: Final = (32, 128)  # so many clients have the first seed alone, and so ha
 _GRAPHS_ONCE: Final = ("random 4", "star")
 _COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
 # Four in a grid are a ring, and whoever floods has the same bits on any graph.
-_SETTINGS: Final = (
+SETTINGS: Final = (
     *((name, "ring", size) for size in SIZES for name in _COLOURS),
     *(("DSGD", "torus", size) for size in (_TUNED, max(SIZES))),
     *(("DSGD", graph, _TUNED) for graph in _GRAPHS_ONCE),
@@ -61,7 +61,7 @@ def swarms(
         rates: by method; those that are not in it are left out.
         steps: of every run; None: as many as the comparison makes.
     """
-    settings = [each for each in _SETTINGS if each[0] in rates]
+    settings = [each for each in SETTINGS if each[0] in rates]
     trials = {
         (name, graph, clients, seed): Trial(
             name=name,

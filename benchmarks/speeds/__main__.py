@@ -1,4 +1,4 @@
-"""Machines of unequal speed in one run: all wait, slow ones skip rounds, or slow ones measure fewer directions.
+"""Machines of unequal speed in one run: all wait, slow ones skip rounds, or slow ones measure fewer rows.
 
     python -m benchmarks.speeds --write docs
 
@@ -28,7 +28,7 @@ PICTURE: Final = "speeds.svg"
 _SHARED: Final = Path(__file__).resolve().parents[3] / "shared"
 _SEEDS: Final = (0, 1, 2)
 _TUNING_SEEDS: Final = (100, 101, 102)  # one alone takes a rate that breaks others
-_FIRST_RATE: Final = 5e-4
+_FIRST_RATE: Final = 1.0  # as `sfnode init` suggests it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def table(found: Sequence[Raced]) -> list[str]:
         "policy",
         "rate",
         "steps",
-        "directions by speed",
+        "rows by speed",
         "loss",
         "accuracy",
         "the end of all wait",
@@ -95,7 +95,7 @@ def table(found: Sequence[Raced]) -> list[str]:
         goal = next(other for other in found if other.fleet == each.fleet and other.policy == Policy.WAIT)
         seconds = each.seconds_to(goal.at(-1)[0])
         loss, accuracy = each.at(-1)
-        measured = " + ".join(f"{count:,}" for _, count in sorted(each.curves[0].directions.items()))
+        measured = " + ".join(f"{count:,}" for _, count in sorted(each.curves[0].rows.items()))
         reached = "-" if seconds is None else f"{seconds:,.0f} s"
         cells = (f"{each.rate:g}", f"{each.curves[0].steps:,}", measured, f"{loss:.3f}", f"{100 * accuracy:.1f} %")
         rows.append((each.fleet, each.policy, *cells, reached))

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from benchmarks.learn.problems import SMALL, TASKS, Folders, Task, load, read
-from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
+from benchmarks.learn.spaces import space_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.sample_runs import signer
@@ -38,12 +38,12 @@ class Policy(StrEnum):
 
     WAIT = "all wait"
     SKIP = "slow ones skip"
-    FIT = "as many directions as fit"
+    FIT = "as many rows as fit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Machines by what a round of all directions takes them, in virtual ms; the middle ones' is the unit of time."""
+    """Machines by what a round of all rows takes them, in virtual ms; the middle ones' is the unit of time."""
 
     name: str
     round_ms: Mapping[int, int]  # -> how many
@@ -64,7 +64,10 @@ FLEETS: Final = (Fleet(name="1 : 10 : 100", round_ms={1_000: 2, 10_000: 3, 100_0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedTrial:
-    """One run of so many of the middle machines' rounds; the same trial gives the same curve."""
+    """One run of so many of the middle machines' rounds; the same trial gives the same curve.
+
+    ``rate``: in rates that `sfnode init` suggests.
+    """
 
     fleet: Fleet
     policy: Policy
@@ -74,9 +77,7 @@ class SpeedTrial:
     is_test: bool
     task: Task = TASK
     recipe: NetworkTrial = field(
-        default_factory=lambda: NetworkTrial(
-            steps=4_096, tune_steps=0, rates=(), directions=16, schedule="constant", basis="gradient"
-        )
+        default_factory=lambda: NetworkTrial(steps=4_096, tune_steps=0, rates=(), schedule="constant", core="dense")
     )
 
 
@@ -86,14 +87,15 @@ class SpeedCurve:
 
     Attributes:
         seconds, accuracy, loss: by look; seconds are virtual.
-        directions: that the machines of each speed have measured together, by what a round takes them in ms.
+        rows: that the machines of each speed have measured together, by what a round takes them in ms; directions,
+            where the run draws them.
         steps: how far the run has come.
     """
 
     seconds: list[float]
     accuracy: list[float]
     loss: list[float]
-    directions: dict[int, int]
+    rows: dict[int, int]
     steps: int
 
 
@@ -102,18 +104,18 @@ class _Machine:
     author: Author
     round_ms: int
     clock: StepClock
-    measuring: int = 0  # directions of the round under way
+    measuring: int = 0  # rows of the round under way
 
 
 class Race:
     """The machines of one trial on one model: they all hold the same, since messages take no time."""
 
     def __init__(self, trial: SpeedTrial, folders: Folders) -> None:
-        recipe, seed = trial.recipe, trial.seed
+        seed = trial.seed
         data = read(folders, SMALL, trial.task, is_test=trial.is_test)
         shared = SharedModel(load(folders, SMALL))
-        tensors = tensors_of(recipe, shared)
-        bases = bases_of(recipe, trial.task, tensors, calibrated(recipe, data, shared, tensors, seed), trial.rate)
+        recipe = replace(trial.recipe, rate_factor=trial.rate)
+        bases = space_of(recipe, trial.task, data, shared, rate=None, seed=seed).bases
         manifest = self._manifest = bases.manifest
         self._session = Estimator(shared, bases, data)
         self._codec, self._coefficients = EnvelopeCodec(manifest), Coefficients(manifest)
@@ -126,7 +128,7 @@ class Race:
         self._highest: dict[Author, int] = {}
         self._due: list[tuple[int, int, _Machine, Envelope | None]] = []
         self._now_ms, self._started = 0, 0
-        self.directions: Counter[int] = Counter()
+        self.rows: Counter[int] = Counter()
 
     def play(self) -> SpeedCurve:
         """From the start to the end of the virtual time, with a look now and then; a trial of a rate has few."""
@@ -141,7 +143,7 @@ class Race:
         seconds, accuracy, loss = (list(column) for column in zip(*seen, strict=True))
         say(f"{trial.fleet.name} {trial.policy} {trial.rate:g} seed {trial.seed}: loss {loss[-1]}, {accuracy[-1]}")
         steps = max(self._highest.values(), default=-1) + 1
-        return SpeedCurve(seconds=seconds, accuracy=accuracy, loss=loss, directions=dict(self.directions), steps=steps)
+        return SpeedCurve(seconds=seconds, accuracy=accuracy, loss=loss, rows=dict(self.rows), steps=steps)
 
     def _run_until(self, end_ms: int) -> None:
         while True:
@@ -172,29 +174,29 @@ class Race:
     def _measure(self, machine: _Machine, step: int) -> None:
         """On the state of now; the message comes when the machine is through."""
         whole = self._manifest.method.directions
-        directions = machine.clock.affordable.chosen if self._trial.policy is Policy.FIT else whole
+        rows = machine.clock.affordable.chosen if self._trial.policy is Policy.FIT else whole
         key, envelope = self._keys[machine.author], None
         try:
             seed = hashing.seed_of(self._manifest.run_id, machine.author, step)
-            scalars = self._session.estimate(seed, step, directions).scalars
+            scalars = self._session.estimate(seed, step, rows).scalars
             envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)
         except NumericError as error:
             say(f"  skips step {step}: {error}")
-        takes_ms = machine.round_ms * directions / whole * self._chance.uniform(1 - _JITTER, 1 + _JITTER)
+        takes_ms = machine.round_ms * rows / whole * self._chance.uniform(1 - _JITTER, 1 + _JITTER)
         self._started += 1
         heapq.heappush(self._due, (self._now_ms + round(takes_ms), self._started, machine, envelope))
-        machine.measuring = directions
+        machine.measuring = rows
 
     def _finish(self, machine: _Machine, envelope: Envelope | None) -> None:
         measured, machine.measuring = machine.measuring, 0
         machine.clock.step_finished(self._now_ms, is_measured=envelope is not None)
         if envelope is None:
             return
-        self.directions[machine.round_ms] += measured
+        self.rows[machine.round_ms] += measured
         self._highest[machine.author] = envelope.step
         self._coefficients.add([envelope])
         epoch = envelope.step // self._manifest.method.epoch_steps
-        self._session.set_coefficients(epoch, self._coefficients.flat(epoch))
+        self._session.set_coefficients(epoch, self._coefficients.core(epoch))
         for other in self._machines:
             if other is not machine:
                 other.clock.hear(machine.author, envelope.scalars, self._now_ms)

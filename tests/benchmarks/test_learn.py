@@ -22,13 +22,17 @@ from benchmarks.learn.noise import Noise, measure_noise
 from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
 from benchmarks.learn.plain import quick_mezo_step
-from benchmarks.learn.problems import SMALL, TASKS, Folders, read
+from benchmarks.learn.problems import SMALL, TASKS, Folders, load, read
 from benchmarks.learn.recipes import MEZO, RECIPES, SMALL_STUDY
 from benchmarks.learn.results import Results, from_plain, reached, renewed, to_plain
 from benchmarks.learn.scaling import Scaled
-from benchmarks.learn.trained_core import Dimension
+from benchmarks.learn.spaces import space_of
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
+from benchmarks.sample_runs import signer
 from protocol.errors import OperatorError
+from protocol.ledger import EnvelopeCodec
+from protocol.state import CoefficientLayout
+from sfnode.training.shared_model import SharedModel
 from tests import REPOSITORY
 from tests.support.manifests import small_manifest
 
@@ -36,10 +40,12 @@ pytest_plugins = ("tests.benchmarks.played_folders",)
 TASK = replace(TASKS["sst2"], test_rows=24)
 MEZO_RECIPE = Mezo(steps=2, tune_steps=1, rates=(1e-3, 1e-2), rows=4)
 NETWORK = NetworkTrial(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, directions=4, schedule="constant")
+DENSE = NetworkTrial(steps=2, tune_steps=1, rates=(), rows=4, core="dense", clients=3, schedule="constant")
+CALIBRATION_ROWS = 256  # of `find_basis`
 BACK = BackPropagation(steps=2, tune_steps=1, rates=(1e-3,), rows=4, is_lora=False)
 
 
-def job(recipe: Recipe, *, rate: float = 1e-3, seed: int = 0) -> Job:
+def job(recipe: Recipe, *, rate: float | None = 1e-3, seed: int = 0) -> Job:
     return Job(task=TASK, name="any", recipe=recipe, rate=rate, seed=seed, is_test=True)
 
 
@@ -56,7 +62,7 @@ def some_results() -> Results:
     ours = (points(0.5, 0.7, 0.7), points(0.5, 0.6, 0.7), points(0.5, 0.5, 0.6))
     compared = (
         Compared(task="sst2", name=MEZO, rate=1e-3, tried={1e-3: 0.7, 1e-4: 0.6}, curves=mezo),
-        Compared(task="sst2", name="gradient basis", rate=2e-3, tried={}, curves=ours),
+        Compared(task="sst2", name="dense core", rate=None, tried={}, curves=ours),
     )
     scaled = (Scaled(clients=1, rate=2e-3, curves=ours), Scaled(clients=4, rate=2e-3, curves=ours))
     noise = {"sst2": Noise(all=2.0, linear=3.0)}
@@ -64,7 +70,6 @@ def some_results() -> Results:
         model="any fp32",
         seeds=(0, 1, 2),
         noise=noise,
-        dimensions={"sst2": {"forward": Dimension(numbers=150, effective=12.5, captured={"any": 0.25})}},
         compared=compared,
         scaled=scaled,
         cheats=compared[1:],
@@ -91,6 +96,18 @@ def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() ->
     assert opposite(normalised, (100, -50, 0, 60)) == (-100, 50, 0, -60)
 
 
+def test_opposite__dense_message__has_all_rows_and_the_energy_that_it_may_have(folders: Folders) -> None:
+    data, shared = read(folders, SMALL, TASK, is_test=True), SharedModel(load(folders, SMALL))
+    manifest = space_of(DENSE, TASK, data, shared, rate=None, seed=0).bases.manifest
+    q = (1, *range(-7, -7 + CoefficientLayout(manifest).size - 1))
+    turned = opposite(manifest.method, q)
+    key, codec = signer(0), EnvelopeCodec(manifest)
+    assert codec.decode_untrusted(codec.seal(key, 0, turned).record).scalars == turned  # a receiver takes it
+    energy = sum(each * each for each in turned[1:])
+    assert turned[0] == 4 and 0.8 * manifest.method.energy_max < energy <= manifest.method.energy_max
+    assert sum(one * other for one, other in zip(q[1:], turned[1:], strict=True)) < 0
+
+
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
@@ -101,8 +118,6 @@ def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() ->
         (replace(NETWORK, sides=1, shares=2), [0, 12, 24]),
         (replace(NETWORK, clients=3), [0, 24, 48]),
         (replace(NETWORK, clients=3, cheats=1), [0, 24, 48]),
-        (replace(NETWORK, basis="gradient", calibration_rows=10), [40, 48, 56]),
-        (replace(NETWORK, basis="forward", calibration_rows=10), [16, 24, 32]),
         (replace(NETWORK, scalar="raw", directions=1, core="canonical"), [0, 8, 16]),
     ],
 )
@@ -115,22 +130,32 @@ def test_play__every_kind_of_recipe__counts_forward_rows_and_moves_the_model(
     assert len({point.loss for point in found}) == 3
 
 
+@pytest.mark.parametrize("cheats", [0, 1])
+def test_play__dense_core__counts_the_rows_of_its_basis_and_of_all_clients(cheats: int, folders: Folders) -> None:
+    found = play(replace(job(replace(DENSE, cheats=cheats), rate=None), evaluated_at=(0, 1)), folders)
+    assert [point.rows for point in found] == [CALIBRATION_ROWS, CALIBRATION_ROWS + 12, CALIBRATION_ROWS + 24]
+    assert len({point.loss for point in found}) == 3
+
+
 def test_play__network_and_plain_model__start_at_the_same_accuracy_and_loss(folders: Folders) -> None:
-    plain, network = (play(replace(job(recipe), evaluated_at=(0,)), folders)[0] for recipe in (MEZO_RECIPE, NETWORK))
-    assert plain.accuracy == network.accuracy
-    assert plain.loss == pytest.approx(network.loss, abs=2e-4)
+    plain, *networks = (
+        play(replace(job(recipe), evaluated_at=(0,)), folders)[0] for recipe in (MEZO_RECIPE, NETWORK, DENSE)
+    )
+    for network in networks:
+        assert plain.accuracy == network.accuracy
+        assert plain.loss == pytest.approx(network.loss, abs=2e-4)
 
 
-@pytest.mark.parametrize("recipe", [MEZO_RECIPE, NETWORK, replace(BACK, is_lora=True)])
+@pytest.mark.parametrize("recipe", [MEZO_RECIPE, NETWORK, DENSE, replace(BACK, is_lora=True)])
 def test_play__same_seed_again__same_curve_and_another_with_another_seed(recipe: Recipe, folders: Folders) -> None:
     first, again, other = (play(job(recipe, seed=seed), folders) for seed in (1, 1, 2))
     assert first == again
     assert first[0] == other[0] and first[-1] != other[-1]
 
 
-@pytest.mark.parametrize("recipe", [NETWORK, replace(NETWORK, basis="gradient"), BACK])
-def test_play__more_steps__loss_falls(recipe: Recipe, folders: Folders) -> None:
-    found = play(job(replace(recipe, steps=30, rows=8), rate=3e-3), folders)
+@pytest.mark.parametrize(("recipe", "rate"), [(NETWORK, 3e-3), (DENSE, None), (BACK, 3e-3)])
+def test_play__more_steps__loss_falls(recipe: Recipe, rate: float | None, folders: Folders) -> None:
+    found = play(job(replace(recipe, steps=30, rows=8), rate=rate), folders)
     assert found[-1].loss < found[0].loss - 0.01
 
 
@@ -209,7 +234,7 @@ def test_renewed__a_part_is_measured_anew__the_rest_stays() -> None:
     old = some_results()
     ours = replace(old.compared[1], rate=0.5)
     more = replace(old.scaled[0], clients=2)
-    new = replace(old, compared=(ours, replace(ours, task="trec")), scaled=(more,), noise={}, dimensions={})
+    new = replace(old, compared=(ours, replace(ours, task="trec")), scaled=(more,), noise={})
     found = renewed(old, new)
     assert [(each.factor, each.clients) for each in found.scaled] == sorted(
         (each.factor, each.clients) for each in (*old.scaled, more)
@@ -219,7 +244,7 @@ def test_renewed__a_part_is_measured_anew__the_rest_stays() -> None:
         (ours.task, ours.name, 0.5),
         ("trec", ours.name, 0.5),
     ]
-    assert (found.noise, found.dimensions, len(found.scaled)) == (old.noise, old.dimensions, len(old.scaled) + 1)
+    assert (found.noise, len(found.scaled)) == (old.noise, len(old.scaled) + 1)
     assert renewed(replace(old, model="another"), new) == new
 
 
@@ -235,7 +260,7 @@ def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Pat
     for name in ("sst2", "clients"):
         text = (tmp_path / f"{name}.svg").read_text("utf-8")
         assert ElementTree.fromstring(text).get("width") == "960"
-        assert ("gradient basis" if name == "sst2" else "4 clients") in text
+        assert ("dense core" if name == "sst2" else "4 clients") in text
 
 
 def test_page__marks__hold_the_figures_and_the_rest_stays() -> None:
@@ -243,7 +268,7 @@ def test_page__marks__hold_the_figures_and_the_rest_stays() -> None:
     marks = "\n".join(f"<!-- measured: {name} -->\nold\n<!-- end -->" for name in parts(results))
     page = fill(f"before\n{marks}\nafter\n", parts(results))
     assert "old" not in page and page.startswith("before\n") and page.endswith("\nafter\n")
-    assert "| gradient basis | 640 | 320, 640, not reached | **2.0** | 70.0 % (70.0, 70.0, 60.0) | 640 |" in page
+    assert "| dense core | 640 | 320, 640, not reached | **2.0** | 70.0 % (70.0, 70.0, 60.0) | 640 |" in page
     assert fill(page, parts(results)) == page
 
 

@@ -15,10 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from benchmarks.learn import __main__ as command, curves, plain, recipes
-from benchmarks.learn.clients import Clients
-from benchmarks.learn.curvature import described, measure
 from benchmarks.learn.curves import Job, play
-from benchmarks.learn.designs import Design, captured
 from benchmarks.learn.noise import measure_noise
 from benchmarks.learn.page import real_parts
 from benchmarks.learn.plain import train_mezo
@@ -26,30 +23,19 @@ from benchmarks.learn.problems import REAL_TASKS, SMALL, Folders, ModelChoice, T
 from benchmarks.learn.recipes import REAL_RECIPES, REAL_STUDY
 from benchmarks.learn.results import Results, is_first_order
 from benchmarks.learn.scaling import Scaling, scale
-from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
-from benchmarks.learn.trained_core import TrainedCore, measure_dimension, participation
-from benchmarks.learn.trials import BackPropagation, CoreTrial, Mezo, NetworkTrial, Recipe
+from benchmarks.learn.spaces import space_of
+from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
+from protocol.run import Manifest
 from sfnode.demo import data_file
-from sfnode.training.calibration import FoundBasis
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, batch_of
+from sfnode.training.task import Example, TaskData
 from tests import REPOSITORY
 
 EXACT = ModelChoice(reference="embedded:tiny-opt", dtype="fp32")
 ROUNDED = replace(EXACT, dtype="bf16")
-NETWORK = NetworkTrial(
-    steps=2,
-    tune_steps=1,
-    rates=(),
-    rows=4,
-    rank=4,
-    directions=4,
-    basis="forward",
-    epsilon_exp=None,
-    schedule="constant",
-)
-CORE = CoreTrial(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, basis="gradient", calibration_rows=16)
+NETWORK = NetworkTrial(steps=2, tune_steps=1, rates=(), rows=4, core="dense", clients=2, schedule="constant")
+CALIBRATION_ROWS = 256  # of `find_basis`
 LORA = BackPropagation(steps=2, tune_steps=1, rates=(1e-3,), rows=4, is_lora=True, lora_targets="all-linear")
 TOML = """
 builtin = "embedded:reviews"
@@ -124,9 +110,7 @@ def test_real_tasks__are_those_of_sfnode_init__with_test_files_of_their_own() ->
     [
         (Mezo(steps=2, tune_steps=1, rates=(1e-3,), rows=4), 2e-2, [0, 8, 16]),
         (LORA, 2e-2, [0, 4, 8]),
-        (replace(NETWORK, calibration_rows=16, rate_factor=64.0), None, [28, 36, 44]),
-        (CORE, 2e-2, [64, 68, 72]),
-        (replace(CORE, basis="forward"), 0.5, [28, 32, 36]),
+        (NETWORK, None, [CALIBRATION_ROWS, CALIBRATION_ROWS + 8, CALIBRATION_ROWS + 16]),
     ],
 )
 def test_play__every_real_recipe_in_bf16__counts_forward_rows_and_moves_the_model(
@@ -144,9 +128,9 @@ def test_play__every_real_recipe_in_bf16__counts_forward_rows_and_moves_the_mode
     assert len({point.loss for point in found}) == 3
 
 
-@pytest.mark.parametrize("recipe", [LORA, CORE])
-def test_play__back_propagation_with_more_steps__loss_falls(recipe: Recipe, task: Task, folders: Folders) -> None:
-    found = play(job(task, replace(recipe, steps=12, rows=8), rate=3e-3), folders)
+@pytest.mark.parametrize(("recipe", "rate"), [(LORA, 3e-3), (NETWORK, None)])
+def test_play__more_steps_in_bf16__loss_falls(recipe: Recipe, rate: float | None, task: Task, folders: Folders) -> None:
+    found = play(job(task, replace(recipe, steps=12, rows=8), rate=rate), folders)
     assert found[-1].loss < found[0].loss - 0.02
 
 
@@ -176,24 +160,23 @@ def test_mezo__bf16_weights__steps_below_their_rounding_add_up(monkeypatch: pyte
     assert float(weight) == pytest.approx(0.98, abs=2e-3)
 
 
-def test_spaces__calibration_suggests__run_takes_it_unless_the_recipe_says_otherwise(
-    task: Task, folders: Folders
-) -> None:
-    shared = SharedModel(load(folders, EXACT))
-    data, tensors = read(folders, EXACT, task, is_test=False), tensors_of(NETWORK, shared)
-    plain_found = calibrated(NETWORK, data, shared, tensors, 0)
-    assert plain_found is not None
-    found = FoundBasis(bases=plain_found.bases, learning_rate=2e-4, epsilon_exp=-7)
+def test_space__dense_core__is_the_method_of_init_at_the_suggested_rate(task: Task, folders: Folders) -> None:
+    data, shared = read(folders, EXACT, task, is_test=False), SharedModel(load(folders, EXACT))
 
-    def of(recipe: NetworkTrial, rate: float | None) -> tuple[float, int]:
-        manifest = bases_of(recipe, task, tensors, found, rate).manifest
-        # Normalised scalars: 32 / rms g, and the mean over the directions (`sfnode.run.builder`).
-        learning_rate = 2.0**manifest.method.alpha_exp * manifest.weight(0) * 32 * manifest.method.directions
-        return float(f"{learning_rate:.2g}"), manifest.method.epsilon_exp
+    def of(recipe: NetworkTrial, rate: float | None = None, seed: int = 0) -> Manifest:
+        return space_of(recipe, task, data, shared, rate=rate, seed=seed).bases.manifest
 
-    assert of(NETWORK, None) == (2e-4, -7)
-    assert of(replace(NETWORK, rate_factor=0.25), None) == (5e-5, -7)
-    assert of(replace(NETWORK, epsilon_exp=-10), 1e-3) == (1e-3, -10)
+    def rate_of(manifest: Manifest) -> float:
+        # A step of many rows moves the core by alpha w quanta for each unit of their mean (`sfnode.run.builder`).
+        method = manifest.method
+        return 2.0 ** (method.alpha_exp - method.quantum_exp) * manifest.weight(0)
+
+    usual, again, other = of(NETWORK), of(NETWORK), of(NETWORK, seed=1)
+    assert usual == again and usual.method.basis_sha256 != other.method.basis_sha256  # of other examples
+    assert (usual.method.core_rows, usual.method.directions) == (1, 4) and usual.method.is_dense
+    assert rate_of(of(replace(NETWORK, rate_factor=0.25))) == pytest.approx(rate_of(usual) / 4, rel=2e-3)
+    assert rate_of(of(NETWORK, 0.5)) == pytest.approx(0.5, rel=2e-3)
+    assert of(replace(NETWORK, schedule="linear")).schedule.weight_end == 0
 
 
 def test_scale__rate_is_suggested__clients_take_the_factor_of_it(task: Task) -> None:
@@ -212,47 +195,16 @@ def test_scale__rate_is_suggested__clients_take_the_factor_of_it(task: Task) -> 
         (1, None, 0.25, 2),
         (256, None, 0.25, 1),
     ]
-    assert [(each.recipe.steps, each.recipe.rows_each_step, each.rate) for each in noted.jobs[:1]] == [(1, 2048, None)]
+    assert [(each.recipe.steps, each.recipe.rows_each_step, each.rate) for each in noted.jobs[:1]] == [(1, 1024, None)]
 
 
-def test_trained_core__its_gradient__is_the_weights_gradient_between_both_sides(task: Task, folders: Folders) -> None:
-    data = read(folders, EXACT, task, is_test=False)
-    recipe, examples = replace(CORE, rank=2), data.examples[:20]
-    core = TrainedCore(recipe, task, data, load(folders, EXACT), seed=0)
-    shared = SharedModel(load(folders, EXACT))
-    tensors = tensors_of(recipe.network, shared)
-    found = calibrated(recipe.network, data, shared, tensors, 0)
-    assert found is not None
-    weights = [shared.switch.base[tensor.name].requires_grad_(True) for tensor in tensors]
-    loss = shared.scores(batch_of(data, examples, 1, shared.device), data.label_tokens).loss.mean()
-    expected = [
-        torch.from_numpy(basis.u).float().T / 8 @ gradient @ torch.from_numpy(basis.v).float() / 8
-        for basis, gradient in zip(found.bases, torch.autograd.grad(loss, weights), strict=True)
-        if basis.v is not None
-    ]
-    torch.testing.assert_close(core.gradient(examples), torch.cat([each.reshape(-1) for each in expected]))
-
-
-def test_participation__how_many_numbers_count__is_told() -> None:
-    assert participation(torch.full((7,), -3.0)) == pytest.approx(7)
-    assert participation(torch.tensor([0.0, 5.0, 0.0])) == 1
-    assert participation(torch.zeros(3)) == 0
-
-
-def test_dimension_and_noise__in_bf16__are_near_those_in_fp32(task: Task, folders: Folders) -> None:
-    exact, rounded = (measure_dimension(folders, model, task, CORE, 16) for model in (EXACT, ROUNDED))
-    assert exact.numbers == rounded.numbers > exact.effective > 1
-    assert rounded.effective == pytest.approx(exact.effective, rel=0.2)
+def test_noise__in_bf16__is_near_that_in_fp32(task: Task, folders: Folders) -> None:
     clean, noisy = (measure_noise(folders, model, task, 8) for model in (EXACT, ROUNDED))
     assert noisy.linear == pytest.approx(clean.linear, rel=0.2)
 
 
 def test_real_recipes__which_back_propagate__are_known() -> None:
-    assert {name for name in REAL_RECIPES if is_first_order(name)} == {
-        "LoRA",
-        "core of forward basis",
-        "core of gradient basis",
-    }
+    assert {name for name in REAL_RECIPES if is_first_order(name)} == {"LoRA"}
 
 
 def test_study__names_that_are_not_known__are_refused_with_those_that_are() -> None:
@@ -278,7 +230,6 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
     assert measured["model"] == "embedded:tiny-opt bf16"
     assert {each["name"] for each in measured["compared"]} == set(REAL_RECIPES)
     assert {each["clients"] for each in measured["scaled"]} == {1, 4}
-    assert set(measured["dimensions"]["mine"]) == {"forward", "gradient"}
     assert json.loads((docs / "learning/real.json").read_text("utf-8")) == measured
     assert sorted(path.name for path in (docs / "learning").iterdir()) == [
         "real-clients.svg",
@@ -286,69 +237,26 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
         "real.json",
     ]
     page = (docs / "learning.md").read_text("utf-8")
-    assert "| forward start | suggested | " in page and "| 4 | suggested | " in page
+    assert "| dense core | suggested | " in page and "| 4 | suggested | " in page
     assert "![mine: accuracy against forward rows](learning/real-mine.svg)" in page
 
 
 def test_page__nothing_was_measured_of_a_real_model__says_so() -> None:
-    nothing = Results(model="", seeds=(), noise={}, dimensions={}, compared=(), scaled=(), cheats=(), metric=())
+    nothing = Results(model="", seeds=(), noise={}, compared=(), scaled=(), cheats=(), metric=())
     assert set(map(tuple, real_parts(nothing).values())) == {("Not measured yet.",)}
 
 
 def test_study__recipe_that_takes_long__runs_on_one_task_or_with_one_seed() -> None:
     first, second = REAL_TASKS["sst2"], REAL_TASKS["rte"]
     assert (REAL_STUDY.seeds_of(first, "MeZO"), REAL_STUDY.seeds_of(second, "MeZO")) == ((0,), ())
-    assert REAL_STUDY.seeds_of(first, "gradient basis") == (0,)
-    assert REAL_STUDY.seeds_of(second, "forward start") == (0, 1, 2)
-    assert REAL_STUDY.seeds_of(first, "trajectory start") == (0, 1, 2)
-    assert REAL_STUDY.seeds_of(second, "trajectory start") == ()
+    assert REAL_STUDY.seeds_of(second, "LoRA") == REAL_STUDY.seeds_of(second, "dense core") == (0, 1, 2)
 
 
-def test_designs__known_gradients__capture_what_theory_says() -> None:
-    numbers = 20
-    same = torch.randn(numbers, generator=torch.Generator().manual_seed(1)).repeat(64, 1)  # examples without noise
-
-    def of(**fields: object) -> float:
-        return captured(same, Design(**{"directions": 1, "examples": 1, **fields}), steps_max=4_000)  # type: ignore[arg-type]
-
-    # D random signs in d numbers: E |estimate|^2 = |g|^2 (D - 1 + d) / D, for Rademacher directions; D / d for a frame.
-    assert of() == pytest.approx(1 / 20, rel=0.05)
-    assert of(directions=8) == pytest.approx(8 / 27, rel=0.05)
-    assert of(directions=8, is_orthogonal=True) == pytest.approx(8 / 20, rel=0.05)
-    assert of(directions=40, is_orthogonal=True) == pytest.approx(1.0)
-    assert of(directions=8, has_variate=True) > of(directions=8)
-
-
-def test_designs__noisy_examples__more_of_them_help_common_ones_do_not() -> None:
-    noisy = torch.randn(256, 4, generator=torch.Generator().manual_seed(1)) + 0.5
-    own, common = (captured(noisy, Design(directions=8, examples=2, is_common=common)) for common in (False, True))
-    assert own > 1.5 * common
-
-
-def test_curvature__losses_on_a_parabola__its_slope_curvature_and_best_length() -> None:
-    """Two examples a direction, of which one has a slope: half of the slope's square is the other's silence."""
-    slope_MDE = torch.tensor([[[0.4, 0.0], [0.0, 0.4]], [[-0.4, 0.0], [0.0, -0.4]]], dtype=torch.float64)
-    noiseless = torch.full_like(slope_MDE, 0.2)
-
-    def of(slope_MDE: Tensor) -> Tensor:
-        return torch.stack([1 + slope_MDE + 0.05, 1 - slope_MDE + 0.05, torch.ones_like(slope_MDE)], dim=1)
-
-    exact, noisy = (described("here", of(each), message_length=0.5) for each in (noiseless, slope_MDE))
-    assert (exact.slope, exact.curvature, exact.signal) == pytest.approx((0.2, 0.1, 1.0))
-    assert (exact.spread, exact.rows_to_know, exact.below_zero) == pytest.approx((0, 0, 0))
-    assert exact.own_length == pytest.approx(4) and exact.best_length == pytest.approx(4)  # 0.2 / 0.1 in halves
-    assert (noisy.slope, noisy.signal, noisy.best_length) == pytest.approx((0.2, 0.0, 0.0))
-    assert noisy.own_length == pytest.approx(4)
-
-
-def test_curvature__embedded_model__slopes_and_curvatures_of_its_losses(task: Task, folders: Folders) -> None:
-    recipe = replace(NETWORK, rank=1, calibration_rows=64, directions=2)
-    alone, started = measure(folders, EXACT, task, 4, recipe)
-    assert [alone.state, started.state] == ["the model alone", "the start"]
-    for each in (alone, started):
-        assert each.slope > 0 and each.error > 0 and each.rows_to_know > 0 and each.own_length > 0
-        assert 0 <= each.below_zero <= 1
-    assert alone.slope != started.slope
+def test_study__dense_core__is_looked_at_after_steps_of_its_own() -> None:
+    task = REAL_TASKS["sst2"]
+    dense, other = (REAL_STUDY.job(task, name, REAL_RECIPES[name], None) for name in ("dense core", "LoRA"))
+    assert dense.evaluated_at == (0, 4, 8, 16, 24)
+    assert other.evaluated_at == REAL_STUDY.evaluated_at
 
 
 def test_pool__packed_training_file__holds_no_row_of_the_others(tmp_path: Path) -> None:
@@ -363,14 +271,3 @@ def test_pool__packed_training_file__holds_no_row_of_the_others(tmp_path: Path) 
     training, held = ({each.tokens for each in examples} for examples in (data.examples, data.evaluation_examples))
     assert len(training) == 20
     assert not training & held
-
-
-def test_clients__renewed_in_every_epoch__starts_add_up_and_their_rows_count(task: Task, folders: Folders) -> None:
-    recipe = replace(NETWORK, steps=3, epoch_steps=1, calibration_rows=16, is_renewed=True)
-    data, model = read(folders, EXACT, task, is_test=False), load(folders, EXACT)
-    clients = Clients(recipe, task, data, model, rate=None, seed=0)
-    rows = list(clients.train())
-    before = rows[0]
-    assert rows == [before, before + 8, 2 * before + 16, 3 * before + 24]
-    counts = [len(clients._bases.starts(epoch)) for epoch in range(3)]
-    assert counts == sorted(counts) and counts[0] <= 1 < counts[-1], counts

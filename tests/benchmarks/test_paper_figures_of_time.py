@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.paper.apply_time import DEFAULT, PAPER, ApplyTime, apply_times, cpu_seconds
+from benchmarks.paper.apply_time import PAPER, SEVERAL, ApplyTime, apply_times, cpu_seconds
 from benchmarks.paper.figures import apply_part, picture, split_part
 from benchmarks.paper.step_split import StepSplit, bases_by_method, split_of
 from sfnode.training.bench.subjects import random_model
@@ -19,12 +19,12 @@ APPLIED = ApplyTime(
     rebuilt_seconds=0.5,
     fold_seconds=0.247,
 )
-SPLIT = StepSplit(model="m", method="a", passes=0.6, perturbation=0.3, signing=0.0001, receiving=0.0009, summing=0.099)
+SPLIT = StepSplit(model="m", method="a", passes=0.6, estimate=0.3, signing=0.0001, receiving=0.0009, summing=0.099)
 
 
 def test_apply_times__tiny_shape__both_methods_with_all_counts() -> None:
     found = apply_times("opt-tiny", counts=(1, 8), repeats=1)
-    assert [each.method for each in found] == [PAPER, DEFAULT]
+    assert [each.method for each in found] == [PAPER, SEVERAL]
     for each in found:
         assert each.tensors == 12 and list(each.seconds) == [1, 8]
         assert min(*each.seconds.values(), each.rebuilt_seconds, each.fold_seconds) > 0

@@ -43,6 +43,21 @@ def test_flood__nothing_late_or_uneven__is_the_run_of_the_learning_benchmark(fol
     assert len({point.loss for point in expected}) == 5
 
 
+def test_flood__dense_core__is_the_run_of_the_learning_benchmark_and_late_rows_count_when_they_are_there(
+    folders: Folders,
+) -> None:
+    recipe = NetworkTrial(steps=4, tune_steps=1, rates=(), rows=4, core="dense", clients=5, schedule="constant")
+    dense = FloodTrial(**asdict(recipe))
+    expected = play(replace(_job(recipe), rate=None), folders)
+    at_once, late, alone = (
+        play_flood(replace(_job(each), rate=None), folders)
+        for each in (dense, replace(dense, cut_off=2, cut_steps=(0, 3)), replace(dense, clients=3))
+    )
+    assert at_once == expected
+    assert late[2].loss == alone[2].loss != at_once[2].loss
+    assert late[3].loss != alone[3].loss
+
+
 def test_flood__hops_as_many_as_the_graph_is_wide__changes_nothing_and_fewer_do(folders: Folders) -> None:
     at_once, wide, slow = (curve(replace(FLOOD, hops=hops), folders) for hops in (None, 2, 1))
     assert wide == at_once
