@@ -25,7 +25,7 @@ from sfnode.demo import LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
 from sfnode.run import BUILTIN_TASKS, MethodOptions, builder
 from sfnode.storage import stored_basis
-from sfnode.training.calibration import find_basis
+from sfnode.training.calibration import calibrate
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, quantised, trainable_tensors
@@ -109,7 +109,7 @@ class Models:
 
     def _dense(self, rows: int, rate: float) -> tuple[tuple[TensorSpec, ...], tuple[Method, Schedule]]:
         """Tensors, method and schedule of a dense run at ``rate``; its basis goes to a file."""
-        found = find_basis(self._shared["fp32"], self._tensors, self._data, rows)
+        found = calibrate(self._shared["fp32"], self._tensors, self._data, rows)
         assert found is not None, "the subjects' layers that write are known"
         data = basis_file.encode_basis(found.content)
         digest = sha256(data).hexdigest()

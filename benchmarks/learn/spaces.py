@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind, TensorSpec, no_model
 from protocol.subspace import Bases, basis_file
 from sfnode.run import DataOptions, MethodOptions, RunDraft, RunOptions, TaskOptions, builder
-from sfnode.training.calibration import FoundBasis, find_basis
+from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
@@ -54,7 +54,7 @@ def _found(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, batch_rows: int, seed: int
 ) -> FoundBasis:
     mixed = random.Random(seed).sample(data.examples, len(data.examples))
-    found = find_basis(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows)
+    found = calibrate(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows)
     if found is None:
         raise OperatorError("this model or task can have no dense core: take other recipes")
     return found

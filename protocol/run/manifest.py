@@ -212,9 +212,9 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
         ),
         (
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,
-            f"bounds: authors_max x epoch steps x scalars x weight x largest product takes {bits.bit_length()} bits, at "
-            f"most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate weights; "
-            "with dense cores steps, too",
+            f"bounds: authors_max x epoch steps x scalars x weight x largest product takes {bits.bit_length()} bits, "
+            f"at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
+            "weights; with dense cores steps, too",
         ),
     ]
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 import click
 import trio
 
 from protocol.errors import OperatorError
+from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
+from sfnode.cli.settings import read_settings
+from sfnode.reporter import counting
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, data_files
-from sfnode.worker import evaluate_states
-from sfnode.worker_protocol import DeviceOptions, TrainingConfig
+from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, data_files, disk
+from sfnode.worker import evaluate_alone, evaluate_states
+from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
+
+_ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
 
 
 @click.command("eval")
@@ -22,10 +32,16 @@ from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 @local_model_option
 @click.option(
     "--eval-data",
-    help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
+    help="Measure on this JSONL file of held-out examples.  [default: what the node remembers, or the data that come "
+    "with an embedded task]",
 )
 @at_step_option
-@click.option("--compare", is_flag=True, help="Measure the model alone, too.")
+@click.option("--compare", is_flag=True, help="Measure the model alone, too, and what your own examples alone teach.")
+@click.option(
+    "--data",
+    help="Train on these examples alone, too, by the run's rule, and measure that; for --compare.  [default: what the "
+    "node remembers, or the data that come with an embedded task]",
+)
 @device_options
 @json_option
 def evaluate(
@@ -35,38 +51,83 @@ def evaluate(
     eval_data: str | None,
     at_step: AtStep | None,
     compare: bool,
+    data: str | None,
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
-    With --compare, "before" is the model alone, and "after" the model now, or at --at-step.
+    With --compare, "before" is the model alone, and "after" the model now, or at --at-step. "own" is a model that has
+    made as many steps with your own examples alone, by the run's rule; it takes as long as these steps take a node. The
+    result is kept, and `sfnode status`, `sfnode run show` and the page show it.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
     check_can_train()
+    if data is not None and not compare:
+        raise OperatorError("--data names the examples for --compare: add --compare, or leave --data out")
     state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    data = data_files.evaluation_file(manifest.task, eval_data)
-    if data is None:
+    held_out = data_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
+    if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
+    own = _own_examples(manifest.task, data_dir, data) if compare else None
     config = TrainingConfig(
         model=find_model(manifest, model, revision),
         data=None,
-        eval_data=data,
+        eval_data=held_out,
         devices=devices,
         basis=state.basis,
     )
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     results = trio.run(evaluate_states, state.signed, config, states)
     named = dict(zip(("before", "after")[-len(states) :], results, strict=True))
+    _show(named, is_json)
+    if own is not None:
+        with counting("training on your own examples alone", "steps") as report:
+            alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
+            named["own"] = trio.run(alone, state.signed, replace(config, data=own), _ALONE)
+        _show({"own": named["own"]}, is_json)
+    if compare:
+        _keep(data_dir, named, state.steps)
     if is_json:
         fields = {
             name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()
         }
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
-        return
-    for name, result in named.items():
+
+
+def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) -> Path | None:
+    """Return the file of the node's own examples; None if none is known. OperatorError: it is not the run's."""
+    data = given or _remembered(data_dir, "data")
+    if data is None and not task.data.startswith(data_files.EMBEDDED):
+        return None
+    return data_files.training_file(task, data)
+
+
+def _remembered(data_dir: DataDirectory, key: str) -> str | None:
+    """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
+    data = read_settings(data_dir).get(key)
+    if isinstance(data, str) and (data.startswith(data_files.EMBEDDED) or os.path.isfile(disk.from_home(data))):
+        return data
+    return None
+
+
+def _show(results: dict[str, Evaluated], is_json: bool) -> None:
+    """Print a line for each result; JSON comes in one piece at the end."""
+    for name, result in results.items() if not is_json else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, {f1}loss {result.loss:.4f}, {result.rows} rows")
+
+
+def _keep(data_dir: DataDirectory, named: dict[str, Evaluated], steps: int) -> None:
+    """Write the comparison into the data directory; warn if that is not possible."""
+    before, after, *own = (
+        EvaluatedStep(step=steps if name != "before" else 0, accuracy=each.accuracy, loss=each.loss, rows=each.rows)
+        for name, each in named.items()
+    )
+    try:
+        data_dir.gain.write(Gain(before=before, own=own[0] if own else None, after=after))
+    except OperatorError as error:
+        click.echo(f"Warning: {error}", err=True)

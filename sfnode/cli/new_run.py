@@ -74,7 +74,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
         with counting("making a basis from some of the data", "examples") as report:
             parts = SharedModel(described.model), described.tensors, described.data
-            found = calibration.find_basis(*parts, options.dense_batch_rows, report)
+            found = calibration.calibrate(*parts, options.dense_batch_rows, report)
     if found is not None and basis_out is not None:
         data = basis_file.encode_basis(found.content)
         disk.write_new(basis_out, [data])

@@ -12,12 +12,13 @@ import click
 from protocol.errors import OperatorError
 from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
+from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.options import json_option
 from sfnode.cli.value_types import DataFolder, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
-from sfnode.storage import DataDirectory, decode_run_file
+from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,9 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     were, it is the root mean square of a message's slopes ("rms"). It does not say what the others would have measured
     without the author, nor who is honest: that is asked by `sfnode audit`.
 
+    The last line is the run's gain over the model alone, and over a model that has learned from this node's own
+    examples alone, as `sfnode eval --compare` measured it last.
+
     \b
     Example: sfnode run show ~/.sfnode/my-run-0123456789ab
     """
@@ -69,6 +73,10 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
             _show_statement(codec.decode_untrusted(data), is_json)
         parts = _parts(stored.replica(manifest))
     _show_parts(parts, manifest, is_json)
+    gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
+    if gain is not None:
+        fields = {"kind": "gain", **to_plain(gain, as_rows=False)}
+        click.echo(json.dumps(fields) if is_json else f"\n{'gain':<8} {gain.in_words()}")
 
 
 def _show_run(manifest: Manifest, is_json: bool) -> None:

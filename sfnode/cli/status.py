@@ -78,6 +78,7 @@ def _rows(current: Status) -> dict[str, str]:
         else f"{current.training.loss:.4f} on the last training batch",
         "held-out": words.evaluations,
         "": "",
+        "gain": words.gain,
         "speed": "",
         "memory": network.memory.in_words(),
         "disk": "" if life.disk_free_bytes is None else f"{life.disk_free_bytes / 1e9:,.1f} GB free",

@@ -53,6 +53,7 @@ class Page:
             "run": self._run(),
             "status": None if status is None else _status(status),
             "evaluations": self._evaluations(),
+            "gain": self._gain(),
             "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
@@ -86,6 +87,18 @@ class Page:
             "best_step": None if best is None else best.step,
             "is_worse": evaluations.has_become_worse(found),
         }
+
+    def _gain(self) -> Sections | None:
+        """Return the accuracies of the last comparison; None if there is none to read."""
+        try:
+            gain = self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
+        except OperatorError:
+            return None
+        if gain is None:
+            return None
+        own = None if gain.own is None else round(gain.own.accuracy, 5)
+        shares = {"before": round(gain.before.accuracy, 5), "own": own, "after": round(gain.after.accuracy, 5)}
+        return {**shares, "step": gain.after.step}
 
     def _authors(self, status: Status | None) -> Sections:
         ledger = self._ledger()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from protocol.node import RunProgress
 from sfnode.network import PeerState
-from sfnode.storage import EvaluatedStep
+from sfnode.storage import EvaluatedStep, Gain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +24,14 @@ class CurveStatistics:
     Attributes:
         evaluations: held-out loss and accuracy, thinned; with the first and the last one.
         best: the evaluation with the least loss.
+        gain: what the run has given, as `sfnode eval --compare` measured it last; else since the first evaluation, if
+            that was of the model alone.
         losses: training losses of this process; each is the mean of equally many estimates.
     """
 
     evaluations: tuple[EvaluatedStep, ...]
     best: EvaluatedStep | None
+    gain: Gain | None
     losses: tuple[LossPoint, ...]
 
 

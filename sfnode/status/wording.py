@@ -202,6 +202,12 @@ class StatusWords:
         text = f"{last.loss:.4f}, accuracy {100 * last.accuracy:.1f} % at step {last.step}"
         return text + (" (the best so far)" if last == best else f"; best {best.loss:.4f} at step {best.step}")
 
+    @property
+    def gain(self) -> str:
+        """Return what the run has given; empty where it was not measured."""
+        gain = self._status.detail.curve.gain if self._status.detail else None
+        return "" if gain is None else gain.in_words()
+
 
 def short_peer(peer: str) -> str:
     """Return a peer id in short. Its end is shown because all our peer ids have the same beginning."""

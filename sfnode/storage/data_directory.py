@@ -14,7 +14,7 @@ from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import read_bytes, write_durably
-from sfnode.storage.evaluations import AtStep, EvaluationsFile
+from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_life import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
@@ -27,6 +27,7 @@ LEDGER_FILE: Final = "ledger.sqlite3"
 STATUS_FILE: Final = "status.json"
 NODE_FILE: Final = "node.toml"
 _EVALUATIONS_FILE: Final = "evaluations.json"
+_GAIN_FILE: Final = "gain.json"
 _END_FILE: Final = "end.json"
 
 
@@ -35,11 +36,13 @@ class StoredState:
     """Holds the sum of a ledger's updates.
 
     Attributes:
+        steps: number of the run's steps that it covers, up to the last one with an update.
         basis: file of the basis of a dense core; None with other cores, or if the file is not there.
     """
 
     signed: SignedManifest
     coefficients: Coefficients
+    steps: int
     basis: Path | None
 
 
@@ -48,7 +51,7 @@ class DataDirectory(PrivateFolder):
 
     own_files = frozenset(
         (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
-    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE}
+    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE}
 
     @property
     def manifest_file(self) -> Path:
@@ -94,6 +97,11 @@ class DataDirectory(PrivateFolder):
     def evaluations(self) -> EvaluationsFile:
         """Return the results on the node's held-out data."""
         return EvaluationsFile(self.path / _EVALUATIONS_FILE)
+
+    @property
+    def gain(self) -> GainFile:
+        """Return what the run has given, as `sfnode eval --compare` measured it last."""
+        return GainFile(self.path / _GAIN_FILE)
 
     @property
     def end(self) -> EndFile:
@@ -159,9 +167,11 @@ class DataDirectory(PrivateFolder):
         signed = self.signed_manifest()
         step = None if at_step is None else self.evaluations.step_at(at_step)
         with self.replayed(signed.manifest) as replica:
+            made = max(replica.ledger.authors().values(), default=-1) + 1
             return StoredState(
                 signed=signed,
                 coefficients=replica.coefficients() if step is None else _sum_before(replica, step),
+                steps=made if step is None else min(step, made),
                 basis=self.basis.find(signed.manifest),
             )
 

@@ -1,4 +1,4 @@
-"""A node's results on its held-out data, step by step, in a file next to the ledger."""
+"""A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from protocol.errors import OperatorError
+from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"
@@ -32,6 +33,50 @@ class EvaluatedStep:
     accuracy: float
     loss: float
     rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """Holds what the run has given to a node, measured on the same rows.
+
+    Attributes:
+        before: the model alone.
+        own: a model that has learned from the node's own examples alone, in as many steps; None: not measured.
+        after: the model of the run.
+    """
+
+    before: EvaluatedStep
+    own: EvaluatedStep | None
+    after: EvaluatedStep
+
+    def in_words(self) -> str:
+        """Return the accuracies, the number of rows, the step, and the command that measures them again."""
+        text = f"{100 * self.after.accuracy:.1f} % together, {100 * self.before.accuracy:.1f} % the model alone"
+        again = "`sfnode eval --compare` measures your own examples alone, too"
+        if self.own is not None:
+            text += f", {100 * self.own.accuracy:.1f} % your own examples alone"
+            again = "`sfnode eval --compare` measures it again"
+        return f"{text} ({self.after.rows:,} rows, step {self.after.step}; {again})"
+
+
+class GainFile:
+    """Reads and writes the last comparison by ``sfnode eval --compare``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> Gain | None:
+        """Return the gain; None if there is no file. OperatorError: the file cannot be read."""
+        if not self._path.exists():
+            return None
+        try:
+            return from_plain_untrusted(Gain, json.loads(read_bytes(self._path, "the gain")), "gain")
+        except (ValueError, RecursionError, Malformed):
+            raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
+
+    def write(self, gain: Gain) -> None:
+        """Replace the file. OperatorError if it cannot be written."""
+        write_json(self._path, to_plain(gain, as_rows=False))
 
 
 class EvaluationsFile:
@@ -80,6 +125,13 @@ class EvaluationsFile:
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
     """Return the evaluation with the least loss, the earliest of several; None if there are none."""
     return min(evaluations, key=lambda each: each.loss, default=None)
+
+
+def gain_of(evaluations: Sequence[EvaluatedStep]) -> Gain | None:
+    """Return the gain from the first evaluation to the last; None if the first is not of the model alone."""
+    if not evaluations or evaluations[0].step:
+        return None
+    return Gain(before=evaluations[0], own=None, after=evaluations[-1])
 
 
 def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -46,17 +46,30 @@ async def evaluate_states(
     return results
 
 
-async def evaluate_alone(signed: SignedManifest, config: TrainingConfig, seed: bytes) -> Evaluated:
-    """Train a model on ``config.data`` alone, by the run's own rule and for all its steps, and evaluate it.
+async def evaluate_alone(
+    signed: SignedManifest,
+    config: TrainingConfig,
+    seed: bytes,
+    steps: int | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Evaluated:
+    """Train a model on ``config.data`` alone, by the run's own rule, and evaluate it.
 
-    ``seed``: of the key of the only author. Raises OperatorError, WorkerError.
+    Args:
+        seed: of the key of the only author.
+        steps: number of steps to make; None: all of the run.
+        on_progress: called with the number of steps done and their total.
+
+    Raises OperatorError, WorkerError.
     """
     manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
     state = Coefficients(manifest)
     async with worker_socket(config) as socket:
         session = await connect(socket)
         await session.request(OpenSession(manifest=signed.encode(), training=config), SessionOpened)
-        for step in range(0, manifest.steps, manifest.method.local_steps):
+        total = manifest.steps if steps is None else steps
+        for step in range(0, total, manifest.method.local_steps):
+            on_progress(step, total)
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)
             request = EstimateRequest(step=step, seed=drawn, directions=manifest.method.directions)
             with suppress(NumericError):  # a node skips such a step

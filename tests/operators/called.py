@@ -35,7 +35,7 @@ _WORK: Final = (
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.remeasuring.audit_messages"),
     *("sfnode.training.asking.ask_model", "sfnode.training.bench.random_files", "sfnode.training.bench.bench_step"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
-    "sfnode.training.calibration.find_basis",
+    "sfnode.training.calibration.calibrate",
 )
 _ASYNC: Final = ("evaluate_states", "audit_messages", "run")
 

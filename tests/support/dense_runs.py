@@ -19,7 +19,7 @@ from protocol.subspace.basis_file import BasisContent, encode_basis
 from protocol.subspace.directions import Int8Array
 from sfnode.run.builder import dense_method_of
 from sfnode.storage.stored_basis import DenseSettings
-from sfnode.training.calibration import FoundBasis, find_basis
+from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
@@ -34,7 +34,7 @@ _V_EXP: Final = -7
 
 def dense_bases(shared: SharedModel, data: TaskData, rows: int = 8) -> tuple[Bases, FoundBasis]:
     """A run of 16 steps with messages of ``rows`` rows, in the basis that is found: for 32 examples or more."""
-    found = find_basis(shared, trainable_tensors(shared.model), data, rows)
+    found = calibrate(shared, trainable_tensors(shared.model), data, rows)
     assert found is not None
     sha256 = hashlib.sha256(encode_basis(found.content)).hexdigest()
     method, schedule = dense_method_of(ScheduleKind.LINEAR, 0.01, sha256, found.settings, rows)

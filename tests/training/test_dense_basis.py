@@ -12,7 +12,7 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from sfnode.training.calibration import FoundBasis, find_basis
+from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.calibration.found_basis import RATE
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -23,11 +23,11 @@ from tests.training.test_dense_estimate import TASKS, direct_model, every_task, 
 
 
 def found_for(model: Any, data: TaskData, rows: int = 8) -> FoundBasis | None:
-    return find_basis(SharedModel(model), trainable_tensors(model), data, rows)
+    return calibrate(SharedModel(model), trainable_tensors(model), data, rows)
 
 
 @pytest.mark.parametrize("task", ["words", "choices"])
-def test_find_basis__other_labels__same_basis_and_same_settings(task: str) -> None:
+def test_calibrate__other_labels__same_basis_and_same_settings(task: str) -> None:
     data = TASKS[task]()
     turned = replace(data, examples=tuple(replace(each, label=1 - each.label % 2) for each in data.examples))
     first, second = (found_for(tiny_llama(), each) for each in (data, turned))
@@ -37,7 +37,7 @@ def test_find_basis__other_labels__same_basis_and_same_settings(task: str) -> No
     assert first.settings == second.settings
 
 
-def test_find_basis__any_direction_of_the_last_core__is_not_more_curved_than_it_says() -> None:
+def test_calibrate__any_direction_of_the_last_core__is_not_more_curved_than_it_says() -> None:
     data, shared = some_words(), SharedModel(direct_model())
     bases, found = dense_bases(shared, data)
     layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
@@ -57,7 +57,7 @@ def test_find_basis__any_direction_of_the_last_core__is_not_more_curved_than_it_
 
 
 @every_task
-def test_find_basis__a_step_down_the_gradient__lowers_the_loss(task: str) -> None:
+def test_calibrate__a_step_down_the_gradient__lowers_the_loss(task: str) -> None:
     data, shared = TASKS[task](), SharedModel(tiny_llama())
     bases, found = dense_bases(shared, data)
     layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
@@ -69,7 +69,7 @@ def test_find_basis__a_step_down_the_gradient__lowers_the_loss(task: str) -> Non
     assert float(after.mean()) < float(before.mean())
 
 
-def test_find_basis__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_words()
     usual = found_for(tiny_llama(), data)
     monkeypatch.setattr("sfnode.training.calibration.found_basis._TRIAL_SHARE", -0.5)  # up: no rate is low enough
@@ -83,7 +83,7 @@ def test_find_basis__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monk
     ("labels", "most", "rank"),
     [(1, 16_384, 0), (2, 16_384, 64), (48, 16_384, 64), (48, 1_024, 16), (48, 256, 0)],
 )
-def test_find_basis__many_labels__rank_is_halved_until_a_message_is_small_enough(
+def test_calibrate__many_labels__rank_is_halved_until_a_message_is_small_enough(
     labels: int, most: int, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfnode.training.calibration.found_basis.DENSE_NUMBERS_MAX", most)
@@ -93,17 +93,17 @@ def test_find_basis__many_labels__rank_is_halved_until_a_message_is_small_enough
     assert (0 if found is None else found.settings.rank) == rank
 
 
-def test_find_basis__more_words_than_a_core_has_rows__there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate__more_words_than_a_core_has_rows__there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.training.calibration.found_basis.RANK_MAX", 1)
     assert found_for(tiny_opt(), some_words()) is None
 
 
-def test_find_basis__few_examples__there_is_none() -> None:
+def test_calibrate__few_examples__there_is_none() -> None:
     assert found_for(tiny_opt(), some_words(31)) is None
     assert found_for(tiny_opt(), some_words(32)) is not None
 
 
-def test_find_basis__fewer_examples_than_columns__the_others_are_zero() -> None:
+def test_calibrate__fewer_examples_than_columns__the_others_are_zero() -> None:
     count = 32
     found = found_for(tiny_opt(), some_words(count), 4)
     assert found is not None
@@ -111,19 +111,19 @@ def test_find_basis__fewer_examples_than_columns__the_others_are_zero() -> None:
         assert not v[:, count:].any() and v[:, : min(count, len(v))].any(axis=0).all()
 
 
-def test_find_basis__weights_that_are_stored_transposed__are_named_so() -> None:
+def test_calibrate__weights_that_are_stored_transposed__are_named_so() -> None:
     found = found_for(tiny_gpt2(), some_words())
     assert found is not None
     assert {tensor.kind for tensor in found.tensors} == {TensorKind.TRANSPOSED}
     assert {len(found.content.u)} == {tensor.cols for tensor in found.tensors}
 
 
-def test_find_basis__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.training.calibration.look._TOKENS_MAX", 80)
     assert found_for(tiny_llama(), some_texts()) is not None
 
 
-def test_find_basis__model_that_overflows__is_refused() -> None:
+def test_calibrate__model_that_overflows__is_refused() -> None:
     model: Any = tiny_llama()
     model.model.layers[1].mlp.down_proj.weight.data.fill_(float("inf"))
     with pytest.raises(OperatorError, match="not finite"):

@@ -42,9 +42,7 @@ def some_words(rows: int = 40) -> TaskData:
     """Prompts of unlike lengths, with label words."""
     return TaskData(
         label_tokens=LABELS,
-        examples=tuple(
-            Example(tokens=some_tokens(row, 3 + row % 7), label=row % len(LABELS)) for row in range(rows)
-        ),
+        examples=tuple(Example(tokens=some_tokens(row, 3 + row % 7), label=row % len(LABELS)) for row in range(rows)),
     )
 
 

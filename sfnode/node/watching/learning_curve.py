@@ -1,4 +1,4 @@
-"""Keep the losses of a node, on held-out data and of its batches, and warns if the run gets worse."""
+"""Keep the losses of a node, on held-out data and of its batches, and warn if the run gets worse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
-from sfnode.storage import DataDirectory, EvaluatedStep, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 _EVALUATIONS_MAX: Final = 64  # in a status
 
@@ -22,12 +22,13 @@ class LearningCurve:
 
     Args:
         data_dir: the node's.
-        reporter: receives a warning if the run gets worse, once for each best step; and if the file cannot be kept.
+        reporter: receives a warning if the run gets worse, once for each best step; and if a file cannot be used.
     """
 
     def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._data_dir, self._reporter = data_dir, reporter
         self._warned_of: EvaluatedStep | None = None
+        self._gain_trouble = ""
         self.evaluations: list[EvaluatedStep] = []
         self.losses = LossSeries()
         with self._reported():
@@ -38,8 +39,20 @@ class LearningCurve:
         return CurveStatistics(
             evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
             best=evaluations.best_of(self.evaluations),
+            gain=self._measured_gain() or evaluations.gain_of(self.evaluations),
             losses=self.losses.points,
         )
+
+    def _measured_gain(self) -> Gain | None:
+        """Return what `sfnode eval --compare` has left in the directory; report a damaged file once."""
+        try:
+            gain, trouble = self._data_dir.gain.read(), ""
+        except OperatorError as error:
+            gain, trouble = None, str(error)
+        if trouble and trouble != self._gain_trouble:
+            self._reporter.event_at(logging.WARNING, "gain_file", trouble, reason=trouble)
+        self._gain_trouble = trouble
+        return gain
 
     def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""

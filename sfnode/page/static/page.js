@@ -65,6 +65,7 @@ function showTiles() {
   const last = evaluations.points.at(-1), best = evaluations.points.find((each) => each[0] === evaluations.best_step);
   const own = authors.find((each) => each.is_own), all = view.verified ? view.verified.updates : status ? status.updates : 0;
   const tiles = [lossTile(status, last, best), accuracyTile(last, best)];
+  if (view.gain) tiles.push(gainTile(view.gain));
   tiles.push(own && all ? ["Own updates", whole.format(own.updates), `${percent(own.updates / all)} of all`] :
     ["Updates", whole.format(all), count(view.authors_in_all, "author")]);
   if (!view.verified && status) tiles.push(...liveTiles(status));
@@ -81,6 +82,12 @@ function lossTile(status, last, best) {
 function accuracyTile(last, best) {
   if (!last) return ["Accuracy", "–", "not measured"];
   return ["Accuracy", percent(last[2]), `at step ${whole.format(last[0])}${best && best !== last ? `; ${percent(best[2])} at the best loss` : ""}`];
+}
+
+function gainTile({ before, own, after, step }) {
+  const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
+  const alone = own === null ? "" : `; ${points(after - own)} over own examples alone`;
+  return ["Gain", `${points(after - before)} points`, `over the model alone${alone}, at step ${whole.format(step)}`];
 }
 
 function liveTiles(status) {
@@ -237,7 +244,7 @@ function fact(name, value) {
 const SHOWN = [
   [showStage, ["run", "status", "authors"]],
   [showTrouble, ["run", "status", "evaluations"]],
-  [showTiles, ["status", "evaluations", "authors", "neighbours"]],
+  [showTiles, ["status", "evaluations", "gain", "authors", "neighbours"]],
   [showCurves, ["evaluations", "losses", "run"]],
   [showAuthors, ["authors", "run"]],
   [showMap, ["authors", "neighbours", "status"]],

@@ -1,4 +1,4 @@
-"""Door: `find_basis`. Find the basis of a dense core from the model and some examples whose labels are not looked at.
+"""Door: `calibrate`. Find the basis of a dense core from the model and some examples whose labels are not looked at.
 
 No digest and no other node depends on how the basis was made, so this code may use floats and libraries freely.
 """
@@ -6,6 +6,6 @@ No digest and no other node depends on how the basis was made, so this code may 
 from sfnode.training.calibration.found_basis import (
     EXAMPLES_MIN as EXAMPLES_MIN,
     FoundBasis as FoundBasis,
-    find_basis as find_basis,
+    calibrate as calibrate,
 )
 from sfnode.training.calibration.writers import writers_of as writers_of

@@ -77,7 +77,7 @@ class FoundBasis:
     rows: int
 
 
-def find_basis(
+def calibrate(
     shared: SharedModel,
     tensors: Sequence[TensorSpec],
     data: TaskData,
