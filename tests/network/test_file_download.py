@@ -1,4 +1,4 @@
-"""The published basis over the wire: served to observers within bounds, fetched in parts from any peer that has it."""
+"""The basis of a dense core over the wire: served to observers within bounds, fetched from any peer that has it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.framing import frame
 from protocol.limits import PART_BYTES_MAX
-from protocol.run.manifest import Manifest, basis_bytes, checked
+from protocol.run.manifest import Manifest, basis_bytes
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, Message, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
@@ -25,7 +25,7 @@ from sfnode.network.sessions.file_download import Download, Wanted, fetch
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-from tests.support.manifests import manifest_data
+from tests.support.manifests import small_manifest
 from tests.support.network_nodes import (
     CALM,
     HELLO,
@@ -39,8 +39,8 @@ from tests.support.network_nodes import (
     until,
 )
 
-ROWS = 40_000
-BASIS = hashlib.shake_256(b"basis").digest(32 + 8 + 8 * ROWS)  # ten parts
+OUTPUTS, INPUTS = 24, 40_000
+BASIS = hashlib.shake_256(b"basis").digest(18 + OUTPUTS + 8 * INPUTS)  # ten parts
 PARTS = -(-len(BASIS) // PART_BYTES_MAX)
 
 
@@ -73,10 +73,10 @@ HASH = hashlib.sha256(BASIS).digest()
 
 
 def run_of(data: bytes) -> Manifest:
-    """A run whose published basis is ``data``, by length and hash."""
+    """A run whose basis is ``data``, by length and hash."""
+    tensor = {"name": "a", "kind": "matrix", "rows": OUTPUTS, "cols": INPUTS}
     digest = hashlib.sha256(data).hexdigest()
-    plain = manifest_data(basis="published", basis_sha256=digest)
-    manifest = checked({**plain, "tensors": [{"name": "a", "kind": "vector", "rows": ROWS, "cols": 0}]})
+    manifest = small_manifest(core="dense", core_rows=1, rank=8, basis_sha256=digest, tensors=[tensor])
     assert basis_bytes(manifest) == len(data) == len(BASIS)
     return manifest
 
@@ -233,7 +233,7 @@ async def test_fetch_basis__all_peers_are_slow__less_is_enough_in_each_round(mon
     assert len(fetched.reasons) >= 4 and all("gives less than" in reason for reason in fetched.reasons)
 
 
-@pytest.mark.parametrize("source", [None, Unreadable()], ids=["random basis", "unreadable file"])
+@pytest.mark.parametrize("source", [None, Unreadable()], ids=["no basis", "unreadable file"])
 async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source: Source | None) -> None:
     fetched = Fetch()
     async with trio.open_nursery() as nursery:

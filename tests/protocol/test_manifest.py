@@ -245,10 +245,11 @@ def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: s
 
 
 def test_manifest__file_of_a_basis_too_large_to_serve__is_refused() -> None:
-    largest = {"name": "a", "kind": "matrix", "rows": 1 << 24, "cols": (1 << 24) - 18}  # 18 + 15 x rows + cols
+    cols = (1 << 24) - 18  # 18 + 15 x rows + cols
+    largest = {"name": "a", "kind": "matrix", "rows": 1 << 24, "cols": cols}
     data = manifest_data(core="dense", rank=1, core_rows=15, tensors=[largest])
     assert basis_bytes(checked(data)) == limits.BASIS_BYTES_MAX
-    above = [{**largest, "cols": largest["cols"] + 1}]
+    above = [{**largest, "cols": cols + 1}]
     check_refused({**data, "tensors": above}, RejectReason.MANIFEST_FIELD, "the basis's file would exceed")
     checked(manifest_data(tensors=above, rank=1))
 
