@@ -28,36 +28,27 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
             "[_group_of(self._book.addresses(peer)[0].host) for peer in sorted(self.dialling)]",
         ),
     ),
-    # The worker is lost while its session is opened anew, and nobody hears that the step is lost.
+    # The worker is lost before it is asked for the step, and nobody hears that the step is lost.
     "lost-job": (
         Edit(
             "sfnode.worker.trainer", "Trainer._serve",
-            "        if self._renewals() != self._opened_with:\n                await self._open(session)\n",
-            "        pass\n",
+            "self.estimating = job.step if isinstance(job, StartEstimate) else None", "pass",
         ),
         Edit(
-            "sfnode.worker.trainer", "Trainer._serve",
-            "            self.estimating = job.step",
-            "            if self._renewals() != self._opened_with:\n                await self._open(session)\n"
-            "            self.estimating = job.step",
+            "sfnode.worker.trainer", "Trainer._estimate",
+            "request = EstimateRequest(", "self.estimating, request = job.step, EstimateRequest(",
         ),
     ),
-    # All of a renewed basis comes from one neighbour, however slow it is, although another has it. A peer that means
-    # harm does not end a slow session by itself, as our own nodes do.
+    # Who joins takes all of the basis from the first node, however slow it is, although others have it. A node that
+    # means harm does not end a slow session by itself, as our own do.
     "one-slow-source": (
         Edit(
             "sfnode.network.sessions.file_answers", "serve_files",
             "trio.move_on_after(bounds.OBSERVER_S)", "trio.move_on_after(1e9)",
         ),
         Edit(
-            "sfnode.node.file_fetcher", "FileFetcher.fetch",
-            "    self._known.forget_all_but(self._sources.peers())\n",
-            "    from contextlib import suppress\n"
-            "    from sfnode.network import Download, RefusedError\n"
-            "    for peer in self._sources.peers():\n"
-            "        with suppress(RefusedError):\n"
-            "            async with self._sources.asking(peer) as ask:\n"
-            "                return await ask(Download(wanted))\n",
+            "sfnode.network.sessions.file_download", "fetch",
+            "download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)", "pass",
         ),
     ),
 }  # fmt: skip

@@ -22,7 +22,7 @@ from tests.faults.points import Fault, Mode, Points
 from tests.faults.world import RATE, FoundError, World, open_world
 
 STRIKES_PER_WORLD: Final = 40
-RENEWED_EVERY: Final = 5  # strikes
+JOINED_EVERY: Final = 5  # strikes
 # Of plans at points that were reached since the last plan, at any time, and at any point: it may lie behind a fault.
 _SHARES: Final = (0.65, 0.25, 0.1)
 _MODES: Final = ((Mode.BEFORE, 6), (Mode.AFTER, 3), (Mode.GARBLE, 3), (Mode.STALL, 1), (Mode.CANCEL, 2))
@@ -112,8 +112,8 @@ def search(
                 if not made:
                     is_over = True
                     break
-                if number % RENEWED_EVERY == 0:
-                    world.renew()
+                if number % JOINED_EVERY == 0:
+                    world.join()
                 if not await _carry_out(world, made, tally, on_plans):
                     return  # what was found may have left its traces: a new world
                 if world.is_worn_out:

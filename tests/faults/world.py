@@ -1,4 +1,4 @@
-"""Three real daemons in this process, which train and renew their basis while faults strike them.
+"""Three real daemons in this process, which train and let others join while faults strike them.
 
 Sockets, disks and the wire are real; the worker answers without torch, and time runs RATE times as fast.
 """
@@ -18,16 +18,17 @@ from typing import Final
 import trio
 
 from protocol.crypto.keys import Signer
-from protocol.ledger.statements import StatementCodec
-from protocol.run.manifest import checked, sign_manifest
+from protocol.limits import ENERGY_MAX
+from protocol.run.manifest import Manifest, checked, sign_manifest
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.addresses import parse_address, peer_of_author
+from sfnode.network.policy.addresses import parse_address, parse_bootstrap, peer_of_author
 from sfnode.network.policy.reputation import Reputation
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter
+from sfnode.run import RunAddress, RunSource, find_basis
 from sfnode.slips import ENDINGS, Slips, split
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker_protocol.training_config import TrainingConfig
@@ -36,21 +37,21 @@ from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
 from tests.faults.tasks import waits_of
 from tests.netlab.worker import PacedWorker
 from tests.support.daemons import free_ports
+from tests.support.dense_runs import made_up_basis
 from tests.support.fake_worker import listening
 from tests.support.manifests import OWNER, manifest_data
-from tests.support.published_runs import basis_for
 
 NODES: Final = 3
 RATE: Final = 5.0  # virtual seconds in one: with more, a busy machine has no time for a handshake
 PACE_S: Final = 0.2  # one estimate
-EPOCH_STEPS: Final = 64
-EPOCHS: Final = 256
+STEPS: Final = 16_384
+STEPS_LEFT: Final = 1_024  # with fewer to go, a new world is due
 RECOVERY_S: Final = 150.0  # virtual: pings miss a dead connection for 120 s, and a life begins anew after a pause
-RENEWAL_S: Final = 20.0  # until a node has read its owner's statement, flooded it, and others ask for the basis
+JOIN_S: Final = 20.0  # until somebody who joins has asked all nodes for the basis
 REACH_S: Final = 1.5  # for a plan to strike, undisturbed; then with a cut, then with a stop
 BOOK_MAX: Final = 6  # peers in an address book: full of peers that nobody can reach, as that of a large run is
-# A basis of 20 parts: whoever takes them all from one slow neighbour does not go on within RECOVERY_S.
-WIDE: Final = {"name": "c.weight", "kind": "matrix", "rows": 65_536, "cols": 16_384}
+# A basis of 20 parts: whoever takes them all from one slow node does not have it within RECOVERY_S.
+WIDE: Final = {"name": "c.weight", "kind": "matrix", "rows": 24, "cols": 163_840}
 STEPS_AFTER: Final = 2
 
 
@@ -102,22 +103,18 @@ class World:
         self.second_slips: list[str] = []
         self._nursery = nursery
         self._folder = folder
-        first = checked(_manifest())
-        self._basis = basis_for(first)
-        sha256 = hashlib.sha256(self._basis).hexdigest()
-        published = {"basis": "published", "basis_sha256": sha256, "basis_unit_exp": 3, "basis_max": 8, "sides": 1}
-        self.manifest = checked(_manifest(**published))
+        self._basis = made_up_basis(_manifest("0" * 64))
+        self.manifest = _manifest(hashlib.sha256(self._basis).hexdigest())
         self.signed = sign_manifest(self.manifest, OWNER)
         self.seats = [Seat(number, folder / f"node{number}", port) for number, port in enumerate(free_ports(NODES))]
-        self._renewals = 0
-        self._renewed_from = 0  # the first step in which the last renewal holds
+        self._joiners = 0
         self._faults: list[Fault] = []  # that have struck or were armed; a slip may come late
         points.stop = self._stop
 
     @property
     def is_worn_out(self) -> bool:
         """Whether the run nears its end: a new world is due."""
-        return max(seat.own_step for seat in self.seats) > EPOCH_STEPS * (EPOCHS - 16)
+        return max(seat.own_step for seat in self.seats) > STEPS - STEPS_LEFT
 
     @property
     def injected(self) -> list[Exception]:
@@ -128,7 +125,7 @@ class World:
         """All nodes train."""
         for seat in self.seats:
             seat.folder.mkdir()
-            DataDirectory(seat.folder).bases.store(self.manifest, self._basis, origin="test")
+            DataDirectory(seat.folder).basis.store(self.manifest, self._basis, origin="test")
             self._begin(seat)
         await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")
 
@@ -183,24 +180,22 @@ class World:
         before = len(self.second_slips)
         self.points.begin_plan()
         is_slow = any(fault.mode is Mode.SLOW for fault in faults)
-        if is_slow:
-            self.renew()  # so that there is something to be slow with
+        joined = self.join() if is_slow else None  # so that there is something to be slow with
         self._faults += faults
         self.points.armed = {fault.site: fault for fault in faults}
-        await self._wait_for(faults, RENEWAL_S if is_slow else REACH_S)
+        await self._wait_for(faults, JOIN_S if is_slow else REACH_S)
         self.points.armed = {}
         struck = [fault for fault in faults if fault.victim is not None]
         if not struck:
             return
-        # A slow peer shows where its neighbours need what it gives: in the epoch of the new basis.
-        first = self._renewed_from if is_slow else 0
-        steps = [max(seat.own_step, first) for seat in self.seats]
+        steps = [seat.own_step for seat in self.seats]
         limit_s = RECOVERY_S + 2 * STALL_S * sum(fault.mode is Mode.STALL for fault in struck)
         with trio.move_on_after(limit_s) as scope:
-            while not self._is_recovered(steps, struck):
+            while not self._is_recovered(steps, struck) or (joined is not None and not joined.is_set()):
                 await trio.sleep(0.1)
         if scope.cancelled_caught:
-            raise FoundError(f"a node does not go on: {self._describe(steps)}")
+            who = "a node does not go on" if joined is None or joined.is_set() else "who joins does not get the basis"
+            raise FoundError(f"{who}: {self._describe(steps)}")
         if len(self.second_slips) > before:
             raise FoundError(f"another slip follows: {self.second_slips[-1]}")
 
@@ -269,20 +264,24 @@ class World:
 
     # --- between plans
 
-    def renew(self) -> None:
-        """Let the owner publish another basis. Two nodes have the file: the third fetches it, even if one is slow."""
-        life = self.seats[0].life
-        if life is None:
-            return
-        self._renewals += 1
-        data = basis_for(self.manifest, 100 + self._renewals)
-        sha256 = hashlib.sha256(data).hexdigest()
-        epoch = life.node.clock.next_step // EPOCH_STEPS + 1
-        self._renewed_from = epoch * EPOCH_STEPS
-        for seat in self.seats[:2]:
-            DataDirectory(seat.folder).bases.store(self.manifest, data, origin="test", sha256=sha256)
-        statement = StatementCodec(self.manifest).renew(OWNER, epoch, sha256)
-        DataDirectory(self.seats[0].folder).statements.submit([statement])
+    def join(self) -> trio.Event:
+        """Let somebody join, who knows all nodes and fetches the basis, even if one of them is slow; set: it is there.
+
+        A fault strikes only nodes: what happens to the joiner comes from theirs.
+        """
+        self._joiners += 1
+        joined = trio.Event()
+        self._nursery.start_soon(self._join, self._folder / f"joiner{self._joiners}", joined)
+        return joined
+
+    async def _join(self, folder: Path, joined: trio.Event) -> None:
+        folder.mkdir()
+        nodes = tuple(parse_bootstrap(seat.address) for seat in self.seats)
+        source = RunSource(bootstrap=RunAddress(run_id=self.manifest.run_id, nodes=nodes))
+        reporter = Reporter(is_json=True, stream=io.StringIO())
+        path = await find_basis(self.manifest, source, DataDirectory(folder), reporter)
+        assert path is not None and path.read_bytes() == self._basis
+        joined.set()
 
     async def check_agreement(self) -> None:
         """Let the nodes rest: all hold the same set and state, and each disk gives that state again. FoundError."""
@@ -334,19 +333,20 @@ class World:
         return "; ".join(told)
 
 
-def _manifest(**method: object) -> dict[str, object]:
-    data = manifest_data(epoch_steps=EPOCH_STEPS, **method)
+def _manifest(basis_sha256: str) -> Manifest:
+    data = manifest_data(core="dense", basis_sha256=basis_sha256, energy_max=ENERGY_MAX, steps=STEPS)
     data["tensors"] = [*data["tensors"], WIDE]
-    return {**data, "steps": EPOCH_STEPS * EPOCHS, "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}}
+    return checked({**data, "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}})
 
 
 @asynccontextmanager
 async def open_world(folder: Path, points: Points) -> AsyncIterator[World]:
     """Three nodes at work while the body runs."""
-    worker = PacedWorker(path=folder / "worker.sock", scalars=1, pace_s=PACE_S)
+    worker = PacedWorker(path=folder / "worker.sock", pace_s=PACE_S)
     worker.running.set()
     async with listening(worker), trio.open_nursery() as nursery:
         world = World(folder, points, worker, nursery)
+        worker.scalars, worker.rows_max = world.manifest.numbers, world.manifest.method.directions
         with _second_slips_heard(world), _small_book():
             await world.start()
             try:

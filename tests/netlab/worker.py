@@ -27,9 +27,13 @@ _SPREAD = 64  # scalars lie within +-64, as an honest author's mostly do
 
 @dataclass(slots=True)
 class PacedWorker(FakeWorker):
-    """Scalars follow from the seed; an estimate takes ``pace_s``, and waits while the worker pauses."""
+    """Scalars follow from the seed; an estimate takes ``pace_s``, and waits while the worker pauses.
+
+    ``rows_max``: of a dense message, whose first number says its rows; 0: of other messages.
+    """
 
     scalars: int = 8
+    rows_max: int = 0
     pace_s: float = 0.2
     running: trio.Event = field(default_factory=trio.Event)
 
@@ -46,6 +50,8 @@ class PacedWorker(FakeWorker):
         await self.running.wait()
         drawn = hashlib.shake_128(request.seed.to_bytes(8, "little")).digest(self.scalars)
         q = tuple(byte % (2 * _SPREAD + 1) - _SPREAD for byte in drawn)
+        if self.rows_max:
+            q = (1 + drawn[0] % self.rows_max, *q[1:])
         return Estimated(step=request.step, scalars=q, loss=0.5, rows=16)
 
     async def obey(self) -> None:
