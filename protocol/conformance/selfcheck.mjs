@@ -5,6 +5,7 @@ import { Coefficients, epochDigest } from "./coefficients.mjs";
 import { denseCore } from "./dense.mjs";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord } from "./envelope.mjs";
+import { denseGradient } from "./gradients.mjs";
 import { basisKey, hashFields, keyOf, seedOf } from "./hashing.mjs";
 import { Ledger, addTo } from "./ledger.mjs";
 import { readManifest } from "./manifest.mjs";
@@ -101,6 +102,11 @@ function checkDense() {
   const message = { quantum_exp: -4, energy_max: 400, clip: 127 };
   check("5.6", quantiseDense(message, 3, [1, -0.25]), "3,16,-4");
   check("5.6 shortened", quantiseDense(message, 3, [3, -4, 1, 0.125]), "3,11,-15,4,0");
+  const [first, second] = [1, 0].map((size) => ({ token: 1, hidden: [0, -Math.LN2], input: [size] }));
+  const embedding = [[1, 0], [0, 1], [1, 1]];
+  const side = { gain: [2, 1], u: [[1], [4]], u_exp: -1, v: [[1]], v_exp: 0 };
+  const rows = [{ label: 0, candidates: [[first, second]] }];
+  check("5.6 completion", denseGradient({ kind: "completion", embedding, factor: 1, ...side, rows }), "-0.125");
 }
 
 function checkScalars(manifest) {

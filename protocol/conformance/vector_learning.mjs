@@ -1,5 +1,6 @@
 // Cases of views.json and losses.json.
 
+import { denseGradient } from "./gradients.mjs";
 import { objectives, projectedGradients, rowsOfDirections } from "./losses.mjs";
 import { runNamed } from "./vector_messages.mjs";
 import { fromFloat64, fromHex, fromKey, toDecimal, toFloat64 } from "./vector_notation.mjs";
@@ -33,10 +34,22 @@ export const LOSSES = {
     const gradients = projectedGradients(method, found.map(fromFloat64));
     return { projected_gradients: gradients.map(toFloat64), shown: expected.shown };
   },
+  dense_gradient(given, _, expected) {
+    const gradient = denseGradient(fromFloats(given)).map((value, index) => nearly(value, expected.gradient[index]));
+    return { gradient, shown: expected.shown };
+  },
   blocks({ seed, batch_rows: batchRows, directions, shares, local_step: localStep, dataset_rows: dataRows }) {
     return { rows: rowsOfDirections({ seed: fromKey(seed), batchRows, directions, shares, localStep, dataRows }) };
   },
 };
+
+/** The same with each float64 as a number, at any depth. */
+function fromFloats(given) {
+  if (typeof given === "string" && given.length === 16) return fromFloat64(given);
+  if (Array.isArray(given)) return given.map(fromFloats);
+  if (typeof given !== "object") return given;
+  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, fromFloats(value)]));
+}
 
 /** What is expected where the value is that within the tolerance. */
 function nearly(value, expected) {

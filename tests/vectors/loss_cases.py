@@ -1,4 +1,4 @@
-"""Vectors of losses (SPEC 5.2): from log-likelihoods of tokens to objectives, and from these to projected gradients."""
+"""Vectors of losses (SPEC 5.2, 5.6): from log-likelihoods of tokens to objectives, and from these to gradients."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sfnode.training.model.perturbed import PassContext
 from sfnode.training.task import Example, OutputHead, Scores, TaskData, batch_of, scoring
 from sfnode.training.task.candidates import CandidateBatch
 from tests.support.manifests import manifest_data
+from tests.vectors.gradient_cases import gradients
 from tests.vectors.notation import Case, Document, case, document, float_text, key_text
 from tests.vectors.subspace_cases import SEED
 
@@ -31,8 +32,8 @@ _PROMPT, _TOKEN = (0,), 1
 
 def losses() -> Document:
     """losses.json"""
-    cases = [*_objectives(), *_metrics(), *_completions(), *_gradients(), *_blocks()]
-    return document("From log-likelihoods to objectives and projected gradients: SPEC 5.2", cases)
+    cases = [*_objectives(), *_metrics(), *_completions(), *_gradients(), *_blocks(), *gradients()]
+    return document("From log-likelihoods to objectives and gradients: SPEC 5.2, 5.6", cases)
 
 
 # --- objectives
