@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import click
 
@@ -228,15 +227,13 @@ def read_conditions(kept: Path) -> Found:
     """What a committed file says; nothing where there is none."""
     if not kept.exists():
         return {}
-    document = json.loads(kept.read_text("utf-8"))
-    return {name: [_compared(each) for each in part] for name, part in document.items()}
-
-
-def _compared(plain: dict[str, Any]) -> Compared:
-    curves = tuple(tuple(Point(**point) for point in curve) for curve in plain["curves"])
-    return Compared(
-        **{**plain, "tried": {float(rate): loss for rate, loss in plain["tried"].items()}, "curves": curves}
-    )
+    found: dict[str, list[Compared]] = {}
+    for name, part in json.loads(kept.read_text("utf-8")).items():
+        for plain in part:
+            curves = tuple(tuple(Point(**point) for point in curve) for curve in plain["curves"])
+            tried = {float(rate): loss for rate, loss in plain["tried"].items()}
+            found.setdefault(name, []).append(Compared(**{**plain, "tried": tried, "curves": curves}))
+    return found
 
 
 def _renewed(before: Sequence[Compared], now: Sequence[Compared]) -> list[Compared]:
