@@ -23,7 +23,7 @@ from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.attacks.doors import Spent
 from tests.support.daemons import JoinProcess
-from tests.support.network_nodes import LOOPBACK, address_of, network_of, read_to_end, start
+from tests.support.network_nodes import LOOPBACK, address_of, network_of, start
 
 PART_S: Final = 9.0  # one second less than a node waits for a part
 
@@ -60,26 +60,31 @@ async def givers(run_id: bytes, files: dict[str, bytes], *, slow: int, spent: Sp
 
 @asynccontextmanager
 async def _crawling(run_id: bytes, files: dict[str, bytes], spent: Spent) -> AsyncIterator[str]:
-    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=partial(_hold_session, run_id))
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=partial(_hold_session, run_id, files, spent))
     host.serve_beside(FILES_PROTOCOL, partial(_crawl, files, spent))
     async with host.running((LOOPBACK,)):
         yield str(address_of(host))
 
 
-async def _hold_session(run_id: bytes, link: Link) -> None:
+async def _hold_session(run_id: bytes, files: dict[str, bytes], spent: Spent, link: Link) -> None:
+    """With a neighbour, or with somebody who joins and asks for files in it."""
+    channel = Channel(link, Timings(), Traffic())
     with suppress(LinkBrokenError, RefusedError, Reject):
-        hello = own_hello(run_id=run_id, agent="slow", listen=(), head_step=0)
-        await exchange_hello(Channel(link, Timings(), Traffic()), hello)
-        await read_to_end(link)
+        await exchange_hello(channel, own_hello(run_id=run_id, agent="slow", listen=(), head_step=0))
+        await _answer(channel, files, spent)
 
 
 async def _crawl(files: dict[str, bytes], spent: Spent, link: Link) -> None:
     channel = Channel(link, Timings(), Traffic())
     channel.trust()
     with suppress(LinkBrokenError, Reject):
-        while (received := await channel.receive_untrusted()) is not None:
-            asked = received[0]
-            assert isinstance(asked, FileRequest)
+        await _answer(channel, files, spent)
+
+
+async def _answer(channel: Channel, files: dict[str, bytes], spent: Spent) -> None:
+    """Give parts of files, slowly; anything else is left without an answer."""
+    while (received := await channel.receive_untrusted()) is not None:
+        if isinstance(asked := received[0], FileRequest):
             await trio.sleep(PART_S)
             file = files[asked.sha256.hex()]
             part = file[asked.offset : asked.offset + PART_BYTES_MAX]

@@ -198,7 +198,7 @@ STATE = (
 RULES = (
     Mutant(
         name="dense-method-of-any-kind",
-        breaks="a dense run may have two sides, local steps, a start: fields that nothing reads then",
+        breaks="a dense run may have two sides or local steps: fields that nothing reads then",
         edits=(Edit(_METHOD, "broken_method_rules", "_fixed(method) != _FIXED_IF_DENSE", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
@@ -206,6 +206,12 @@ RULES = (
         name="dense-vector",
         breaks="a dense run may list a vector, which has no core of rows",
         edits=(Edit(_MANIFEST, "_broken_dense_rules", "tensor.kind is TensorKind.VECTOR", "False"),),
+        detector=_manifest(_BROKEN_RULES),
+    ),
+    Mutant(
+        name="outputs-of-two-sizes",
+        breaks="a dense run may list tensors that no one U fits, and nobody can make its basis",
+        edits=(Edit(_MANIFEST, "_broken_dense_rules", "len({_outputs(tensor) for tensor in tensors}) > 1", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
     Mutant(

@@ -269,7 +269,7 @@ MEMORY = (
         name="bases-of-one-epoch-planned",
         breaks="the memory plan forgets that the worker keeps the bases of two epochs",
         edits=(
-            Edit("sfnode.doctor.memory_plan", "_epochs_kept", "min(_BASES_KEPT, 1 + _closed_epochs(manifest))", "1"),
+            Edit("sfnode.doctor.memory_plan", "plan_memory", "min(_BASES_KEPT, 1 + _closed_epochs(manifest))", "1"),
         ),
         detector=Tests(
             (

@@ -12,19 +12,6 @@ _FOLDER_TESTS = "tests/storage/test_private_folder.py::"
 
 STORAGE = (
     Mutant(
-        name="basis-of-the-manifest-twice",
-        breaks="a log file has the manifest's own basis once more where a renewal names it",
-        edits=(
-            Edit("protocol.state.replica", "Replica.renewals_needed", "if sha256 != method.basis_sha256", "if method"),
-        ),
-        detector=Tests(
-            (
-                "tests/storage/test_log_renewed_basis.py::"
-                "test_log__basis_renewed_by_that_of_the_manifest__has_no_block_of_its_own",
-            )
-        ),
-    ),
-    Mutant(
         name="no-fsync-before-send",
         breaks="the daemon does not wait for the disk before it sends the node's own update",
         edits=(Edit(_HOST, "Host._store", "is_durable=effect.is_own", "is_durable=False"),),

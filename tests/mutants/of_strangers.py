@@ -7,13 +7,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _CALLERS, _WEB, _METRICS = "sfnode.callers", "sfnode.web.access", "sfnode.metrics.scrape_server"
-_PACKETS, _BASIS_FILES, _ROSTER = (
-    "sfnode.network.discovery.mdns_packets",
-    "protocol.node.fetches",
-    "protocol.ledger.roster",
-)
+_PACKETS, _ROSTER = "sfnode.network.discovery.mdns_packets", "protocol.ledger.roster"
 _OF_STRANGERS, _OF_METRICS = "tests/web/test_strangers.py::", "tests/metrics/test_metrics_server.py::"
-_OF_RENEWALS = "tests/protocol/test_many_renewals.py::"
 
 
 def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
@@ -165,21 +160,9 @@ DOORS = (
         "tests/network/test_mdns.py::test_packets__a_chain_of_pointers__is_followed_for_so_many_and_no_more",
     ),
     _mutant(
-        "renewals-walked-at-each-tick",
-        "a node that does nothing looks at every renewal of its run many times a second",
-        Edit(_BASIS_FILES, "BasisFiles._look", "if renewals is not self._looked_at:", "if True:"),
-        _OF_RENEWALS + "test_basis_files__thirty_thousand_renewals_and_nothing_new__are_walked_once",
-    ),
-    _mutant(
-        "old-renewals-remembered",
-        "a renewal that comes later is never looked for",
-        Edit(_ROSTER, "Roster._put", "self._renewals = None", "pass"),
-        _OF_RENEWALS + "test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
-    ),
-    _mutant(
         "old-exclusions-remembered",
         "an exclusion that comes later is not seen",
         Edit(_ROSTER, "Roster._put", "self._excluded = None", "pass"),
-        _OF_RENEWALS + "test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
+        "tests/protocol/test_roster.py::test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
     ),
 )

@@ -1,4 +1,4 @@
-"""Bases and snapshots from several neighbours, in virtual time: soon, and the right bytes, whoever crawls or lies."""
+"""Snapshots from several neighbours, in virtual time: soon, and the right bytes, whoever crawls or lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run with a published basis: the owner's node gets the file, every other node fetches it and ends equal."""
+"""A run with dense cores: the owner's node gets the file, every other node fetches it and ends equal."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import HeldFile
-from sfnode.storage.stored_bases import BASIS_FILE, read_bases
+from sfnode.storage.stored_basis import BASIS_FILE, read_bases
 from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
-from tests.support.published_runs import published_demo_run
+from tests.support.dense_runs import dense_demo_run
 from tests.support.running_nodes import Joins, address_in, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
@@ -23,17 +23,17 @@ STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def published() -> tuple[SignedManifest, bytes]:
+def dense() -> tuple[SignedManifest, bytes]:
     """A short run of the embedded model, and its basis."""
-    return published_demo_run(steps=STEPS)
+    return dense_demo_run(steps=STEPS)
 
 
 @pytest.mark.process
 @pytest.mark.timeout(180)
 def test_join__bootstrap_only__fetches_the_basis_trains_and_serves_it_on(
-    published: tuple[SignedManifest, bytes], worker: Path, tmp_path: Path
+    dense: tuple[SignedManifest, bytes], worker: Path, tmp_path: Path
 ) -> None:
-    signed, data = published
+    signed, data = dense
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "owner.basis").write_bytes(data)
     _train(tmp_path, worker)
@@ -86,9 +86,9 @@ def test_join__basis_for_a_run_with_a_random_one__operator_error(tmp_path: Path)
 
 
 def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
+    dense: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
-    signed, data = published
+    signed, data = dense
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "a.basis").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     join = ("join", "--run", str(tmp_path / "test.run"), "--relay", "--data-dir", str(tmp_path / "node"))
@@ -105,9 +105,9 @@ def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
 
 @pytest.mark.process
 def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
+    dense: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
-    signed, data = published
+    signed, data = dense
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "owner.basis").write_bytes(data)
     port = free_port()
@@ -129,9 +129,9 @@ def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
 # --- the file
 
 
-def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
-    signed, data = published
-    path = DataDirectory(tmp_path).bases.store(signed.manifest, data, origin="test")
+def test_basis_file__read_in_parts__is_the_whole(dense: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
+    signed, data = dense
+    path = DataDirectory(tmp_path).basis.store(signed.manifest, data, origin="test")
     file = HeldFile(path)
     parts = [file.read(start, 1_000) for start in range(0, file.total, 1_000)]
     assert (path, b"".join(parts), file.total) == (tmp_path / BASIS_FILE, data, len(data))
@@ -141,13 +141,13 @@ def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest
 
 
 def test_basis_file__missing_or_not_the_runs__operator_error(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
+    dense: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
-    signed, data = published
+    signed, data = dense
     files = SnapshotFiles(DataDirectory(tmp_path), Reporter())
     assert files.find(signed.manifest, signed.manifest.method.basis_sha256) is None
     with pytest.raises(OperatorError, match="the sender is not the run's basis"):
-        DataDirectory(tmp_path).bases.store(signed.manifest, data[::-1], origin="the sender")
+        DataDirectory(tmp_path).basis.store(signed.manifest, data[::-1], origin="the sender")
     with pytest.raises(OperatorError, match="a published basis, and it is not here"):
         read_bases(signed.manifest, None)
     assert list(tmp_path.iterdir()) == []
