@@ -69,7 +69,6 @@ async def evaluate_alone(
         await session.request(OpenSession(manifest=signed.encode(), training=config), SessionOpened)
         total = manifest.steps if steps is None else steps
         for step in range(0, total, manifest.method.local_steps):
-            on_progress(step, total)
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)
             request = EstimateRequest(step=step, seed=drawn, directions=manifest.method.directions)
             with suppress(NumericError):  # a node skips such a step
@@ -77,6 +76,7 @@ async def evaluate_alone(
                 state.add([codec.seal(signer, step, estimated.scalars)])
                 changed = [step // manifest.method.epoch_steps]  # the session keeps the others
                 await session.request(coefficients_of(state, changed), CoefficientsSet)
+            on_progress(min(step + manifest.method.local_steps, total), total)
         found = await session.request(EvaluateRequest(rows_max=0), Evaluated)
         await session.aclose()
     return found

@@ -177,8 +177,11 @@ class Trainer:
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
+        if job.step == 0 and self._sent:
+            return  # this session has no longer the model of step 0, which is the model alone
         try:
-            await self._set_coefficients(session)
+            if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
+                await self._set_coefficients(session)
             result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"

@@ -300,11 +300,11 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
     assert told["state_digest"] == verified["state_digest"]
-    assert list(told) == ["before", "after", "state_digest"]  # the model alone, now
+    assert list(told) == ["before", "after", "own", "state_digest"]  # the model alone, now, its examples alone
     assert told["before"]["rows"] == told["after"]["rows"] > 0
     assert told["after"]["loss"] < told["before"]["loss"] - 0.1
     lines = call("eval", "--data-dir", node, "--compare").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["before", "after"]
+    assert [line.split()[0] for line in lines] == ["before", "after", "own"]
     exported = json.loads(call("export", "--data-dir", node, "--out", tmp_path / "model", "--json").stdout)
     assert exported == {
         "folder": str(tmp_path / "model"),

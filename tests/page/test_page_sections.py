@@ -12,6 +12,7 @@ import pytest
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import AUTHORS_MAX, Page
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
 
@@ -41,16 +42,25 @@ def test_page__node_at_work__shows_where_it_stands(made: MadeNode) -> None:
     assert [each["author"] for each in shown["neighbours"]] == [signer(1).author.hex(), signer(2).author.hex()]
 
 
+def test_page__gain__is_what_was_measured_last_or_else_since_the_first_evaluation(made: MadeNode) -> None:
+    assert sections(made.page())["gain"] == {"before": 0.5, "own": None, "after": 0.56, "step": 60}
+    before, own, after = (
+        EvaluatedStep(step=24 if share > 0.6 else 0, accuracy=share, loss=0.5, rows=9) for share in (0.55, 0.72, 0.8)
+    )
+    DataDirectory(made.directory).gain.write(Gain(before=before, own=own, after=after))
+    assert sections(made.page())["gain"] == {"before": 0.55, "own": 0.72, "after": 0.8, "step": 24}
+
+
 def test_page__status_of_an_earlier_process__is_not_shown(made: MadeNode) -> None:
     made.advance(60, pid=1)
     assert sections(made.page())["status"] is None
 
 
 def test_page__files_that_cannot_be_read__leave_their_sections_empty(made: MadeNode) -> None:
-    for name in ("status.json", "evaluations.json"):
+    for name in ("status.json", "evaluations.json", "gain.json"):
         (made.directory / name).write_text("{")
     shown = sections(made.page())
-    assert (shown["status"], shown["evaluations"]["points"]) == (None, [])
+    assert (shown["status"], shown["evaluations"]["points"], shown["gain"]) == (None, [], None)
 
 
 def test_page__ledger_not_read_yet__shows_no_author(made: MadeNode) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sfnode.node.watching.recent_rate import RecentRate, StepRate
 from sfnode.reporter import counted
 from sfnode.status import Status, StatusWords, short_peer, sparkline, thinned
+from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.statuses import DETAIL, PEERS, STATUS, changed
 
 
@@ -81,6 +82,25 @@ def test_step_rate__node_that_catches_up__has_none_before_its_own_steps() -> Non
     assert rate.of(3.0, 165, changed(STATUS, own_updates=10)) == 1.0
     relay = changed(STATUS, is_training=False, own_updates=0)
     assert [StepRate(10.0).of(0.0, 3, relay), rate.of(4.0, 166, relay)] == [None, 1.0]
+
+
+def test_gain__with_and_without_own_examples__says_what_the_run_has_given() -> None:
+    before, own, after = (
+        EvaluatedStep(step=step, accuracy=accuracy, loss=0.5, rows=1_500)
+        for step, accuracy in ((0, 0.5524), (24, 0.7211), (24, 0.8018))
+    )
+    gain = Gain(before=before, own=own, after=after)
+    assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=gain))).gain == (
+        "80.2 % together, 55.2 % the model alone, 72.1 % your own examples alone (1,500 rows, step 24; "
+        "`sfnode eval --compare` measures it again)"
+    )
+    gain = Gain(before=before, own=None, after=after)
+    assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=gain))).gain == (
+        "80.2 % together, 55.2 % the model alone (1,500 rows, step 24; "
+        "`sfnode eval --compare` measures your own examples alone, too)"
+    )
+    assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=None))).gain == ""
+    assert StatusWords(changed(STATUS, detail=None)).gain == ""
 
 
 def test_sparkline__curve__has_its_shape_and_width() -> None:

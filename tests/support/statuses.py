@@ -10,7 +10,7 @@ from protocol.wire import PeerId
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.reports import PeerState
 from sfnode.status import LossPoint, News, Status, StatusDetail
-from sfnode.storage.evaluations import EvaluatedStep
+from sfnode.storage.evaluations import EvaluatedStep, Gain
 
 T = TypeVar("T")
 Record = TypeVar("Record", Status, StatusDetail)
@@ -67,6 +67,7 @@ DETAIL = changed(
     directions_max=8, round_s=0.6, bytes_in_per_s=3_100.0,
     bytes_out_per_s=2_900.0, rows_per_s=230.0, processes_bytes=480 << 20,
     peers=tuple(peer_state(number) for number in range(3)), evaluations=EVALUATIONS, best=EVALUATIONS[-1],
+    gain=Gain(before=EVALUATIONS[0], own=EVALUATIONS[6], after=EVALUATIONS[-1]),
     losses=LOSSES, news=(News(time=1_700_000_000.0, text="peer 12D3*Xpf6h1 joined", is_bad=False),),
 )  # fmt: skip
 STATUS = changed(

@@ -186,6 +186,24 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
         assert bench.trainer.statistics().accuracy == 0.75
 
 
+async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(tmp_path: Path) -> None:
+    """Others had gone ahead while the model was loaded, and 97 % were called the model alone, which has 51 %."""
+    async with running(tmp_path) as bench:
+        await bench.next()
+        bench.add_update(0)
+        bench.jobs.send_nowait(Evaluate(step=0))
+        bench.estimate(0)
+        bench.jobs.send_nowait(Evaluate(step=0))  # the session has the other's update by now
+        bench.estimate(1)
+        assert [await bench.next() for _ in range(2)] == [
+            EstimateFinished(step=0, scalars=(1,)),
+            EstimateFinished(step=1, scalars=(2,)),
+        ]
+        kinds = [type(request) for request in bench.worker.requests]
+        assert kinds == [OpenSession, EvaluateRequest, SetCoefficients, EstimateRequest, EstimateRequest]
+        assert [told["step"] for told in bench.told("evaluated")] == [0]
+
+
 async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
     overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
     async with running(tmp_path, failing(EvaluateRequest, overflow)) as bench:
