@@ -1,4 +1,4 @@
-"""Runs with dense cores: of a found basis on tiny models, and of a made-up basis that fits any manifest.
+"""Runs with dense cores in a made-up basis that fits any manifest. No torch.
 
 Messages of a made-up basis are not zeros, but its directions have nothing to do with the model: nothing is learnt.
 """
@@ -14,34 +14,17 @@ import numpy as np
 from protocol.run.manifest import Manifest, SignedManifest, TensorKind, checked, sign_manifest
 from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
-from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import BasisContent, encode_basis
 from protocol.subspace.directions import Int8Array
 from sfnode.run.builder import dense_method_of
 from sfnode.storage.stored_basis import DenseSettings
-from sfnode.training.calibration import FoundBasis, calibrate
-from sfnode.training.model.tensors import trainable_tensors
-from sfnode.training.shared_model import SharedModel
-from sfnode.training.task.encoding import TaskData
 from tests.support.daemons import demo_run
-from tests.support.manifests import OWNER, small_manifest
+from tests.support.manifests import OWNER
 
 RANK: Final = 8
 CORE_ROWS: Final = 4  # where there are no label words
 _U_EXP: Final = -5
 _V_EXP: Final = -7
-
-
-def dense_bases(shared: SharedModel, data: TaskData, rows: int = 8) -> tuple[Bases, FoundBasis]:
-    """A run of 16 steps with messages of ``rows`` rows, in the basis that is found: for 32 examples or more."""
-    found = calibrate(shared, trainable_tensors(shared.model), data, rows)
-    assert found is not None
-    sha256 = hashlib.sha256(encode_basis(found.content)).hexdigest()
-    method, schedule = dense_method_of(ScheduleKind.LINEAR, 0.01, sha256, found.settings, rows)
-    plain = small_manifest()
-    task = replace(plain.task, batch_rows=rows)
-    manifest = replace(plain, tensors=found.tensors, method=method, schedule=schedule, steps=16, task=task)
-    return Bases(checked(to_plain(manifest, as_rows=False)), found.content), found
 
 
 def made_up_basis(manifest: Manifest, number: int = 7) -> bytes:

@@ -17,7 +17,7 @@ from sfnode.training.calibration.found_basis import RATE
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
-from tests.support.dense_runs import dense_bases
+from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import tiny_gpt2, tiny_llama, tiny_opt
 from tests.training.test_dense_estimate import TASKS, direct_model, every_task, measured, some_texts, some_words
 

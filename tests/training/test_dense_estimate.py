@@ -31,7 +31,7 @@ from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, TaskData
 from tests.support.demo_run import demo_run
-from tests.support.dense_runs import dense_bases
+from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import VOCABULARY, tiny_gpt2, tiny_llama, tiny_opt
 
 LABELS = (3, 7, 11)

@@ -27,7 +27,7 @@ from sfnode.training.task.encoding import Example, TaskData
 from sfnode.worker.remeasuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
-from tests.support.dense_runs import dense_bases
+from tests.support.found_bases import dense_bases
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 from tests.support.tiny_models import tiny_llama
