@@ -86,7 +86,8 @@ def encode_log(
     chain = _Chain()
     yield MAGIC
     yield chain.block(MANIFEST, signed.encode())
-    yield from _in_blocks(chain, BASIS, basis or b"")
+    for start in range(0, len(basis or b""), limits.LOG_BLOCK_BYTES_MAX):
+        yield chain.block(BASIS, (basis or b"")[start : start + limits.LOG_BLOCK_BYTES_MAX])
     statements = replica.ledger.roster.statements()
     for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
         yield chain.block(STATEMENTS, body)
@@ -97,11 +98,6 @@ def encode_log(
     updates, root = replica.ledger.updates, replica.ledger.root()
     totals = _TOTALS.pack(records, updates, root, replica.state_digest(), writer.author)
     yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
-
-
-def _in_blocks(chain: _Chain, kind: int, data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), limits.LOG_BLOCK_BYTES_MAX):
-        yield chain.block(kind, data[start : start + limits.LOG_BLOCK_BYTES_MAX])
 
 
 def load_log_untrusted(

@@ -126,7 +126,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
         staged=int(sum(each.count * precision.compute_bytes for each in staged)),
         reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
         closed=closed - closed_waiting,
-        bases=int(_epochs_kept(manifest) * basis_entries * precision.compute_bytes),
+        bases=int(min(_BASES_KEPT, 1 + _closed_epochs(manifest)) * basis_entries * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
@@ -195,10 +195,6 @@ def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
 def _closed_epochs(manifest: Manifest) -> int:
     """Return how many epochs have another basis than the last one, at the run's end."""
     return 0 if manifest.method.is_dense else (manifest.steps - 1) // manifest.method.epoch_steps
-
-
-def _epochs_kept(manifest: Manifest) -> int:
-    return min(_BASES_KEPT, 1 + _closed_epochs(manifest))
 
 
 def _folded_bytes(tensor: TensorSpec, columns: int, precision: Precision) -> float:

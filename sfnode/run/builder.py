@@ -136,7 +136,11 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     """Return the learning rate as the manifest holds it: alpha_exp and an integer weight for 2^alpha_exp."""
     # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
     per_unit = 2.0**_RAW_QUANTUM_EXP if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
-    return _weight_of(_checked_rate(rate) * per_unit / method.directions, _weight_bits(method))
+    # More bits meet a learning rate more closely. The exact sum U C V^T of AUTHORS_MAX authors has COEFFICIENT_BITS_MAX
+    # bits (SPEC 4.5): what all other factors leave is room for the weight.
+    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
+    bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
+    return _weight_of(_checked_rate(rate) * per_unit / method.directions, bits)
 
 
 def _checked_rate(rate: float, most: float = _LEARNING_RATE_MAX) -> float:
@@ -152,16 +156,6 @@ def _weight_of(wanted: float, bits: int) -> tuple[int, int]:
     weight = hashing.round_half_away(math.ldexp(wanted, -alpha_exp))
     # Just below a power of two the weight rounds up to 2^bits, which needs one bit more: halve it and double alpha.
     return (alpha_exp, weight) if weight < 1 << bits else (alpha_exp + 1, weight // 2)
-
-
-def _weight_bits(method: Method) -> int:
-    """Return how many bits a weight may have with U C V^T exact (SPEC 4.5) for AUTHORS_MAX authors.
-
-    More bits meet a learning rate more closely.
-    """
-    # The exact sum has COEFFICIENT_BITS_MAX bits: what all other factors leave is room for the weight.
-    others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
-    return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 
 
 def build_manifest(manifest: Manifest, settings: Mapping[str, object] | None = None) -> Manifest:

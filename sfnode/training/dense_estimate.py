@@ -100,7 +100,7 @@ def hear(
     OperatorError: one of them is not linear. ``u_Hr`` does not matter with label words, whose contrasts it moves.
     """
     context, is_words = shared.pass_context, isinstance(rows, RowBatch)
-    positions_P = rows.positions if isinstance(rows, CandidateBatch) else _last_places(rows)
+    positions_P = rows.positions if isinstance(rows, CandidateBatch) else last_places(rows)
     with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P) as heard:
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
@@ -117,7 +117,8 @@ def hear(
     return Heard(d=d_Pr, inputs=inputs, loss=loss_N)
 
 
-def _last_places(rows: RowBatch) -> Tensor:
+def last_places(rows: RowBatch) -> Tensor:
+    """Return where the last token of each prompt is in N x T, int64[N]."""
     return torch.arange(len(rows.last), device=rows.last.device) * rows.tokens.shape[1] + rows.last
 
 

@@ -178,15 +178,10 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple
     """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
     rows, tokens = size
     if basis is BenchBasis.DENSE:
-        return _dense_bases([tensors[index] for index in _moving(tensors)], rows, tokens)
+        writing = [tensor for tensor in tensors if tensor.name.endswith(_WRITING)]
+        return _dense_bases(writing[-max(1, len(writing) // 3) :], rows, tokens)
     manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     return Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
-
-
-def _moving(tensors: Sequence[TensorSpec]) -> list[int]:
-    """Return the numbers of the tensors that `sfnode init` moves: of the last third of the layers that write."""
-    writing = [index for index, tensor in enumerate(tensors) if tensor.name.endswith(_WRITING)]
-    return writing[-max(1, len(writing) // 3) :]
 
 
 def _dense_bases(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Bases:

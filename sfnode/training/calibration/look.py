@@ -16,6 +16,7 @@ from torch import Tensor
 
 from protocol.run import TensorSpec
 from protocol.subspace import words
+from sfnode.training.dense_estimate import last_places
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import attach
 from sfnode.training.shared_model import SharedModel
@@ -85,7 +86,7 @@ class _Looking:
         rows = batch_of(self._data, examples, 1, shared.device)
         tokens = rows.tokens.shape[1]
         if isinstance(rows, RowBatch):
-            places_P = torch.arange(len(rows.last), device=shared.device) * tokens + rows.last
+            places_P = last_places(rows)
         else:
             places_P = rows.positions[self._chosen(rows)]
         ends: list[Tensor] = []

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.pytorch_utils import Conv1D
 
 from protocol.run import TensorKind, TensorSpec
-from sfnode.training.model import ParameterPlace, places
+from sfnode.training.model import ParameterPlace, TensorGroup, places
 from sfnode.training.shared_model import SharedModel
 
 _MOVING: Final = 1 / 3  # share of the writing layers that get a core: the last ones
@@ -28,9 +28,13 @@ def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[Tenso
     Their outputs have its width, and they come last among such layers of their module: in an attention the output
     projection does, after the values.
     """
-    known = {name: place for name, place in places(shared.model).items() if _is_linear(place)}
-    hidden = shared.head.weight.shape[1]
-    last = {_parent(place): place.name for place in known.values() if _outputs(place) == hidden}
+    known = {name: place for name, place in places(shared.model).items() if place.group is TensorGroup.LINEAR}
+    hidden, last = shared.head.weight.shape[1], {}
+    for place in known.values():
+        weight = place.module.weight
+        assert isinstance(weight, Tensor)
+        if weight.shape[isinstance(place.module, Conv1D)] == hidden:
+            last[_parent(place)] = place.name
     writers = [each for each in tensors if each.name in known and last.get(_parent(known[each.name])) == each.name]
     return [
         replace(each, kind=TensorKind.TRANSPOSED) if isinstance(known[each.name].module, Conv1D) else each
@@ -40,13 +44,3 @@ def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[Tenso
 
 def _parent(place: ParameterPlace) -> str:
     return place.name.rsplit(".", 2)[0]
-
-
-def _is_linear(place: ParameterPlace) -> bool:
-    return isinstance(place.module, nn.Linear | Conv1D) and place.attribute == "weight"
-
-
-def _outputs(place: ParameterPlace) -> int:
-    weight = place.module.weight
-    assert isinstance(weight, Tensor)
-    return weight.shape[1] if isinstance(place.module, Conv1D) else weight.shape[0]
