@@ -27,7 +27,7 @@ from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_below
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.statuses import blank, changed
+from tests.support.statuses import DETAIL, blank, changed
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
 ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
@@ -143,6 +143,13 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
         assert part in text.stdout
     told = json.loads(call("status", "--data-dir", running, "--json").stdout)
     assert {**told, "time": 0.0} == STATUS.to_json()
+
+
+def test_status__node_that_has_compared__shows_what_the_run_has_given(running: Path) -> None:
+    report(running, changed(STATUS, time=time.time(), detail=DETAIL))
+    assert "\ngain     74.0 % together, 50.0 % the model alone, " in call("status", "--data-dir", running).stdout
+    told = json.loads(call("status", "--data-dir", running, "--json").stdout)
+    assert told["detail"]["gain"]["after"] == {"step": 120, "accuracy": 0.74, "loss": 0.69 - 120 / 800, "rows": 200}
 
 
 @pytest.mark.parametrize(
