@@ -24,7 +24,6 @@ TASKS = {
     ("sfnode.node.running_node", "self.network.run"): _LIFE,
     ("sfnode.node.running_node", "self._watch.run"): "contains each of its turns itself",
     ("sfnode.node.running_node", "self._snapshot_files.run"): "contains each file itself",
-    ("sfnode.node.running_node", "self._basis_fetcher.run"): "contains each file itself",
     ("sfnode.node.running_node", "self.overseer.run"): "its watch and the training outlive their slips",
     ("sfnode.node.running_node", "trainer.run"): _TRAINING,
     ("sfnode.node.model_fetcher", "self._watch"): _TRAINING,
