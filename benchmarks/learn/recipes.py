@@ -66,12 +66,14 @@ METRICS: dict[str, Recipe] = {
     "accuracy itself": NetworkTrial(
         steps=80,
         tune_steps=80,
-        rates=(3e-3, 1e-2),
+        rates=(1e-3, 3e-3, 1e-2),
         rows=32,
         rank=32,
+        core="canonical",
+        scalar="raw",
         directions=8,
         shares=8,
-        epsilon_exp=-6,
+        epsilon_exp=-3,
         objective="accuracy",
     ),
 }
