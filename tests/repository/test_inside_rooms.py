@@ -10,12 +10,12 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 40_309,  # 39,358 before dense cores, which come beside starts and have not taken their place yet
-    "exported_names": 497,
-    "init_lines": 792,
-    "import_share": 10.7,
-    "small_helpers_per_kloc": 0.75,
-    "dataclasses_per_kloc": 6.45,  # as many as before on fewer lines
+    "lines": 37_925,
+    "exported_names": 484,
+    "init_lines": 777,
+    "import_share": 10.6,
+    "small_helpers_per_kloc": 0.7,
+    "dataclasses_per_kloc": 6.3,
     "dialect_lines_per_kloc": 1.5,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,
