@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import SMALL, TASKS, Folders, load, read
-from benchmarks.paper.__main__ import RivalResults, main, write
+from benchmarks.paper.__main__ import RivalResults, main, read_results, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus, consensus_picture
@@ -94,6 +94,22 @@ def test_write__second_run__is_compared_with_the_first(tmp_path: Path, capsys: p
         "results.json",
         "rivals.svg",
     ]
+
+
+def test_write__one_method_again__the_others_stay_in_their_order(tmp_path: Path) -> None:
+    marks = ("rivals", "rates", "accounting", "consensus", "swarms")
+    page = tmp_path / "paper.md"
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in marks), "utf-8")
+    curves = compared("DSGD", 1.0).curves
+    swarm = Swarm(name=SEEDFLOOD, graph="ring", clients=16, rate=0.1, curves=curves)
+    swarms_before = [replace(swarm, clients=32), swarm]
+    both = [compared(OURS, 1_984), compared("DSGD", 2.5e9)]
+    write(RivalResults(rivals=both, swarms=swarms_before), tmp_path, is_real=False)
+    again = replace(compared(OURS, 1_984), rate=0.2)
+    write(RivalResults(rivals=[again], swarms=[replace(swarm, clients=4)]), tmp_path, is_real=False)
+    kept = read_results(tmp_path / "paper/results.json")
+    assert [(each.name, each.rate) for each in kept.rivals] == [("DSGD", 0.1), (OURS, 0.2)]
+    assert [each.clients for each in kept.swarms] == [4, 16, 32]
 
 
 def test_agreement__one_row_of_two_too_far__is_named_with_both_figures() -> None:

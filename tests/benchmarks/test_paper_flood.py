@@ -15,7 +15,7 @@ from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.paper.conditions import BASE, PARTS, kept_rate, main, write
+from benchmarks.paper.conditions import BASE, PARTS, kept_rate, main, read_conditions, write
 from benchmarks.paper.flooding import CAUGHT_UP, FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
@@ -160,6 +160,16 @@ def test_write__some_parts__the_others_are_kept(tmp_path: Path) -> None:
     assert kept["breaks"] == kept["quiet"] == [json.loads(json.dumps(asdict(one)))]
     text = (tmp_path / "paper.md").read_text("utf-8")
     assert "old" not in text and "| 60.0 | 3 |" in text
+
+
+def test_write__some_rows_of_a_part__the_others_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "paper.md").write_text("<!-- measured: breaks -->\n<!-- end -->\n", "utf-8")
+    curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9))
+    one = Compared(task="sst2", name="one", rate=1e-3, tried={1e-3: 0.5}, curves=(curve,))
+    other = replace(one, name="other")
+    write({"breaks": [one, other]}, tmp_path)
+    write({"breaks": [replace(one, rate=2e-3)]}, tmp_path)
+    assert read_conditions(tmp_path / "paper/conditions.json") == {"breaks": [replace(one, rate=2e-3), other]}
 
 
 def test_kept_rate__after_the_part_rank_was_written__is_that_of_the_base(tmp_path: Path) -> None:
