@@ -45,6 +45,16 @@ class TensorSpec:
     rows: Annotated[int, Bound(1, 1 << 24)]
     cols: Annotated[int, Bound(0, 1 << 24)]
 
+    @property
+    def outputs(self) -> int:
+        """Return how many numbers the tensor's layer puts out, where it is a linear layer's weight."""
+        return self.cols if self.kind is TensorKind.TRANSPOSED else self.rows
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers that layer takes in."""
+        return self.rows if self.kind is TensorKind.TRANSPOSED else self.cols
+
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
@@ -231,7 +241,7 @@ def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             "tensors: a dense core is one of matrices, and a vector is listed",
         ),
         (
-            len({_outputs(tensor) for tensor in tensors}) > 1,
+            len({tensor.outputs for tensor in tensors}) > 1,
             "tensors: with a dense core all have as many outputs, since they share one U",
         ),
         (manifest.task.objective is not Objective.LOSS, "task.objective: must be loss with dense cores"),
@@ -283,10 +293,6 @@ def view_max(manifest: Manifest) -> int:
 
 def basis_bytes(manifest: Manifest) -> int:
     """Return the length of the file of a dense core's basis (SPEC 4.6): magic, exponents, int8 entries."""
-    method, outputs = manifest.method, _outputs(manifest.tensors[0])
-    inputs = sum(tensor.rows + tensor.cols - _outputs(tensor) for tensor in manifest.tensors)
-    return BASIS_MAGIC_BYTES + 1 + len(manifest.tensors) + outputs * method.core_rows + inputs * method.rank
-
-
-def _outputs(tensor: TensorSpec) -> int:
-    return tensor.cols if tensor.kind is TensorKind.TRANSPOSED else tensor.rows
+    method, tensors = manifest.method, manifest.tensors
+    entries = tensors[0].outputs * method.core_rows + sum(tensor.inputs for tensor in tensors) * method.rank
+    return BASIS_MAGIC_BYTES + 1 + len(tensors) + entries

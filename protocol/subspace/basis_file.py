@@ -13,7 +13,7 @@ import numpy as np
 
 from protocol.errors import Reject, RejectReason
 from protocol.limits import BASIS_ENTRY_MAX
-from protocol.run import BASIS_MAGIC_BYTES, Manifest, TensorKind, basis_bytes
+from protocol.run import BASIS_MAGIC_BYTES, Manifest, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC: Final = b"sfnode/basis/3" + b"\n\0"
@@ -64,10 +64,8 @@ def decode_basis_untrusted(manifest: Manifest, data: bytes) -> BasisContent:
         raise Reject(RejectReason.BASIS, f"an exponent exceeds {EXP_MAX}")
     if rest.min() < -BASIS_ENTRY_MAX:
         raise Reject(RejectReason.BASIS, f"an entry exceeds {BASIS_ENTRY_MAX}")
-    is_turned = [tensor.kind is TensorKind.TRANSPOSED for tensor in tensors]
-    outputs = tensors[0].cols if is_turned[0] else tensors[0].rows
-    inputs = [each.rows if turned else each.cols for each, turned in zip(tensors, is_turned, strict=True)]
-    sizes = [outputs * method.core_rows, *(count * method.rank for count in inputs)]
+    outputs = tensors[0].outputs
+    sizes = [outputs * method.core_rows, *(tensor.inputs * method.rank for tensor in tensors)]
     u, *v = np.split(rest, np.cumsum(sizes)[:-1])
     return BasisContent(
         u=u.reshape(outputs, method.core_rows),

@@ -85,6 +85,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             "layers known to write to the residual stream, and no option on how directions are drawn. Leave it out to "
             "take what there can be"
         )
+    else:
+        draft.draw()
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
 
 

@@ -118,7 +118,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     closed = int(sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors)) if columns else 0
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
     rank, core_rows = manifest.method.rank, manifest.method.core_rows or manifest.method.rank
-    basis_entries = sum(core_rows * tensor.rows + rank * tensor.cols for tensor in manifest.tensors)
+    basis_entries = sum(core_rows * tensor.outputs + rank * tensor.inputs for tensor in manifest.tensors)
     return MemoryPlan(
         weights=split.on_device,
         waiting=split.waiting_bytes + closed_waiting,

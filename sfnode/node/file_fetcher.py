@@ -1,4 +1,4 @@
-"""Fetches a file from several neighbours at once when only the hash of the whole is known: a basis or a snapshot.
+"""Fetches a file from several neighbours at once when only the hash of the whole is known: a snapshot.
 
 Segments come from up to eight neighbours, as pieces of a model do, but a single segment cannot be checked. If the whole
 is wrong, neighbours are asked one after the other for all of it. A neighbour that then sends a wrong file is caught by
@@ -16,7 +16,7 @@ from protocol.wire import PeerId
 from sfnode.network import Pace, Wanted
 from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSources
 
-SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a basis of 1 MiB has eight: one for each neighbour
+SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one for each neighbour
 
 
 class FileSources(PieceSources, Protocol):

@@ -94,7 +94,12 @@ class RunDraft:
         self._model = model
         self._tensors = tensors
         self._settings = None if options.settings is None else read_toml(options.settings)
-        self._method, self._schedule = method_of(options.drawn_method)
+        self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
+
+    def draw(self, *, is_rate_checked: bool = True) -> None:
+        """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
+        drawn = self._options.drawn_method
+        self._method, self._schedule = method_of(drawn if is_rate_checked else replace(drawn, learning_rate=None))
 
     def take_dense(
         self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, sha256: str

@@ -56,7 +56,7 @@ class Estimator:
         self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)
         self._fold: FoldedWeights | None = None
         self._fold_key = b""
-        attach(shared.model, manifest.tensors, shared.pass_context)
+        attach(shared.model, manifest.tensors, shared.pass_context, is_dense=manifest.method.is_dense)
 
     def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
         """Replace the coefficients of ``epoch``, int64[layout.size]."""

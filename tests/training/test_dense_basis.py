@@ -72,10 +72,10 @@ def test_calibrate__a_step_down_the_gradient__lowers_the_loss(task: str) -> None
 def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_words()
     usual = found_for(tiny_llama(), data)
-    monkeypatch.setattr("sfnode.training.calibration.found_basis._TRIAL_SHARE", -0.5)  # up: no rate is low enough
+    monkeypatch.setattr("sfnode.training.calibration.rate._TRIAL_SHARE", -0.5)  # up: no rate is low enough
     halved = found_for(tiny_llama(), data)
     assert usual is not None and halved is not None
-    assert usual.rows == (1 + 2) * 40 and halved.rows == (1 + 9) * 40
+    assert usual.rows == (1 + 3) * 40 and halved.rows == (1 + 10) * 40
     assert halved.learning_rate == usual.learning_rate / 2**8
 
 

@@ -70,9 +70,9 @@ class Wanted:
         )
 
     @classmethod
-    def basis(cls, manifest: Manifest, sha256: str | None = None) -> Wanted:
-        """Describe a published basis of a run: the one with this hash, or the manifest's."""
-        return cls._file("basis", sha256 or manifest.method.basis_sha256, basis_bytes(manifest), BASIS_BYTES_MAX)
+    def basis(cls, manifest: Manifest) -> Wanted:
+        """Describe the basis of a run with a dense core."""
+        return cls._file("basis", manifest.method.basis_sha256, basis_bytes(manifest), BASIS_BYTES_MAX)
 
     @classmethod
     def snapshot(cls, sha256: str, file_bytes: int) -> Wanted:

@@ -6,10 +6,10 @@ inputs at the tokens that are read, scaled to variance one. U has directions of 
 * With label words, one for each contrast between them, which moves its logits by one contrast.
 * With candidates, the leading directions in which a move changes the loss, over their root mean square.
 
-So the loss has curvature one along each column of U: with label words at even predictions (elsewhere at most half their
-number), else where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest curvature
-by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels that are
-drawn. The examples' own labels say only how often the rate must be halved, until a first step lowers their loss.
+So the loss has curvature one along each column of U: at even predictions (elsewhere at most half the number of label
+words), for texts where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest
+curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
+that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss (`rate`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,23 @@ from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.look import Look, look_at
+from sfnode.training.calibration.rate import suited_rate
 from sfnode.training.calibration.writers import moving_tensors
-from sfnode.training.dense_estimate import Heard, contrasts, dense_term, hear
+from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
-from sfnode.training.estimator import EVALUATION_TOKENS
-from sfnode.training.model import MatrixTerm, perturbed
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, batch_of, chunks_of
+from sfnode.training.task import Example, TaskData
 from sfnode.worker_protocol import DeviceOptions
 
-# In steps of Newton's method: docs/decisions/0032-all-numbers-from-one-pass.md has what others do. The curvature with
-# label words is the largest there is, that with candidates the one of the model as it is.
-RATE: Final = 3.0
-_CANDIDATES_RATE: Final = 1.0
+# In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
+RATE: Final = 1.5
 _TRIAL_EXAMPLES: Final = 128  # eight nodes have as many in a round: half of the rate moves the core (`noise_rows`)
-_TRIAL_SHARE: Final = 0.5
-_HALVINGS_MAX: Final = 8
 EXAMPLES: Final = 256
 EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
 _RANK: Final = 64
 _RANK_MIN: Final = 8
-_CORE_ROWS: Final = 16  # with candidates
+_CORE_ROWS: Final = 16  # with candidates, at most
+_LEAST: Final = 0.003  # share of the gradients' squares in a direction that is worth a row
 _RIDGE: Final = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 _LEVELS_OF_RMS: Final = 16  # the unit of a message's numbers is at most their rms / 16
 _LENGTH_MAX: Final = 2.0  # of a message, in medians
@@ -94,20 +90,22 @@ def calibrate(
 
     OperatorError: the model gives numbers that are not finite.
     """
-    examples = spread_out(data.examples, EXAMPLES)
-    moving, labels = moving_tensors(shared, tensors), len(data.label_tokens)
-    rank, core_rows = _RANK, labels - 1 if labels else min(_CORE_ROWS, shared.head.weight.shape[1])
-    while moving and len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
-        rank //= 2
-    if len(examples) < EXAMPLES_MIN or not moving or rank < _RANK_MIN or core_rows > RANK_MAX or labels == 1:
+    examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
+    moving = moving_tensors(shared, tensors)
+    if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     module: nn.Module = shared.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
     look = look_at(shared, moving, replace(data, examples=tuple(examples)), on_progress)
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
-    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look, core_rows)
+    u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look)
     u, u_exp = _entries(u_Hr)
+    rank, core_rows = _RANK, u_Hr.shape[1]
+    while len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
+        rank //= 2
+    if rank < _RANK_MIN:
+        return None
     sides = [_entries(_leading(inputs, look, rank)) for inputs in look.inputs]
     h_Pk = torch.cat(
         [
@@ -119,10 +117,11 @@ def calibrate(
     gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows))
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
-    # Nodes with candidates measure d for a stream of size one
-    rate = (RATE if labels else _CANDIDATES_RATE / look.size) / gradients.curvature()
+    # With candidates, gradients are measured for a stream of size one
+    size = 1.0 if labels else look.size
+    rate = RATE / gradients.curvature() / size
     tried = spread_out(examples, _TRIAL_EXAMPLES)
-    rate, passes = _halved(shared, moving, content, replace(data, examples=tuple(tried)), rate)
+    rate, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
     return FoundBasis(
         content=content,
         tensors=moving,
@@ -146,21 +145,35 @@ def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) 
     return sides_Hr
 
 
-def _leading_excess(look: Look, core_rows: int) -> Tensor:
-    """Return the leading directions in which a move of the stream's end changes the loss, [H, core_rows].
+def _leading_excess(look: Look) -> Tensor:
+    """Return the leading directions in which a move of the stream's end changes the loss, at most 16, [H, core_rows].
 
-    Each is scaled so that the second moment of the gradient along it is one.
+    Each is scaled so that the second moment of the gradient along it is one. Candidates that are the same in all
+    examples have few directions.
     """
     if look.spread.any():
         moment_HH = look.spread
-    else:  # a score moves the loss by p (1 - p) of it
-        likely_P = look.likely[look.row]
-        moved_PH = (look.excess * (look.weight * (likely_P * (1 - likely_P)).sqrt())[:, None]).double()
-        moment_HH = moved_PH.T @ moved_PH
+    else:
+        of_token = look.excess.double() * look.weight.double()[:, None]
+        of_row = torch.zeros(len(look.example), of_token.shape[1]).double().index_add(0, look.row, of_token)
+        apart_RH = _apart(look, of_row)
+        moment_HH = apart_RH.T @ apart_RH
     values, vectors = torch.linalg.eigh(moment_HH / (int(look.example.max()) + 1))
-    values, vectors = values.flip(0)[:core_rows], vectors.flip(1)[:, :core_rows]
-    sides_Hr: Tensor = vectors * look.size / values.clamp_min(_TINY).sqrt()
+    values, vectors = values.flip(0)[:_CORE_ROWS], vectors.flip(1)[:, :_CORE_ROWS]
+    count = max(1, int((values > _LEAST * values.sum()).sum()))
+    sides_Hr: Tensor = vectors[:, :count] * look.size / values[:count].clamp_min(_TINY).sqrt()
     return sides_Hr
+
+
+def _apart(look: Look, of_row: Tensor) -> Tensor:
+    """Return by how much the candidates of an example differ from their mean, over the root of their number, [R, ...].
+
+    Its second moment, summed over them, is what one drawn evenly has: a move of all scores alike bends no loss.
+    """
+    even_R = (1 / look.example.bincount()[look.example].double())[:, None]
+    mean_N = of_row.new_zeros(int(look.example.max()) + 1, of_row.shape[1])
+    mean_N.index_add_(0, look.example, even_R * of_row)
+    return (of_row - mean_N[look.example]) * even_R.sqrt()
 
 
 def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
@@ -216,13 +229,10 @@ class _Gradients:
         return len(self._look.example) > self._examples
 
     def curvature(self) -> float:
-        """Return the largest curvature of the loss by the core."""
+        """Return the largest curvature of the loss by the core, where the loss has curvature one along U."""
         look = self._look
         if self._is_choice:
-            score_RK, likely_R = self._of_rows(), look.likely.double()[:, None]
-            mean_NK = torch.zeros(self._examples, score_RK.shape[1]).double()
-            mean_NK.index_add_(0, look.example, likely_R * score_RK)
-            apart = (score_RK - mean_NK[look.example]) * likely_R.sqrt() / look.size
+            apart = _apart(look, self._of_rows()) / look.size
         else:
             apart = self._h_Pk * look.weight.double().sqrt()[:, None]
         return float(torch.linalg.matrix_norm(apart, ord=2)) ** 2 / self._examples
@@ -240,36 +250,6 @@ class _Gradients:
         found_NK = torch.zeros(self._examples, rows_RK.shape[1]).double().index_add(0, self._look.example, rows_RK)
         apart = max(1, self._examples // batch_rows)  # sorted by length: each message takes some of all lengths
         return torch.stack([found_NK[first::apart].mean(dim=0) for first in range(apart)])
-
-
-def _halved(
-    shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float
-) -> tuple[float, int]:
-    """Halve the rate until a step down the gradient of the examples lowers their loss; return also the passes taken."""
-    batches = [batch_of(data, examples, 1, shared.device) for examples in chunks_of(data.examples, EVALUATION_TOKENS)]
-    dtype, names = shared.dtype, [tensor.name for tensor in tensors]
-    u_Hr, *v = (
-        torch.from_numpy(entries).to(shared.device, dtype) * 2.0**exp
-        for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
-    )
-    u = perturbed.with_spare_row(u_Hr)
-
-    def passed(terms: dict[str, MatrixTerm]) -> list[Heard]:
-        return [hear(shared, names, terms, rows, data.label_tokens, u_Hr.to(shared.loss_dtype)) for rows in batches]
-
-    first = passed({})
-    before = sum(float(each.loss.sum()) for each in first)
-    down = [
-        sum((each.d.T @ (each.inputs[place] @ v[place]).to(each.d.dtype) for each in first), torch.zeros(()))
-        for place in range(len(tensors))
-    ]
-    for halvings in range(_HALVINGS_MAX):
-        amount = -rate * _TRIAL_SHARE / len(data.examples)
-        terms = {each.name: dense_term(each, u, v[place], amount * down[place]) for place, each in enumerate(tensors)}
-        if sum(float(each.loss.sum()) for each in passed(terms)) < before:
-            return rate, halvings + 2
-        rate /= 2
-    return rate, _HALVINGS_MAX + 1
 
 
 def _scale_of(messages: Tensor) -> tuple[int, int]:

@@ -118,9 +118,12 @@ def _group(module: nn.Module, attribute: str, *, is_head: bool) -> TensorGroup |
     return TensorGroup.NORM if is_norm(module) else None
 
 
-def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassContext) -> None:
+def attach(
+    model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassContext, *, is_dense: bool = False
+) -> None:
     """Make the layers of ``tensors`` add the terms of ``context``. Further calls may add tensors.
 
+    ``is_dense``: the run has a dense core, so that a weight stored as inputs x outputs must be listed as transposed.
     OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
     """
     known = places(model)
@@ -129,9 +132,12 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], context: PassC
         place = known.get(tensor.name)
         if place is None:
             raise OperatorError(_why_not(model, tensor.name))
-        if not is_of(tensor, place):
+        is_read_turned = is_dense and tensor.kind is TensorKind.MATRIX and isinstance(place.module, Conv1D)
+        if not is_of(tensor, place) or is_read_turned:
             shape = tuple(getattr(place.module, place.attribute).shape)
-            raise OperatorError(f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} in the run")
+            raise OperatorError(
+                f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} ({tensor.kind}) in the run"
+            )
         chosen.append(place)
     for fault in _faults(model, [place for place in chosen if not hasattr(place.module, "sfnode_slot")]).values():
         raise OperatorError(fault)
