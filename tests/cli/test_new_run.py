@@ -36,7 +36,7 @@ def test_init__run_with_data__names_the_basis_that_it_writes_and_says_what_it_to
     assert f"method   the gradient by {numbers}" in outcome.stdout
     again = call("init", *DEMO, "--out", tmp_path / "b.run", "--owner-key", tmp_path / "owner.key", "--json")
     told = json.loads(again.stdout)
-    assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 512)
+    assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 640)
     assert (tmp_path / "b.basis").read_bytes() == (tmp_path / "a.basis").read_bytes()  # same choices, same bytes
 
 

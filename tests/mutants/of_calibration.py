@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _FOUND = "sfnode.training.calibration.found_basis"
+_RATE = "sfnode.training.calibration.rate"
 _ESTIMATE = "sfnode.training.dense_estimate"
 _DENSE_BASIS = "tests/training/test_dense_basis.py::"
 _DENSE_ESTIMATE = "tests/training/test_dense_estimate.py::"
@@ -41,8 +42,14 @@ BASES = (
     Mutant(
         name="rate-never-halved",
         breaks="a run has a rate with which its first steps raise the loss",
-        edits=(Edit(_FOUND, "_halved", "        rate /= 2\n", ""),),
+        edits=(Edit(_RATE, "suited_rate", "        rate /= 2\n", ""),),
         detector=Tests((_DENSE_BASIS + "test_calibrate__rate_that_leaps_too_far__is_halved",)),
+    ),
+    Mutant(
+        name="arriving-share-ignored",
+        breaks="a run has a rate that suits only models whose later layers leave a move as it is",
+        edits=(Edit(_RATE, "suited_rate", "rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])", "fall -= 0"),),
+        detector=Tests((_DENSE_BASIS + "test_calibrate__later_layers_that_change_a_move__are_in_the_rate",)),
     ),
     Mutant(
         name="curvature-too-small",

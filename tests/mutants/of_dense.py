@@ -211,7 +211,7 @@ RULES = (
     Mutant(
         name="outputs-of-two-sizes",
         breaks="a dense run may list tensors that no one U fits, and nobody can make its basis",
-        edits=(Edit(_MANIFEST, "_broken_dense_rules", "len({_outputs(tensor) for tensor in tensors}) > 1", "False"),),
+        edits=(Edit(_MANIFEST, "_broken_dense_rules", "len({tensor.outputs for tensor in tensors}) > 1", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
     Mutant(

@@ -69,6 +69,20 @@ def test_calibrate__a_step_down_the_gradient__lowers_the_loss(task: str) -> None
     assert float(after.mean()) < float(before.mean())
 
 
+def test_calibrate__later_layers_that_change_a_move__are_in_the_rate() -> None:
+    data, shared = some_words(), SharedModel(tiny_llama())
+    bases, found = dense_bases(shared, data)
+    layout, amount = CoefficientLayout(bases.manifest), 2.0 ** view_exp(bases.manifest, 0)
+    d, h, before = measured(shared, data, bases, np.zeros(layout.size, dtype=np.int64))
+    mean = torch.cat([(d.T @ each).flatten() for each in h]) / len(data.examples)
+    core = np.zeros(layout.size, dtype=np.int64)
+    core[1:] = np.rint((mean * 0.02 / float(mean.square().sum()) / amount).numpy())
+    arriving = float((before - measured(shared, data, bases, core)[2]).mean()) / 0.02
+    curvature = float(torch.linalg.matrix_norm(torch.cat(h, dim=1), ord=2)) ** 2 / len(data.examples)
+    assert abs(arriving - 1) > 0.05  # else the test would show nothing
+    assert found.learning_rate == pytest.approx(RATE / curvature / arriving, rel=0.02)
+
+
 def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_words()
     usual = found_for(tiny_llama(), data)
