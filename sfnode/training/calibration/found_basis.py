@@ -40,7 +40,7 @@ from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE: Final = 1.5
-_TRIAL_EXAMPLES: Final = 128  # eight nodes have as many in a round: half of the rate moves the core (`noise_rows`)
+_TRIAL_EXAMPLES: Final = 64
 EXAMPLES: Final = 256
 EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
 _RANK: Final = 64
