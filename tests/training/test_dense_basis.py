@@ -13,13 +13,23 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from sfnode.training.calibration import FoundBasis, calibrate
-from sfnode.training.calibration.found_basis import RATE
+from sfnode.training.calibration.found_basis import RATE, _Gradients, _leading_excess
+from sfnode.training.calibration.look import look_at
+from sfnode.training.calibration.writers import moving_tensors
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
 from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import tiny_gpt2, tiny_llama, tiny_opt
-from tests.training.test_dense_estimate import TASKS, direct_model, every_task, measured, some_texts, some_words
+from tests.training.test_dense_estimate import (
+    TASKS,
+    direct_model,
+    every_task,
+    measured,
+    some_choices,
+    some_texts,
+    some_words,
+)
 
 
 def found_for(model: Any, data: TaskData, rows: int = 8) -> FoundBasis | None:
@@ -81,6 +91,24 @@ def test_calibrate__later_layers_that_change_a_move__are_in_the_rate() -> None:
     curvature = float(torch.linalg.matrix_norm(torch.cat(h, dim=1), ord=2)) ** 2 / len(data.examples)
     assert abs(arriving - 1) > 0.05  # else the test would show nothing
     assert found.learning_rate == pytest.approx(RATE / curvature / arriving, rel=0.02)
+
+
+def test_calibrate__candidates_of_unlike_lengths__no_column_bends_the_loss_more_than_the_others() -> None:
+    """What moves all candidates alike cancels only where they are read at the same tokens."""
+    data = some_choices()
+    unlike, shared = found_for(tiny_llama(), data), SharedModel(tiny_llama())
+    look = look_at(shared, moving_tensors(shared, trainable_tensors(shared.model)), data, lambda _done, _total: None)
+    assert unlike is not None
+    u = torch.from_numpy(unlike.content.u).double() * 2.0**unlike.content.u_exp
+    v = [
+        torch.from_numpy(each).double() * 2.0**exp
+        for each, exp in zip(unlike.content.v, unlike.content.v_exps, strict=True)
+    ]
+    h = torch.cat([x.double() @ side for x, side in zip(look.inputs, v, strict=True)], dim=1)
+    usual = float(torch.linalg.matrix_norm(h * look.weight.double().sqrt()[:, None], ord=2)) ** 2 / len(look.example)
+    bends = [_Gradients(look, u, h).curvature(slice(column, column + 1)) for column in range(u.shape[1])]
+    whole = [_Gradients(look, _leading_excess(look), h).curvature(slice(each, each + 1)) for each in range(u.shape[1])]
+    assert max(bends) <= 1.05 * usual < max(whole)  # U is rounded to bytes
 
 
 def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:

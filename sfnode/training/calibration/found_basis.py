@@ -100,7 +100,6 @@ def calibrate(
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
     u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look)
-    u, u_exp = _entries(u_Hr)
     rank, core_rows = _RANK, u_Hr.shape[1]
     while len(moving) * rank * core_rows >= DENSE_NUMBERS_MAX:
         rank //= 2
@@ -114,6 +113,9 @@ def calibrate(
         ],
         dim=1,
     )
+    if len(look.excess):
+        u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
+    u, u_exp = _entries(u_Hr)
     gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows))
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
@@ -218,9 +220,9 @@ class _Gradients:
             self._excess_Pr = (look.logits.double().softmax(dim=1) - one_hot_NL) @ contrasts(labels)
         self._drawn_N = torch.from_numpy(drawn)
 
-    def _of_rows(self) -> Tensor:
-        """Return the gradient of each row by the core, [R, r K]: the sum over its tokens."""
-        found = self._excess_Pr[:, :, None] * self._h_Pk[:, None, :]
+    def _of_rows(self, columns: slice = slice(None)) -> Tensor:
+        """Return the gradient of each row by the core, or by some rows of it, [R, r K]: the sum over its tokens."""
+        found = self._excess_Pr[:, columns, None] * self._h_Pk[:, None, :]
         rows = torch.zeros(len(self._look.example), *found.shape[1:], dtype=found.dtype)
         return rows.index_add(0, self._look.row, found).flatten(1)
 
@@ -228,14 +230,29 @@ class _Gradients:
     def _is_choice(self) -> bool:
         return len(self._look.example) > self._examples
 
-    def curvature(self) -> float:
-        """Return the largest curvature of the loss by the core, where the loss has curvature one along U."""
+    def curvature(self, columns: slice = slice(None)) -> float:
+        """Return the largest curvature of the loss by the core, or some rows of it, where it has curvature one by U."""
         look = self._look
         if self._is_choice:
-            apart = _apart(look, self._of_rows()) / look.size
+            apart = _apart(look, self._of_rows(columns)) / look.size
         else:
             apart = self._h_Pk * look.weight.double().sqrt()[:, None]
         return float(torch.linalg.matrix_norm(apart, ord=2)) ** 2 / self._examples
+
+    def lengths(self) -> Tensor:
+        """Return by what to multiply the columns of U, at most one each, so that none bends the loss more than V does.
+
+        Candidates of different lengths are read at different tokens: what moves all of them alike does not cancel.
+        """
+        found = torch.ones(self._excess_Pr.shape[1]).double()
+        if not self._is_choice:
+            return found
+        h_Pk, rows = self._h_Pk * self._look.weight.double().sqrt()[:, None], len(self._look.example)
+        usual = float(torch.linalg.matrix_norm(h_Pk, ord=2)) ** 2 / rows
+        for column in range(len(found)):
+            bends = self.curvature(slice(column, column + 1))
+            found[column] = min(1.0, math.sqrt(usual / max(bends, _TINY)))
+        return found
 
     def drawn_messages(self, batch_rows: int) -> Tensor:
         """Return messages of ``batch_rows`` examples each, [messages, r K]."""
