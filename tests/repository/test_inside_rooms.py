@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 37_990,
+    "lines": 38_004,
     "exported_names": 484,
     "init_lines": 777,
     "import_share": 10.6,

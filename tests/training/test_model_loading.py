@@ -174,7 +174,7 @@ def test_tensors__conv1d__has_the_stored_shape() -> None:
     [
         ({"name": "none.weight"}, "tensor none.weight: the model has none of that name"),
         ({"name": "lm_head.weight"}, "tensor lm_head.weight cannot be trained: it is tied"),
-        ({"rows": 8}, r"\(16, 16\) in the model, 8 x 16 in the run"),
+        ({"rows": 8}, r"\(16, 16\) in the model, 8 x 16 \(matrix\) in the run"),
     ],
 )
 def test_tensors__do_not_fit_the_model__are_refused_by_name(changes: dict[str, object], complaint: str) -> None:
