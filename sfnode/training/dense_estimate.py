@@ -99,7 +99,7 @@ def hear(
 
     OperatorError: one of them is not linear. ``u_Hr`` does not matter with label words, whose contrasts it moves.
     """
-    context, is_words = shared.pass_context, isinstance(rows, RowBatch)
+    context = shared.pass_context
     positions_P = rows.positions if isinstance(rows, CandidateBatch) else last_places(rows)
     with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P) as heard:
         if isinstance(rows, RowBatch):
@@ -112,9 +112,7 @@ def hear(
             d_Pr, loss_N = shared.residuals(rows, u_Hr)
         if missing := [name for name in names if name not in heard]:
             raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
-        inputs = [heard[name] for name in names]
-    assert is_words or len(d_Pr) == len(positions_P)
-    return Heard(d=d_Pr, inputs=inputs, loss=loss_N)
+    return Heard(d=d_Pr, inputs=[heard[name] for name in names], loss=loss_N)
 
 
 def last_places(rows: RowBatch) -> Tensor:

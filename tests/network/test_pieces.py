@@ -29,6 +29,7 @@ from tests.support.network_nodes import (
     HELLO,
     MANIFEST,
     RUN_ID,
+    Memory,
     Node,
     address_of,
     dial,
@@ -42,20 +43,6 @@ from tests.support.network_nodes import (
 
 PIECE = hashlib.shake_256(b"piece").digest(5 * PART_BYTES_MAX + 100)
 HASH = hashlib.sha256(PIECE).hexdigest()
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A file in memory."""
-
-    data: bytes
-
-    @property
-    def total(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        return self.data[offset : offset + bytes_max]
 
 
 @dataclass

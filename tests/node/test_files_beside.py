@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import pytest
 import trio
@@ -11,23 +10,9 @@ import trio
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.file_fetcher import FileFetcher
-from tests.support.network_nodes import network, start, until
+from tests.support.network_nodes import Memory, network, start, until
 
 FILE = hashlib.shake_256(b"file").digest((1 << 20) + 77)
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """A file that needs no disk."""
-
-    data: bytes
-
-    @property
-    def total(self) -> int:
-        return len(self.data)
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        return self.data[offset : offset + bytes_max]
 
 
 @pytest.mark.parametrize("dialler_has_it", [False, True])
@@ -36,7 +21,7 @@ async def test_neighbours__one_lacks_a_file__fetches_it_beside_the_session_whoev
 ) -> None:
     wanted = Wanted.snapshot(hashlib.sha256(FILE).hexdigest(), len(FILE))
     async with trio.open_nursery() as nursery:
-        sources = [None, InMemory(FILE)] if dialler_has_it else [InMemory(FILE), None]
+        sources = [None, Memory(FILE)] if dialler_has_it else [Memory(FILE), None]
         listener = await start(nursery, network(1, basis=sources[0]))
         bootstrap = NetworkConfig(bootstrap=listener.network.introduction.addresses[:1])
         dialler = await start(nursery, network(2, bootstrap, basis=sources[1]))

@@ -31,6 +31,20 @@ QUICK = Timings(hello_s=1.0, ping_interval_s=0.1, dead_s=0.35, write_s=0.5, bye_
 CALM = Timings()
 
 
+@dataclass(frozen=True)
+class Memory:
+    """A file in memory."""
+
+    data: bytes
+
+    @property
+    def total(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        return self.data[offset : offset + bytes_max]
+
+
 def seed(number: int) -> bytes:
     """The identity of test node ``number``."""
     return bytes([number >> 8, number & 255]) * 16

@@ -142,7 +142,7 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
     """Return columns that move the label words' logits by one contrast each at the end of a stream of this size."""
     tokens_L = torch.tensor(label_tokens, device=shared.device)
-    stream_LH = shared.scored_head.of_stream(tokens_L, torch.diag(shared.norm_gain())).double().cpu() / size
+    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).double().cpu() / size
     sides_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
     return sides_Hr
 

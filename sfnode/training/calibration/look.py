@@ -77,6 +77,7 @@ class _Looking:
         self._likely: list[Tensor] = []
         self._excess: list[Tensor] = [torch.zeros(0, len(self._gain_H))]
         self._spread = torch.zeros(len(self._gain_H), len(self._gain_H), dtype=torch.float64)
+        self._likely_V = torch.zeros((), dtype=shared.loss_dtype)  # how likely each word is at all tokens looked at
         self._ends: list[Tensor] = []
         self._rows_seen, self._examples_seen = 0, 0
 
@@ -131,9 +132,9 @@ class _Looking:
     def _read(self, rows: CandidateBatch, hidden_RTH: Tensor) -> None:
         """Note what the tokens of the candidates say."""
         shared, dtype, hidden_AH = self._shared, self._shared.loss_dtype, hidden_RTH.flatten(0, 1)
-        head, gain, chosen = shared.scored_head, torch.diag(self._gain_H.to(dtype)), self._chosen(rows)
+        head, chosen = shared.scored_head, self._chosen(rows)
         if rows.options > 1:
-            likelihood_P, _, excess_PH = scoring.likelihoods(head, hidden_AH, rows, dtype, gain)
+            likelihood_P, _, excess_PH = scoring.likelihoods(head, hidden_AH, rows, dtype, self._gain_H)
             scores_NC = scoring.candidate_scores(scoring.row_means(likelihood_P, rows), rows)
             self._likely.append(scores_NC.softmax(dim=1).flatten()[rows.places].float().cpu())
             self._excess.append(excess_PH[chosen].float().cpu())
@@ -141,18 +142,19 @@ class _Looking:
         hidden_pH = hidden_AH[rows.positions[chosen]].to(dtype)
         likely_pV = head.logits(hidden_pH, None, slice(None)).softmax(dim=1)
         weights = 1 / rows.lengths.clamp(max=self._in_row).to(dtype)[rows.positions[chosen] // rows.tokens.shape[1]]
-        stream_VH = head.of_stream(slice(None), gain)
+        stream_VH = head.of_stream(slice(None), self._gain_H)
         mean_pH = likely_pV @ stream_VH
         drawn_p = torch.from_numpy(words(self._rows_seen, len(hidden_pH)).astype(np.float64) / 2**32).to(likely_pV)
         word_p = (likely_pV.cumsum(dim=1) < drawn_p[:, None]).sum(dim=1).clamp(max=likely_pV.shape[1] - 1)
         self._excess.append((mean_pH - stream_VH[word_p]).float().cpu())
-        spread_HH = stream_VH.T @ (stream_VH * (weights @ likely_pV)[:, None]) - mean_pH.T @ (
-            mean_pH * weights[:, None]
-        )
-        self._spread += spread_HH.cpu().double()
+        self._likely_V = self._likely_V + weights @ likely_pV
+        self._spread -= (mean_pH.T @ (mean_pH * weights[:, None])).cpu().double()
 
     def look(self) -> Look:
         """Return what all passes have shown."""
+        if self._likely_V.ndim:  # once for all batches: it takes V H^2 products
+            stream_VH = self._shared.scored_head.of_stream(slice(None), self._gain_H)
+            self._spread += (stream_VH.T @ (stream_VH * self._likely_V[:, None])).cpu().double()
         return Look(
             inputs=[torch.cat(each) for each in self._inputs],
             row=torch.cat(self._rows),

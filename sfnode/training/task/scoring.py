@@ -74,9 +74,10 @@ class OutputHead:
             logits += mixed_Ar @ term.u[words].to(dtype).t()
         return self._scale.of(logits)
 
-    def of_stream(self, words: Words, side_Hr: Tensor) -> Tensor:
-        """Return how the logits of ``words`` move with the hidden states' columns ``side_Hr``: [words, r]."""
-        found: Tensor = (self._linear.weight[words].to(side_Hr.dtype) @ side_Hr) * self._scale.factor
+    def of_stream(self, words: Words, side: Tensor) -> Tensor:
+        """Return how logits of ``words`` move with a side of the hidden state, [H, r] or a diagonal [H]: [words, r]."""
+        weight = self._linear.weight[words].to(side.dtype)
+        found: Tensor = (weight * side if side.ndim == 1 else weight @ side) * self._scale.factor
         return found
 
     def _term(self) -> MatrixTerm | None:
@@ -138,16 +139,15 @@ def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
 
 
 def likelihoods(
-    head: OutputHead, hidden_AH: Tensor, rows: CandidateBatch, dtype: torch.dtype, side_Hr: Tensor | None = None
+    head: OutputHead, hidden_AH: Tensor, rows: CandidateBatch, dtype: torch.dtype, side: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-likelihoods of targets and of the likeliest tokens, [P] each, a part of the vocabulary at a time.
 
-    Third come what the likely tokens have more than the targets of ``side_Hr``, [P, r]; no columns without a side.
+    Third comes what the likely tokens have more of a ``side`` (`of_stream`) than the targets, [P, r]; [P, 0] without.
     """
     mixed_Ar = head.mixed(hidden_AH.to(dtype))
     mixed_Pr = None if mixed_Ar is None else mixed_Ar[rows.positions]
     hidden_PH, targets_P = hidden_AH[rows.positions].to(dtype), rows.targets
-    side_Hr = hidden_PH.new_zeros(hidden_PH.shape[1], 0) if side_Hr is None else side_Hr
     size = max(1, LOGITS_MAX // max(1, len(hidden_PH)))
     target_P = hidden_PH.new_zeros(len(hidden_PH))
     totals: list[Tensor] = []
@@ -162,14 +162,14 @@ def likelihoods(
         target_P = torch.where(is_here_P, found_P, target_P)
         totals.append(logits_PV.logsumexp(dim=1))
         largest.append(logits_PV.amax(dim=1))
-        if side_Hr.shape[1]:
-            means.append(logits_PV.softmax(dim=1) @ head.of_stream(words, side_Hr))
+        if side is not None:
+            means.append(logits_PV.softmax(dim=1) @ head.of_stream(words, side))
     # The normaliser over the vocabulary, from those of its parts
     total_P = torch.stack(totals).logsumexp(dim=0)
-    lacking_Pr = hidden_PH.new_zeros(len(hidden_PH), side_Hr.shape[1])
-    if means:
+    lacking_Pr = hidden_PH.new_zeros(len(hidden_PH), 0)
+    if side is not None:
         shares = torch.stack(totals).softmax(dim=0)[..., None]
-        lacking_Pr = (torch.stack(means) * shares).sum(dim=0) - head.of_stream(targets_P, side_Hr)
+        lacking_Pr = (torch.stack(means) * shares).sum(dim=0) - head.of_stream(targets_P, side)
     return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P, lacking_Pr
 
 
