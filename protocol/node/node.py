@@ -9,27 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import assert_never
 
-from protocol import timings
+from protocol import events, timings
 from protocol.crypto import Signer, hashing
 from protocol.errors import Reject
-from protocol.events import (
-    DropPeer,
-    Effect,
-    EstimateFinished,
-    EstimateLost,
-    EstimateSkipped,
-    Event,
-    FetchFailed,
-    MessageArrived,
-    PeerJoined,
-    PeerLeft,
-    SendMessage,
-    SnapshotArrived,
-    StatementSubmitted,
-    Ticked,
-    TrainingSwitched,
-    WorkerReady,
-)
 from protocol.node.end_of_run import EndOfRun
 from protocol.node.intake import Intake
 from protocol.node.mismatch import Mismatch
@@ -70,7 +52,7 @@ class Node:
         self.intake = Intake(self.turn, self._flood, self.mismatch)
         self.own_steps = OwnSteps(self.turn, signer, config, self.snapshots)
 
-    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
+    def handle(self, event: events.Event, now_ms: int, *, is_last: bool = True) -> list[events.Effect]:
         """Process one event and return the effects to carry out, in order. ``now_ms`` must never decrease.
 
         ``is_last`` False: the next event waits already, so nothing is pushed yet. This makes frames fuller and spares
@@ -79,40 +61,40 @@ class Node:
         turn, own_steps = self.turn, self.own_steps
         turn.begin(now_ms)
         match event:
-            case PeerJoined():
+            case events.PeerJoined():
                 self._flood.open(event.peer)
                 self.sync.open(event.peer)
                 self._send_head(event.peer)
                 turn.do(self.snapshots.peer_joined(event.peer))
-            case PeerLeft():
+            case events.PeerLeft():
                 self._close(event.peer)
-            case MessageArrived():
+            case events.MessageArrived():
                 self._receive(event.peer, event.message)
-            case EstimateFinished():
+            case events.EstimateFinished():
                 self.intake.keep(own_steps.finish(event.step, event.scalars), source=None)
-            case EstimateSkipped() | EstimateLost():
-                own_steps.skip(event.step, is_worker_free=isinstance(event, EstimateSkipped))
-            case WorkerReady():
+            case events.EstimateSkipped() | events.EstimateLost():
+                own_steps.skip(event.step, is_worker_free=isinstance(event, events.EstimateSkipped))
+            case events.WorkerReady():
                 own_steps.is_worker_free = True
-            case TrainingSwitched():
+            case events.TrainingSwitched():
                 own_steps.switch(is_on=event.is_on)
-            case StatementSubmitted():
+            case events.StatementSubmitted():
                 self._submit(event.statement)
-            case SnapshotArrived():
+            case events.SnapshotArrived():
                 turn.do(self.snapshots.show(event.data))
-            case FetchFailed():
+            case events.FetchFailed():
                 self.snapshots.fetch_failed(event.sha256, now_ms)
-            case Ticked():
+            case events.Ticked():
                 self._flood.adapt(event.late_ms)
                 self._tick()
             case _:
                 assert_never(event)
         own_steps.start_if_due()
-        is_head = isinstance(event, MessageArrived) and isinstance(event.message, Head)
-        if is_head or isinstance(event, Ticked):
+        is_head = isinstance(event, events.MessageArrived) and isinstance(event.message, Head)
+        if is_head or isinstance(event, events.Ticked):
             self._look_at_end(is_compared=is_head)
         if is_last:
-            turn.do(SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms))
+            turn.do(events.SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms))
         return turn.effects
 
     def rest_ms(self) -> int:
@@ -157,7 +139,7 @@ class Node:
     def _drop(self, peer: PeerId, reason: str) -> None:
         """Drop a neighbour at once, although the end of its session is still to be reported."""
         self._close(peer)
-        self.turn.do([DropPeer(peer=peer, reason=reason)])
+        self.turn.do([events.DropPeer(peer=peer, reason=reason)])
 
     def _close(self, peer: PeerId) -> None:
         self._flood.close(peer)
@@ -186,7 +168,7 @@ class Node:
             step=self.turn.frontier(),
             work_distance=self.end.work_distance,
         )
-        self.turn.do([SendMessage(peer=peer, message=head)])
+        self.turn.do([events.SendMessage(peer=peer, message=head)])
 
     # --- time ---------------------------------------------------------------------------------------------
 
@@ -195,7 +177,7 @@ class Node:
         self.own_steps.tick()
         self.replica.tick()
         found = self.mismatch.tick(now_ms) if self.replica.is_summed else None
-        if isinstance(found, DropPeer):
+        if isinstance(found, events.DropPeer):
             self._drop(found.peer, found.reason)
         elif found is not None:
             self.turn.do([found])

@@ -6,32 +6,12 @@ import hashlib
 from collections import Counter
 from typing import Final
 
-from protocol import limits, timings
+from protocol import events, limits, state, timings
 from protocol.crypto import Author, Signer
 from protocol.errors import Ignore, Reject
-from protocol.events import (
-    Effect,
-    FetchSnapshot,
-    Halt,
-    ReportSnapshot,
-    SendMessage,
-    SnapshotOutcome,
-    StoreSnapshot,
-)
 from protocol.node.attestations import AttestationTable
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run import AdmissionKind
-from protocol.state import (
-    Attestation,
-    ProofVerdict,
-    Replica,
-    Snapshot,
-    decode_snapshot_untrusted,
-    encode_snapshot,
-    judge,
-    may_fit,
-    take_snapshot,
-)
 from protocol.sync import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
@@ -41,9 +21,9 @@ _RETRY_MS: Final = 2_000  # until the next fetch when no neighbour had the file
 class Snapshots:
     """Makes, attests, fetches, uses and proves snapshots for the node core."""
 
-    def __init__(self, replica: Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
+    def __init__(self, replica: state.Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
-        self.outcome = SnapshotOutcome.NONE
+        self.outcome = events.SnapshotOutcome.NONE
         self.ignored: Counter[str] = Counter()
         self._sync = sync
         self._manifest = replica.manifest
@@ -59,23 +39,23 @@ class Snapshots:
         self._look_ms = 0
         self._asked: str | None = None  # the SHA-256 of the file that is being fetched; one at a time
         self._due_ms: dict[str, int] = {}  # when each failed file may be asked for again
-        self._signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is or was used
+        self._signed_by: tuple[state.Attestation, ...] = ()  # of the snapshot that is or was used
 
     # --- messages -----------------------------------------------------------------------------------------
 
-    def peer_joined(self, peer: PeerId) -> list[Effect]:
+    def peer_joined(self, peer: PeerId) -> list[events.Effect]:
         """Ask a new neighbour for attestations if this node may use a snapshot and has not replayed everything."""
         is_asking = self._is_usable and not self._sync.is_live
-        return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
+        return [events.SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
     def peer_left(self, peer: PeerId) -> None:
         """Forget a neighbour that left."""
         self.attestations.forget(peer)
 
-    def receive(self, peer: PeerId, message: Message) -> list[Effect]:
+    def receive(self, peer: PeerId, message: Message) -> list[events.Effect]:
         """Answer a request, or store attestations and relay the new ones. Raises Reject."""
         if isinstance(message, AttestationsRequest):
-            return [SendMessage(peer=peer, message=Attestations(attestations=self.attestations.page()))]
+            return [events.SendMessage(peer=peer, message=Attestations(attestations=self.attestations.page()))]
         assert isinstance(message, Attestations)
         fresh: list[bytes] = []
         for data in message.attestations:
@@ -87,14 +67,14 @@ class Snapshots:
         others = [each for each in self._sync.open_peers() if each != peer] if self._sync.is_live else []
         return _told(fresh, others)
 
-    def tick(self, frontier: int | None, now_ms: int) -> list[Effect]:
+    def tick(self, frontier: int | None, now_ms: int) -> list[events.Effect]:
         """Do what is due; ``frontier`` is None while more updates wait to be summed than one tick can sum."""
-        effects = self._end(SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
+        effects = self._end(events.SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
         if not self._sync.is_live:
             agreed = self._wanted()
             if agreed and self._asked is None and now_ms >= self._due_ms.get(agreed[0].sha256.hex(), 0):
                 self._asked = agreed[0].sha256.hex()
-                effects.append(FetchSnapshot(sha256=self._asked, file_bytes=agreed[0].file_bytes))
+                effects.append(events.FetchSnapshot(sha256=self._asked, file_bytes=agreed[0].file_bytes))
             return effects
         if frontier is None:
             return effects
@@ -102,25 +82,25 @@ class Snapshots:
 
     # --- making -------------------------------------------------------------------------------------------
 
-    def _make_if_due(self, frontier: int) -> list[Effect]:
+    def _make_if_due(self, frontier: int) -> list[events.Effect]:
         """Make a snapshot of each multiple of SPAN_STEPS that lies STEPS_AHEAD_MAX rounds behind the frontier."""
         behind = frontier - limits.STEPS_AHEAD_MAX * self._manifest.method.local_steps
         step = behind - behind % limits.SPAN_STEPS
         if step <= self._made_step:
             return []
         self._made_step = step
-        if not may_fit(self._manifest, step):
+        if not state.may_fit(self._manifest, step):
             return []
-        data = encode_snapshot(self._manifest, take_snapshot(self._replica, step))
+        data = state.encode_snapshot(self._manifest, state.take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []
         sha256 = hashlib.sha256(data)
         return [
-            StoreSnapshot(step=step, sha256=sha256.hexdigest(), data=data),
+            events.StoreSnapshot(step=step, sha256=sha256.hexdigest(), data=data),
             *self._attest(step, len(data), sha256.digest()),
         ]
 
-    def _attest(self, step: int, file_bytes: int, sha256: bytes) -> list[Effect]:
+    def _attest(self, step: int, file_bytes: int, sha256: bytes) -> list[events.Effect]:
         """Attest the file if this node is an author of the run."""
         ledger, author = self._replica.ledger, self._signer.author
         if not self._config.is_training or ledger.highest_step(author) < 0:
@@ -136,7 +116,7 @@ class Snapshots:
 
     def _is_sought(self, updates: int = 0) -> bool:
         """Return whether this node is far enough behind its neighbours, one with ``updates``, to seek a snapshot."""
-        if self._sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
+        if self._sync.is_live or not self._is_usable or self.outcome is not events.SnapshotOutcome.NONE:
             return False
         behind = max(updates, self._sync.target_updates) - self._replica.ledger.updates
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
@@ -146,7 +126,7 @@ class Snapshots:
         is_used = self._replica.snapshot is not None and not self._sync.is_live
         return self._signer.author if is_used or self._is_sought(updates) else None
 
-    def _wanted(self) -> list[Attestation]:
+    def _wanted(self) -> list[state.Attestation]:
         """Return the attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
@@ -156,22 +136,22 @@ class Snapshots:
             self._asked = None
             self._due_ms[sha256] = now_ms + _RETRY_MS
 
-    def show(self, data: bytes) -> list[Effect]:
+    def show(self, data: bytes) -> list[events.Effect]:
         """Use a file that has come, if it is still the wanted one, as the worker's state from now on."""
         self._asked = None
         agreed, sha256 = self._wanted(), hashlib.sha256(data).digest()
         if not agreed or agreed[0].sha256 != sha256:
             return []
         try:
-            snapshot = decode_snapshot_untrusted(self._manifest, data)
+            snapshot = state.decode_snapshot_untrusted(self._manifest, data)
         except Reject:
             snapshot = None
         self._signed_by = tuple(agreed)
         if snapshot is None or snapshot.step != agreed[0].step:
-            return self._become(SnapshotOutcome.USELESS)
+            return self._become(events.SnapshotOutcome.USELESS)
         self._statements = self._replica.ledger.roster.digest()
         self._replica.use_snapshot(snapshot)
-        return self._become(SnapshotOutcome.USED)
+        return self._become(events.SnapshotOutcome.USED)
 
     def may_train(self) -> bool:
         """Return whether this node knows enough to sign (SPEC 9.2.3).
@@ -185,32 +165,34 @@ class Snapshots:
 
     # --- proof --------------------------------------------------------------------------------------------
 
-    def _prove(self, now_ms: int) -> list[Effect]:
+    def _prove(self, now_ms: int) -> list[events.Effect]:
         """Check the snapshot against the complete replay, whose result is the state from now on."""
         snapshot = self._replica.snapshot
         if snapshot is None or now_ms < self._look_ms:
             return []
         self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
-        verdict = judge(snapshot, self._replica)
-        if verdict is ProofVerdict.MISSING:
+        verdict = state.judge(snapshot, self._replica)
+        if verdict is state.ProofVerdict.MISSING:
             if self._missing_since_ms is None:
                 self._missing_since_ms = now_ms
             # A neighbour that lags or withholds also makes a node live, so wait for the others.
             if now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS:
                 return []
         # One neighbour alone may withhold records that others have, which proves nothing against the signers.
-        if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and self._sync.peers > 1):
+        if verdict is state.ProofVerdict.UNEQUAL or (verdict is state.ProofVerdict.MISSING and self._sync.peers > 1):
             return [self._halt(snapshot, verdict)]
-        return self._end(SnapshotOutcome.PROVED if verdict is ProofVerdict.EQUAL else SnapshotOutcome.UNPROVED)
+        return self._end(
+            events.SnapshotOutcome.PROVED if verdict is state.ProofVerdict.EQUAL else events.SnapshotOutcome.UNPROVED
+        )
 
-    def _end(self, outcome: SnapshotOutcome) -> list[Effect]:
+    def _end(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:
         self._replica.drop_snapshot()
         return self._become(outcome)
 
-    def _become(self, outcome: SnapshotOutcome) -> list[Effect]:
+    def _become(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:
         self.outcome = outcome
         authors = tuple(each.author for each in self._signed_by)
-        return [ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
+        return [events.ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
 
     def _is_cut_since(self) -> bool:
         """Return whether a new exclusion removes updates that the snapshot in use covers."""
@@ -220,18 +202,18 @@ class Snapshots:
         self._statements = roster.digest()
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
-    def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
+    def _halt(self, snapshot: state.Snapshot, verdict: state.ProofVerdict) -> events.Halt:
         found = "the same updates give other coefficients"
-        if verdict is ProofVerdict.MISSING:
+        if verdict is state.ProofVerdict.MISSING:
             held = self._replica.ledger.slots.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)
         detail = f"the snapshot of the steps before {snapshot.step} is false: {found}. Signed by {signers}"
-        return Halt(detail=detail, attestations=tuple(each.data for each in self._signed_by))
+        return events.Halt(detail=detail, attestations=tuple(each.data for each in self._signed_by))
 
 
-def _told(attestations: list[bytes], peers: list[PeerId]) -> list[Effect]:
+def _told(attestations: list[bytes], peers: list[PeerId]) -> list[events.Effect]:
     if not attestations:
         return []
     message = Attestations(attestations=tuple(attestations))
-    return [SendMessage(peer=peer, message=message) for peer in peers]
+    return [events.SendMessage(peer=peer, message=message) for peer in peers]

@@ -22,37 +22,24 @@ from dataclasses import replace
 from itertools import islice, pairwise
 from typing import TypeAlias, TypeVar
 
-from protocol import limits
+from protocol import limits, wire
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
 from protocol.ledger import NO_STATEMENTS, Ledger, digest_buckets
-from protocol.wire import (
-    AuthorHoldings,
-    Authors,
-    AuthorsRequest,
-    Message,
-    Payloads,
-    PayloadsRequest,
-    PullDone,
-    PullRequest,
-    Records,
-    ShardDigest,
-    Shards,
-    ShardsRequest,
-    SpanDigest,
-    Spans,
-    SpansRequest,
-    Statements,
-    StatementsRequest,
-    WantedSlots,
-)
 
-Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest | StatementsRequest
-Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone | Statements
+Request: TypeAlias = (
+    wire.SpansRequest
+    | wire.ShardsRequest
+    | wire.AuthorsRequest
+    | wire.PayloadsRequest
+    | wire.PullRequest
+    | wire.StatementsRequest
+)
+Reply: TypeAlias = wire.Spans | wire.Shards | wire.Authors | wire.Payloads | wire.PullDone | wire.Statements
 Dialogue: TypeAlias = Generator[Request, Reply, None]
 BucketKey: TypeAlias = tuple[int, Author]
 K = TypeVar("K", int, bytes)
-T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone, Statements)
+T = TypeVar("T", wire.Spans, wire.Shards, wire.Authors, wire.Payloads, wire.PullDone, wire.Statements)
 
 _FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
 _FIRST_STATEMENT = bytes(33)
@@ -150,7 +137,7 @@ class SyncSession:
     # --- the dialogue, top to bottom -----------------------------------------------------------------------
 
     def _compare(self) -> Dialogue:
-        theirs = _expect(Spans, (yield SpansRequest(request=0)))
+        theirs = _expect(wire.Spans, (yield wire.SpansRequest(request=0)))
         _check_ascending([entry.span for entry in theirs.spans])
         # Statements first: they decide which records are usable, and excluded ones are not requested.
         if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
@@ -170,8 +157,8 @@ class SyncSession:
         # A page starts after a key, so ask from the key just below the author's.
         before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
         for span in reversed(self.spans):
-            request = AuthorsRequest(request=0, span=span, shards=(digest_buckets.shard_of(author),), after=before)
-            page = _expect(Authors, (yield request))
+            request = wire.AuthorsRequest(request=0, span=span, shards=(digest_buckets.shard_of(author),), after=before)
+            page = _expect(wire.Authors, (yield request))
             _check_page(request, page)
             listed = tuple(entry for entry in page.authors if entry.author == author)
             yield from self._pull_page(span, replace(page, authors=listed))
@@ -181,7 +168,7 @@ class SyncSession:
         """Request all statements of the peer. The caller adds each page to the ledger before it passes it on here."""
         after, is_last, listed = _FIRST_STATEMENT, False, 0
         while not is_last:
-            page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
+            page = _expect(wire.Statements, (yield wire.StatementsRequest(request=0, after=after)))
             keys = [self._ledger.roster.codec.decode_untrusted(data).key for data in page.statements]
             # [REJECT] SPEC 8.4.3: a page of statements makes progress; the two of one token stand side by side.
             if not keys and not page.is_last:
@@ -197,15 +184,15 @@ class SyncSession:
             after, is_last = keys[-1] if keys else after, page.is_last
 
     def _compare_span(self, span: int) -> Dialogue:
-        theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
+        theirs = _expect(wire.Shards, (yield wire.ShardsRequest(request=0, span=span)))
         _check_echo(span, theirs.span)
         _check_ascending([entry.shard for entry in theirs.shards])
         own = dict(self._ledger.slots.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
         after, is_last, listed, skipped = _FIRST, not differing, 0, self._skipped
         while not is_last and not self.is_short:
-            request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
-            page = _expect(Authors, (yield request))
+            request = wire.AuthorsRequest(request=0, span=span, shards=differing, after=after)
+            page = _expect(wire.Authors, (yield request))
             _check_page(request, page)
             listed += len(page.authors)
             # [REJECT] SPEC 8.4.3: no ledger holds more authors than the run may have.
@@ -216,8 +203,8 @@ class SyncSession:
         if not self.is_short and self._skipped == skipped:
             self._claims.compared.add(span)
 
-    def _pull_page(self, span: int, page: Authors) -> Dialogue:
-        wanted: list[WantedSlots] = []
+    def _pull_page(self, span: int, page: wire.Authors) -> Dialogue:
+        wanted: list[wire.WantedSlots] = []
         # As many slots as fit into an answer when all of them are void, with two records each.
         slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
         for holdings in page.authors:
@@ -229,17 +216,17 @@ class SyncSession:
             steps = yield from self._missing(span, holdings)
             for start in range(0, len(steps), slots_max):
                 piece = digest_buckets.bitmap_of(steps[start : start + slots_max])
-                wanted.append(WantedSlots(span=span, author=holdings.author, steps=piece))
+                wanted.append(wire.WantedSlots(span=span, author=holdings.author, steps=piece))
         for request in _grouped(wanted, slots_max):
             self._records_received = 0
-            _expect(PullDone, (yield request))
+            _expect(wire.PullDone, (yield request))
             asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
             if self._records_received < asked:
                 self.is_short = True
                 break
         self._release()
 
-    def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
+    def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, list[int]]:
         """Return the steps (within the span) that the peer holds and this ledger lacks or does not know to be void."""
         own = self._ledger.slots.holdings_of(span, Author(theirs.author))
         if own.digest == theirs.digest:
@@ -253,8 +240,8 @@ class SyncSession:
             # that both hold give the peer's digest: then this ledger only holds more (SPEC 8.4.4).
             theirs_any = (their_valid | their_void).to_bytes(len(theirs.valid), "little")
             if self._ledger.slots.digest_within(span, Author(theirs.author), theirs_any) != theirs.digest:
-                request = PayloadsRequest(request=0, span=span, author=theirs.author)
-                answer = _expect(Payloads, (yield request))
+                request = wire.PayloadsRequest(request=0, span=span, author=theirs.author)
+                answer = _expect(wire.Payloads, (yield request))
                 _check_echo((span, theirs.author), (answer.span, answer.author))
                 missing = self._differing(span, theirs, answer)
         until = self._ledger.roster.counts_until(Author(theirs.author))
@@ -262,7 +249,7 @@ class SyncSession:
             until = min(until, self.horizon_step + 1)
         return [step for step in digest_buckets.bits_of(missing) if span * limits.SPAN_STEPS + step < until]
 
-    def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
+    def _differing(self, span: int, theirs: wire.AuthorHoldings, answer: wire.Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
         steps = digest_buckets.bits_of(_as_int(theirs.valid))
         hashes, size = answer.hashes, digest_buckets.PAYLOAD_HASH_BYTES
@@ -278,37 +265,37 @@ class SyncSession:
         return result
 
 
-def answer(ledger: Ledger, request: Request) -> list[Message]:
+def answer(ledger: Ledger, request: Request) -> list[wire.Message]:
     """Return the messages that answer one request from this ledger (SPEC 8.4)."""
     match request:
-        case SpansRequest():
-            spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.slots.span_digests())
-            return [Spans(request=request.request, statements=ledger.roster.digest(), spans=spans)]
-        case ShardsRequest():
+        case wire.SpansRequest():
+            spans = tuple(wire.SpanDigest(span=span, digest=digest) for span, digest in ledger.slots.span_digests())
+            return [wire.Spans(request=request.request, statements=ledger.roster.digest(), spans=spans)]
+        case wire.ShardsRequest():
             shards = tuple(
-                ShardDigest(shard=s, digest=digest) for s, digest in ledger.slots.shard_digests(request.span)
+                wire.ShardDigest(shard=s, digest=digest) for s, digest in ledger.slots.shard_digests(request.span)
             )
-            return [Shards(request=request.request, span=request.span, shards=shards)]
-        case AuthorsRequest():
+            return [wire.Shards(request=request.request, span=request.span, shards=shards)]
+        case wire.AuthorsRequest():
             return [_answer_authors(ledger, request)]
-        case PayloadsRequest():
+        case wire.PayloadsRequest():
             hashes = b"".join(ledger.slots.payload_hashes(request.span, Author(request.author)).values())
-            return [Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
-        case PullRequest():
+            return [wire.Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
+        case wire.PullRequest():
             return _answer_pull(ledger, request)
-        case StatementsRequest():
+        case wire.StatementsRequest():
             found, is_last = ledger.roster.page(request.after, _STATEMENT_KEYS_PER_PAGE)
-            return [Statements(request=request.request, statements=tuple(found), is_last=is_last)]
+            return [wire.Statements(request=request.request, statements=tuple(found), is_last=is_last)]
 
 
-def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
+def _answer_authors(ledger: Ledger, request: wire.AuthorsRequest) -> wire.Authors:
     page_authors = limits.AUTHORS_PER_PAGE_MAX
     held = ledger.slots.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
     page = tuple(held[:page_authors])
-    return Authors(request=request.request, span=request.span, authors=page, is_last=len(held) <= page_authors)
+    return wire.Authors(request=request.request, span=request.span, authors=page, is_last=len(held) <= page_authors)
 
 
-def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
+def _answer_pull(ledger: Ledger, request: wire.PullRequest) -> list[wire.Message]:
     """Return frames of records, at most PULL_BYTES_MAX in all, then their count."""
     record_bytes = ledger.codec.record_bytes
     allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: a void slot's pair must fit into one answer
@@ -318,8 +305,8 @@ def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
         for record in ledger.slots.records(slots.span, Author(slots.author), slots.steps)
     )
     found = list(islice(wanted, allowed))
-    frames = [Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]
-    return [*frames, PullDone(request=request.request, records=len(found))]
+    frames = [wire.Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]
+    return [*frames, wire.PullDone(request=request.request, records=len(found))]
 
 
 def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
@@ -329,22 +316,22 @@ def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
         yield b"".join(records[start : start + per_frame])
 
 
-def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]:
+def _grouped(wanted: list[wire.WantedSlots], slots_max: int) -> Iterator[wire.PullRequest]:
     """Group slots into pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
-    group: list[WantedSlots] = []
+    group: list[wire.WantedSlots] = []
     count = 0
     for slots in wanted:
         size = _as_int(slots.steps).bit_count()
         if group and (count + size > slots_max or len(group) == limits.PULL_AUTHORS_MAX):
-            yield PullRequest(request=0, wanted=tuple(group))
+            yield wire.PullRequest(request=0, wanted=tuple(group))
             group, count = [], 0
         group.append(slots)
         count += size
     if group:
-        yield PullRequest(request=0, wanted=tuple(group))
+        yield wire.PullRequest(request=0, wanted=tuple(group))
 
 
-def _check_page(request: AuthorsRequest, page: Authors) -> None:
+def _check_page(request: wire.AuthorsRequest, page: wire.Authors) -> None:
     """Check a page of authors. Without these rules a lying peer could keep the session going for ever."""
     _check_echo(request.span, page.span)
     _check_ascending([request.after, *(entry.author for entry in page.authors)])

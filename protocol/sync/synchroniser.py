@@ -5,29 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median_low
 
-from protocol import limits, timings
+from protocol import limits, timings, wire
 from protocol.crypto import Author, Digest
 from protocol.errors import Reject, RejectReason
 from protocol.events import SendMessage
 from protocol.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession, answer
-from protocol.wire import (
-    Authors,
-    AuthorsRequest,
-    Head,
-    Message,
-    Payloads,
-    PayloadsRequest,
-    PeerId,
-    PullDone,
-    PullRequest,
-    Shards,
-    ShardsRequest,
-    Spans,
-    SpansRequest,
-    Statements,
-    StatementsRequest,
-)
 
 _MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only a lasting difference is worth a session
 
@@ -40,7 +23,7 @@ class _Neighbour:
     is_asked_again: bool = False
     rest_until_ms: int = 0
     head_sent_ms: int | None = None
-    head: Head | None = None
+    head: wire.Head | None = None
     mismatches: int = 0
     failures: int = 0  # sessions in a row that brought nothing
 
@@ -53,9 +36,9 @@ class Synchroniser:
         self.has_own = False  # some session got all that its peer holds of the author requested first
         self._ledger = ledger
         self._claims = Claims()
-        self._neighbours: dict[PeerId, _Neighbour] = {}
+        self._neighbours: dict[wire.PeerId, _Neighbour] = {}
         self._last_request = first_request
-        self._left: set[PeerId] = set()  # neighbours that have left with this root
+        self._left: set[wire.PeerId] = set()  # neighbours that have left with this root
         self._left_root: Digest | None = None
         self.has_met = False  # there was a neighbour
         self.is_live = False
@@ -90,12 +73,12 @@ class Synchroniser:
         nearest = min((head.work_distance for head in heads.values()), default=None)
         return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), nearest
 
-    def head_of(self, peer: PeerId) -> Head | None:
+    def head_of(self, peer: wire.PeerId) -> wire.Head | None:
         """Return the neighbour's last head, None when it has sent none yet."""
         neighbour = self._neighbours.get(peer)
         return neighbour.head if neighbour else None
 
-    def _left_with_root(self) -> set[PeerId]:
+    def _left_with_root(self) -> set[wire.PeerId]:
         """Return the neighbours that have left with the present root."""
         if self._left_root != self._ledger.root():
             self._left, self._left_root = set(), self._ledger.root()
@@ -107,21 +90,21 @@ class Synchroniser:
         wanted = [{span for span in session.spans if span * limits.SPAN_STEPS >= step} for session in sessions]
         return any(spans and spans <= self._claims.compared for spans in wanted)
 
-    def is_open(self, peer: PeerId) -> bool:
+    def is_open(self, peer: wire.PeerId) -> bool:
         """Return whether ``peer`` is a neighbour."""
         return peer in self._neighbours
 
-    def open_peers(self) -> list[PeerId]:
+    def open_peers(self) -> list[wire.PeerId]:
         """Return all neighbours."""
         return list(self._neighbours)
 
-    def open(self, peer: PeerId) -> None:
+    def open(self, peer: wire.PeerId) -> None:
         """Add a neighbour, which may come again before the end of its old session is reported."""
         self.close(peer)
         self._neighbours[peer] = _Neighbour()
         self.has_met = True
 
-    def close(self, peer: PeerId) -> None:
+    def close(self, peer: wire.PeerId) -> None:
         """Remove a neighbour that left, so that its session's buckets can be requested from others."""
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
@@ -129,7 +112,7 @@ class Synchroniser:
         if neighbour and neighbour.head and neighbour.head.root == self._ledger.root():
             self._left_with_root().add(peer)
 
-    def peers_due_for_head(self, now_ms: int) -> list[PeerId]:
+    def peers_due_for_head(self, now_ms: int) -> list[wire.PeerId]:
         """Return the neighbours to which no head was sent for HEAD_INTERVAL_MS."""
         return [
             peer
@@ -137,12 +120,12 @@ class Synchroniser:
             if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= timings.HEAD_INTERVAL_MS
         ]
 
-    def head_sent(self, peer: PeerId, now_ms: int) -> None:
+    def head_sent(self, peer: wire.PeerId, now_ms: int) -> None:
         """Record that the head was sent to the neighbour."""
         self._neighbours[peer].head_sent_ms = now_ms
 
     def receive_head(
-        self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None, first: Author | None = None
+        self, peer: wire.PeerId, head: wire.Head, now_ms: int, horizon_step: int | None, first: Author | None = None
     ) -> list[SendMessage]:
         """Compare roots and start a session when the ledgers have differed for long enough.
 
@@ -163,29 +146,29 @@ class Synchroniser:
         neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
         return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
 
-    def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
+    def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:
         """Answer a request, or continue the session that an answer belongs to. Raises Reject for other messages."""
         match message:
-            case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest():
+            case wire.SpansRequest() | wire.ShardsRequest() | wire.AuthorsRequest() | wire.PayloadsRequest():
                 return self._answer(peer, message)
-            case PullRequest() | StatementsRequest():
+            case wire.PullRequest() | wire.StatementsRequest():
                 return self._answer(peer, message)
-            case Spans() | Shards() | Authors() | Payloads() | PullDone() | Statements():
+            case wire.Spans() | wire.Shards() | wire.Authors() | wire.Payloads() | wire.PullDone() | wire.Statements():
                 return self._continue(peer, message, now_ms)
             case _:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
-    def _answer(self, peer: PeerId, request: Request) -> list[SendMessage]:
+    def _answer(self, peer: wire.PeerId, request: Request) -> list[SendMessage]:
         return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, request)]
 
-    def count_records(self, peer: PeerId, request: int, count: int, now_ms: int) -> None:
+    def count_records(self, peer: wire.PeerId, request: int, count: int, now_ms: int) -> None:
         """Count records from ``peer`` towards its session if they answer the session's pull."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(count)
             neighbour.heard_ms = now_ms
 
-    def horizon_of(self, peer: PeerId, request: int, otherwise: int | None) -> int | None:
+    def horizon_of(self, peer: wire.PeerId, request: int, otherwise: int | None) -> int | None:
         """Return the last step acceptable from ``peer``: its session's if records answer it, else ``otherwise``."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
@@ -207,7 +190,7 @@ class Synchroniser:
                 again.append(SendMessage(peer=peer, message=neighbour.session.in_flight))
         return again
 
-    def _continue(self, peer: PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
+    def _continue(self, peer: wire.PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
         neighbour = self._neighbours.get(peer)
         if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
             return []  # late answer to a request that was given up: nobody's fault
@@ -216,7 +199,9 @@ class Synchroniser:
         self.has_own = self.has_own or neighbour.session.has_own
         return self._send(peer, neighbour, request, now_ms)
 
-    def _send(self, peer: PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int) -> list[SendMessage]:
+    def _send(
+        self, peer: wire.PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int
+    ) -> list[SendMessage]:
         if request is None:
             assert neighbour.session is not None
             self._end(neighbour, now_ms, is_failed=neighbour.session.is_short)

@@ -6,22 +6,12 @@ from contextlib import suppress
 
 import trio
 
+from protocol import wire
 from protocol.errors import Reject, RejectReason
 from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
-from protocol.wire import (
-    FilePart,
-    FileRequest,
-    Hello,
-    ManifestPart,
-    ManifestRequest,
-    Message,
-    PeerId,
-    Peers,
-    PeersRequest,
-)
 from sfnode.network.discovery import PeerExchange
 from sfnode.network.introduction import Introduction
-from sfnode.network.policy import RateLimits, rate_limits
+from sfnode.network.policy import rate_limits
 from sfnode.network.sessions import Channel, OpenSessions, ServedRun, Session, handshake, manifest_part
 
 
@@ -44,9 +34,9 @@ class Conversation:
         self._sessions = sessions
         self._exchange = exchange
         self._inbox = inbox
-        self._rate_limits = RateLimits()
+        self._rate_limits = rate_limits.RateLimits()
 
-    async def run(self, channel: Channel, hello: Hello, *, is_hello_due: bool) -> None:
+    async def run(self, channel: Channel, hello: wire.Hello, *, is_hello_due: bool) -> None:
         """Run a session unless another with this peer stays. LinkBrokenError if our hello cannot be sent."""
         session = Session(channel, hello, self._receive)
         if not await self._sessions.add(session):
@@ -78,7 +68,7 @@ class Conversation:
                 with suppress(trio.WouldBlock, trio.BrokenResourceError):
                     self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
-    async def _receive(self, session: Session, message: Message) -> None:
+    async def _receive(self, session: Session, message: wire.Message) -> None:
         if cost := rate_limits.cost_us(message):
             await trio.sleep(self._rate_limits.wait_s(session.peer, cost, trio.current_time()))
         is_asked_for = session.asked.take(message)
@@ -86,15 +76,15 @@ class Conversation:
             rate_limits.pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)
         )
         match message:
-            case PeersRequest():
+            case wire.PeersRequest():
                 self._exchange.answer(session)
-            case Peers():
+            case wire.Peers():
                 # [REJECT] SPEC 8: peers only on request
                 if not self._exchange.receive_untrusted(session, message):
                     raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
-            case ManifestRequest(offset=offset):
+            case wire.ManifestRequest(offset=offset):
                 session.send(manifest_part(self._run.manifest_bytes, offset))
-            case ManifestPart() | FilePart() | FileRequest():
+            case wire.ManifestPart() | wire.FilePart() | wire.FileRequest():
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
@@ -109,7 +99,7 @@ class Conversation:
         with suppress(trio.BrokenResourceError):
             await self._inbox.send(event)
 
-    def handled(self, peer: PeerId, message: Message, *, seconds: float, news: int) -> None:
+    def handled(self, peer: wire.PeerId, message: wire.Message, *, seconds: float, news: int) -> None:
         """Charge a neighbour ``seconds`` for a handled message; credit it with ``news`` new records for its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
         owed_bytes = 0.0 if news else rate_limits.copies_cost_bytes(message, self._run.record_bytes, seconds)

@@ -10,7 +10,7 @@ import trio
 
 from protocol.events import Event
 from protocol.wire import PeerId
-from sfnode.network import bounds
+from sfnode.network import bounds, sessions
 from sfnode.network.arrivals import Arrivals
 from sfnode.network.conversation import Conversation
 from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, PortMapper
@@ -19,16 +19,6 @@ from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import Address, AddressBook, Fault, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
-from sfnode.network.sessions import (
-    FILES_PROTOCOL,
-    Channel,
-    FileServer,
-    NeighbourFiles,
-    OpenSessions,
-    ServedRun,
-    Traffic,
-    info,
-)
 from sfnode.network.transport import Host, check_can_listen
 from sfnode.slips import Slips
 
@@ -53,7 +43,7 @@ class Network:
         *,
         config: NetworkConfig,
         identity_seed: bytes,
-        run: ServedRun,
+        run: sessions.ServedRun,
         inbox: trio.MemorySendChannel[Event],
         known_peers: tuple[PeerRow, ...] = (),
         slips: Slips | None = None,
@@ -68,16 +58,16 @@ class Network:
             slips=self.slips,
         )
         self.peer = self._host.peer
-        self._total = Traffic(upload_bytes_per_s=config.upload_bytes_per_s)
-        open_channel = partial(Channel, timings=config.timings, total=self._total)
+        self._total = sessions.Traffic(upload_bytes_per_s=config.upload_bytes_per_s)
+        open_channel = partial(sessions.Channel, timings=config.timings, total=self._total)
         self.introduction = Introduction(config, run, self._host)
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(known_peers)
-        self.sessions = OpenSessions(self.peer, config.origins)
+        self.sessions = sessions.OpenSessions(self.peer, config.origins)
         self._exchange = PeerExchange(config=config, book=self.book, open_sessions=self.sessions)
         self._memory = MemoryGuard(config.memory, self.sessions.shed)
-        self._files = FileServer(run, open_channel, config.origins)
-        self.neighbour_files = NeighbourFiles(self._host, self.sessions, open_channel, self.slips)
+        self._files = sessions.FileServer(run, open_channel, config.origins)
+        self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)
         self.conversation = Conversation(run, self.introduction, self.sessions, self._exchange, inbox)
         self._arrivals = Arrivals(
             self.introduction, self.conversation, self._exchange, self._files, self._memory, open_channel
@@ -87,7 +77,9 @@ class Network:
         held = self.sessions.penalise
         self._host.guard.on_refused = lambda peer: held(PeerId(peer), Fault.STREAMS, "too many streams at once")
         self._host.on_garbage = self.sessions.drop
-        self._host.serve_beside(FILES_PROTOCOL, partial(self._files.serve_neighbour, open_sessions=self.sessions))
+        self._host.serve_beside(
+            sessions.FILES_PROTOCOL, partial(self._files.serve_neighbour, open_sessions=self.sessions)
+        )
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then say bye to all neighbours within STOP_S.
@@ -124,11 +116,11 @@ class Network:
         self._remember_anchors()
         self.dialler.is_stopping = True
         await self._host.stop_listening()
-        sessions = self.sessions.all()
-        for session in sessions:
+        running = self.sessions.all()
+        for session in running:
             session.say_bye("the node stops")
         with trio.move_on_after(self._config.timings.bye_s + bounds.CLOSE_S):
-            for session in sessions:
+            for session in running:
                 await session.finished.wait()
 
     def _on_mapped(self, address: Address) -> None:
@@ -139,7 +131,7 @@ class Network:
 
     def neighbours(self) -> tuple[PeerState, ...]:
         """Return a description of every running session."""
-        return tuple(info(each, self.book, self.sessions.score(each.peer)) for each in self.sessions.all())
+        return tuple(sessions.info(each, self.book, self.sessions.score(each.peer)) for each in self.sessions.all())
 
     def known_peers(self) -> tuple[PeerRow, ...]:
         """Return the address book for the disk; pass it to the next Network as ``known_peers``."""

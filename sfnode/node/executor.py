@@ -7,20 +7,8 @@ from typing import assert_never
 
 import trio
 
+from protocol import events
 from protocol.errors import StateMismatchError
-from protocol.events import (
-    DropPeer,
-    Effect,
-    FetchSnapshot,
-    Halt,
-    ReportSnapshot,
-    ReserveStep,
-    SendMessage,
-    StartEstimate,
-    StoreRecords,
-    StoreSnapshot,
-    StoreStatements,
-)
 from protocol.node import Node
 from sfnode.network import Network
 from sfnode.node.daemon_config import DaemonConfig
@@ -58,32 +46,32 @@ class Executor:
         self._last_evaluation = -1
         self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
         # The core asks for one file at a time, and makes a snapshot each 1,024 steps: this never fills up.
-        self._snapshots, self.snapshots = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
+        self._snapshots, self.snapshots = trio.open_memory_channel[events.StoreSnapshot | events.FetchSnapshot](8)
 
-    def carry_out(self, effects: Sequence[Effect]) -> None:
+    def carry_out(self, effects: Sequence[events.Effect]) -> None:
         """Carry out all of them. StateMismatchError: the core halts; StorageDamagedError, OperatorError: the disk."""
         for effect in effects:
             match effect:
-                case StoreRecords():
+                case events.StoreRecords():
                     self._store.add(effect.records, is_durable=effect.is_own)
                     self._evaluate_if_due()
-                case StoreStatements():
+                case events.StoreStatements():
                     self._store.add_statements(effect.statements)
-                case ReserveStep():
+                case events.ReserveStep():
                     self._store.reserve_step(effect.step)
-                case StartEstimate():
+                case events.StartEstimate():
                     self._jobs.send_nowait(effect)
-                case SendMessage():
+                case events.SendMessage():
                     self._network.sessions.send(effect.peer, effect.message)
-                case DropPeer():
+                case events.DropPeer():
                     text = f"peer {effect.peer} dropped: {effect.reason}"
                     self._reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self._network.sessions.drop(effect.peer, effect.reason)
-                case StoreSnapshot() | FetchSnapshot():
+                case events.StoreSnapshot() | events.FetchSnapshot():
                     self._snapshots.send_nowait(effect)
-                case ReportSnapshot():
+                case events.ReportSnapshot():
                     self._snapshot_files.report(effect)
-                case Halt():
+                case events.Halt():
                     evidence = self._snapshot_files.save_evidence(self._node.replica, effect)
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
                 case _:

@@ -8,17 +8,9 @@ from typing import Final
 
 import trio
 
+from protocol import events
 from protocol.errors import OperatorError
-from protocol.events import (
-    Event,
-    FetchFailed,
-    FetchSnapshot,
-    Halt,
-    ReportSnapshot,
-    SnapshotArrived,
-    SnapshotOutcome,
-    StoreSnapshot,
-)
+from protocol.events import SnapshotOutcome
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
 from sfnode.network import Wanted
@@ -51,7 +43,7 @@ class SnapshotFiles:
             return next((disk.HeldFile(path) for path in (*found, *basis)), None)
         return None
 
-    def save_evidence(self, replica: Replica, halt: Halt) -> Path:
+    def save_evidence(self, replica: Replica, halt: events.Halt) -> Path:
         """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
         path = self._data_dir.path / "halt.json"
         if replica.snapshot is not None:
@@ -70,29 +62,31 @@ class SnapshotFiles:
         self,
         files: FileFetcher,
         slips: Slips,
-        wanted: trio.MemoryReceiveChannel[StoreSnapshot | FetchSnapshot],
-        inbox: trio.MemorySendChannel[Event],
+        wanted: trio.MemoryReceiveChannel[events.StoreSnapshot | events.FetchSnapshot],
+        inbox: trio.MemorySendChannel[events.Event],
     ) -> None:
         """Handle effects one by one until cancelled."""
         async for effect in wanted:
-            if isinstance(effect, FetchSnapshot):
-                event: Event = FetchFailed(sha256=effect.sha256)  # also after exceptions: the core waits for an answer
+            if isinstance(effect, events.FetchSnapshot):
+                event: events.Event = events.FetchFailed(
+                    sha256=effect.sha256
+                )  # also after exceptions: the core waits for an answer
                 with slips.contained("fetching a snapshot"):
                     data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
-                    event = event if data is None else SnapshotArrived(data=data)
+                    event = event if data is None else events.SnapshotArrived(data=data)
                 await inbox.send(event)
                 continue
             with slips.contained("storing a snapshot"):
                 if reason := await trio.to_thread.run_sync(self._store, effect):
                     self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
 
-    def report(self, effect: ReportSnapshot) -> None:
+    def report(self, effect: events.ReportSnapshot) -> None:
         """Report the outcome of a snapshot to the operator."""
         authors = [author.hex() for author in effect.authors]
         text = f"{_TEXTS[effect.outcome].format(authors=len(authors))} (steps before {effect.step})"
         self._reporter.event(f"snapshot_{effect.outcome}", text, step=effect.step, authors=authors)
 
-    def _store(self, made: StoreSnapshot) -> str:
+    def _store(self, made: events.StoreSnapshot) -> str:
         """Store a snapshot; return in words why that failed. A failure stops nothing: others have the snapshot."""
         try:
             disk.write_durably(self._data_dir.path / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)

@@ -14,32 +14,21 @@ import trio
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.state import Coefficients
 from sfnode.children.program import Stillness
-from sfnode.worker_protocol import (
-    EpochCoefficients,
-    Evaluated,
-    FailureKind,
-    Message,
-    MessageParser,
-    Reply,
-    Request,
-    SetCoefficients,
-    WorkerFailure,
-    encode_frame,
-)
+from sfnode.worker_protocol import messages
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
 HUNG_S: Final = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
 _LOOK_S: Final = 5.0
 
-_ERRORS: Final[dict[FailureKind, type[OperatorError | NumericError | WorkerError]]] = {
-    FailureKind.OPERATOR: OperatorError,
-    FailureKind.MEMORY: WorkerMemoryError,
-    FailureKind.NUMERIC: NumericError,
-    FailureKind.INTERNAL: WorkerError,
+_ERRORS: Final[dict[messages.FailureKind, type[OperatorError | NumericError | WorkerError]]] = {
+    messages.FailureKind.OPERATOR: OperatorError,
+    messages.FailureKind.MEMORY: WorkerMemoryError,
+    messages.FailureKind.NUMERIC: NumericError,
+    messages.FailureKind.INTERNAL: WorkerError,
 }
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=messages.Reply)
 
 
 class WorkerSession:
@@ -47,10 +36,10 @@ class WorkerSession:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
-        self._parser = MessageParser()
+        self._parser = messages.MessageParser()
         self._pid = _pid_behind(stream)
 
-    async def request(self, request: Request, expected: type[R]) -> R:
+    async def request(self, request: messages.Request, expected: type[R]) -> R:
         """Send ``request`` and return its reply.
 
         Raises:
@@ -60,13 +49,13 @@ class WorkerSession:
             WorkerError: the worker is gone, failed inside, or has computed nothing for `HUNG_S`.
         """
         try:
-            await self._stream.send_all(encode_frame(request))
+            await self._stream.send_all(messages.encode_frame(request))
             reply = await self._receive()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
-        if isinstance(reply, WorkerFailure):
+        if isinstance(reply, messages.WorkerFailure):
             raise _ERRORS[reply.kind](reply.message)
-        if isinstance(reply, Evaluated) and not math.isfinite(reply.loss):
+        if isinstance(reply, messages.Evaluated) and not math.isfinite(reply.loss):
             raise NumericError("the loss on the evaluation data is not finite: the weights or the dtype overflow")
         if not isinstance(reply, expected):
             raise WorkerError(f"the training worker answered {type(reply).__name__} to {type(request).__name__}")
@@ -76,7 +65,7 @@ class WorkerSession:
         """Close the connection; the worker drops the session."""
         await self._stream.aclose()
 
-    async def _receive(self) -> Message:
+    async def _receive(self) -> messages.Message:
         stillness = None if self._pid is None else Stillness(self._pid)
         while (reply := self._parser.next_message()) is None:
             with trio.move_on_after(_LOOK_S) as scope:
@@ -98,11 +87,12 @@ def _pid_behind(stream: trio.SocketStream) -> int | None:
     return int(pid) or None  # 0: a process in another namespace
 
 
-def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoefficients:
+def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messages.SetCoefficients:
     """Return the request that puts the named epochs of ``coefficients`` into a session."""
-    return SetCoefficients(
+    return messages.SetCoefficients(
         epochs=tuple(
-            EpochCoefficients(epoch=epoch, values=coefficients.core(epoch).astype("<i8").tobytes()) for epoch in epochs
+            messages.EpochCoefficients(epoch=epoch, values=coefficients.core(epoch).astype("<i8").tobytes())
+            for epoch in epochs
         )
     )
 

@@ -15,33 +15,24 @@ from protocol.state import Coefficients
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker_protocol import (
-    CoefficientsSet,
-    Estimated,
-    EstimateRequest,
-    Evaluated,
-    EvaluateRequest,
-    OpenSession,
-    SessionOpened,
-    TrainingConfig,
-)
+from sfnode.worker_protocol import TrainingConfig, messages
 
 
 async def evaluate_states(
     signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
-) -> list[Evaluated]:
+) -> list[messages.Evaluated]:
     """Evaluate each state on ``config.eval_data``.
 
     Raises OperatorError, WorkerError.
     """
-    results: list[Evaluated] = []
-    alone = OpenSession(manifest=signed.encode(), training=replace(config, data=None))
+    results: list[messages.Evaluated] = []
+    alone = messages.OpenSession(manifest=signed.encode(), training=replace(config, data=None))
     async with worker_socket(config) as socket:
         for state in states:
             session = await connect(socket)
-            await session.request(alone, SessionOpened)
-            await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
-            results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
+            await session.request(alone, messages.SessionOpened)
+            await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
+            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated))
             await session.aclose()
     return results
 
@@ -52,7 +43,7 @@ async def evaluate_alone(
     seed: bytes,
     steps: int | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Evaluated:
+) -> messages.Evaluated:
     """Train a model on ``config.data`` alone, by the run's own rule, and evaluate it.
 
     Args:
@@ -66,18 +57,18 @@ async def evaluate_alone(
     state = Coefficients(manifest)
     async with worker_socket(config) as socket:
         session = await connect(socket)
-        await session.request(OpenSession(manifest=signed.encode(), training=config), SessionOpened)
+        await session.request(messages.OpenSession(manifest=signed.encode(), training=config), messages.SessionOpened)
         total = manifest.steps if steps is None else steps
         for step in range(0, total, manifest.method.local_steps):
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)
-            request = EstimateRequest(step=step, seed=drawn, directions=manifest.method.directions)
+            request = messages.EstimateRequest(step=step, seed=drawn, directions=manifest.method.directions)
             with suppress(NumericError):  # a node skips such a step
-                estimated = await session.request(request, Estimated)
+                estimated = await session.request(request, messages.Estimated)
                 state.add([codec.seal(signer, step, estimated.scalars)])
                 changed = [step // manifest.method.epoch_steps]  # the session keeps the others
-                await session.request(coefficients_of(state, changed), CoefficientsSet)
+                await session.request(coefficients_of(state, changed), messages.CoefficientsSet)
             on_progress(min(step + manifest.method.local_steps, total), total)
-        found = await session.request(EvaluateRequest(rows_max=0), Evaluated)
+        found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
         await session.aclose()
     return found
 
@@ -106,7 +97,9 @@ class Measuring:
         training = replace(self._config, devices=replace(self._config.devices, dtype=dtype))
         session = await connect(self._socket)
         try:
-            await session.request(OpenSession(manifest=self._signed.encode(), training=training), SessionOpened)
+            await session.request(
+                messages.OpenSession(manifest=self._signed.encode(), training=training), messages.SessionOpened
+            )
         except BaseException:
             await session.aclose()
             raise
@@ -122,12 +115,12 @@ class Measuring:
         """
         session, measurements = self._sessions[dtype], self._signed.manifest.method.measurements
         self._epochs[dtype] |= frozenset(state.revisions())
-        await session.request(coefficients_of(state, sorted(self._epochs[dtype])), CoefficientsSet)
+        await session.request(coefficients_of(state, sorted(self._epochs[dtype])), messages.CoefficientsSet)
         measured: list[Scalars | None] = []
         for seed in seeds:
             try:
-                request = EstimateRequest(step=step, seed=seed, directions=directions)
-                measured.append(measurements((await session.request(request, Estimated)).scalars))
+                request = messages.EstimateRequest(step=step, seed=seed, directions=directions)
+                measured.append(measurements((await session.request(request, messages.Estimated)).scalars))
             except NumericError:
                 measured.append(None)
         return measured

@@ -19,16 +19,7 @@ from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
-from sfnode.worker_protocol import (
-    CoefficientsSet,
-    Estimated,
-    EstimateRequest,
-    Evaluated,
-    EvaluateRequest,
-    OpenSession,
-    SessionOpened,
-    TrainingConfig,
-)
+from sfnode.worker_protocol import TrainingConfig, messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +126,9 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        request = OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
+        request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
         try:
-            opened = await session.request(request, SessionOpened)
+            opened = await session.request(request, messages.SessionOpened)
         except WorkerMemoryError as error:
             if self._has_fitted:  # a new worker may find the room again
                 raise
@@ -162,8 +153,8 @@ class Trainer:
         is_resting = started_s < self._old_rest_until_s
         try:
             sent = await self._set_coefficients(session, first if is_resting else 0)
-            request = EstimateRequest(step=job.step, seed=job.seed, directions=job.directions)
-            estimated = await session.request(request, Estimated)
+            request = messages.EstimateRequest(step=job.step, seed=job.seed, directions=job.directions)
+            estimated = await session.request(request, messages.Estimated)
         except NumericError as error:
             self._statistics = replace(self._statistics, trouble=f"step {job.step} was skipped: {error}")
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
@@ -182,7 +173,7 @@ class Trainer:
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
-            result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
+            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
@@ -212,6 +203,6 @@ class Trainer:
         revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
         changed = [epoch for epoch in sorted(revisions) if epoch >= first and self._sent.get(epoch) != revisions[epoch]]
         if changed:
-            await session.request(coefficients_of(coefficients, changed), CoefficientsSet)
+            await session.request(coefficients_of(coefficients, changed), messages.CoefficientsSet)
             self._sent.update((epoch, revisions[epoch]) for epoch in changed)
         return changed

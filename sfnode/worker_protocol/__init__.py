@@ -1,5 +1,6 @@
 """Doors: `OpenSession`, `PRECISIONS`. What a node and its training process agree on. No torch, no trio."""
 
+from sfnode.worker_protocol import messages as messages
 from sfnode.worker_protocol.device_choices import (
     FLOATS as FLOATS,
     PRECISIONS as PRECISIONS,
@@ -10,7 +11,6 @@ from sfnode.worker_protocol.device_choices import (
 )
 from sfnode.worker_protocol.messages import (
     CoefficientsSet as CoefficientsSet,
-    EpochCoefficients as EpochCoefficients,
     Estimated as Estimated,
     EstimateRequest as EstimateRequest,
     Evaluated as Evaluated,
@@ -20,7 +20,6 @@ from sfnode.worker_protocol.messages import (
     MessageParser as MessageParser,
     OpenSession as OpenSession,
     Reply as Reply,
-    Request as Request,
     SessionOpened as SessionOpened,
     SetCoefficients as SetCoefficients,
     WorkerFailure as WorkerFailure,

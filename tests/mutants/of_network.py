@@ -337,7 +337,7 @@ CLOSING = (
     _mutant(
         "host-leaves-connections",
         "the end of a host is left to the library, which leaves the sockets of its connections open",
-        Edit(_HOST, "Host.running", "partial(drop_all_connections, self._swarm)", "trio.lowlevel.checkpoint"),
+        Edit(_HOST, "Host.running", "partial(patches.drop_all_connections, self._swarm)", "trio.lowlevel.checkpoint"),
         _OF_PATCHES + "test_close__host_ends_with_eight_connections__does_not_wait_for_each",
     ),
     _mutant(

@@ -73,8 +73,8 @@ RECORDS = (
             Edit(
                 _NODE,
                 "Node.handle",
-                "turn.do(SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms))",
-                "turn.effects[:0] = [SendMessage(peer=p, message=m) for p, m in self._flood.flush(now_ms)]",
+                "turn.do(events.SendMessage(",
+                "turn.effects[:0] = list(events.SendMessage(",
             ),
         ),
         detector=Simulation("sent that was not stored"),

@@ -171,7 +171,12 @@ PLACES = (
     _mutant(
         "nobody-gives-way",
         "those who came first keep a full node's places, however crowded their network is",
-        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, ip_groups.ip_group_of(host))", "None"),
+        Edit(
+            _OPEN_SESSIONS,
+            "OpenSessions.make_place",
+            "policy.inbound.choose_to_evict(places, policy.ip_groups.ip_group_of(host))",
+            "None",
+        ),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
     _mutant(
@@ -338,7 +343,7 @@ REPUTATION = (
         Edit(
             _OPEN_SESSIONS,
             "OpenSessions.send",
-            "(rate_limits.is_pushed(message) and not self.is_pushed_to(peer))",
+            "(policy.rate_limits.is_pushed(message) and not self.is_pushed_to(peer))",
             "False",
         ),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",

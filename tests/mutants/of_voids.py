@@ -87,8 +87,8 @@ VOIDS = (
             Edit(
                 "sfnode.worker.trainer",
                 "Trainer._estimate",
-                "request = EstimateRequest(",
-                "self.estimating, request = job.step, EstimateRequest(",
+                "request = messages.EstimateRequest(",
+                "self.estimating, request = job.step, messages.EstimateRequest(",
             ),
         ),
         detector=Tests((_TRAINER_TESTS + _LOST_BEFORE,)),

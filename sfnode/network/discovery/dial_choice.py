@@ -11,7 +11,7 @@ import trio
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.policy import Candidate, Dialled, Group, choose_to_leave, elsewhere, ip_groups, is_crowded, spread
+from sfnode.network.policy import Group, ip_groups, outbound
 
 
 class DialChoice:
@@ -47,27 +47,27 @@ class DialChoice:
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
             # Too few outbound sessions: dial the missing ones, spread over networks.
-            return spread(self._candidates(now_s, exclude), self._taken(), wanted)
+            return outbound.spread(self._candidates(now_s, exclude), self._taken(), wanted)
         # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
         self._leave_if_crowded()
         checked = self._to_check(now_s, exclude) if free > 0 else ()
         if free <= 0 or checked:
             return checked
         taken = self._taken()
-        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
+        found = outbound.elsewhere(self._candidates(now_s, exclude), taken) if outbound.is_crowded(taken) else None
         return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
-    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[outbound.Candidate]:
         """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
-            yield Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
+            yield outbound.Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
 
-    def _dialled(self) -> tuple[Dialled, ...]:
+    def _dialled(self) -> tuple[outbound.Dialled, ...]:
         """Return the outbound sessions that are not ending, the oldest first."""
         sessions = [each for each in self._sessions.all() if each.is_outbound and not each.is_ending]
         sessions.sort(key=lambda session: session.started_s)
         return tuple(
-            Dialled(
+            outbound.Dialled(
                 peer=session.peer,
                 group=ip_groups.public_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
@@ -83,7 +83,7 @@ class DialChoice:
     def _leave_if_crowded(self) -> None:
         """End one session if we have more outbound neighbours than wanted and too many are of one network."""
         dialled = self._dialled()
-        leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        leaving = outbound.choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
         session = self._sessions.get(leaving) if leaving is not None else None
         if session is not None:
             session.say_bye("making room for another network")
@@ -102,11 +102,11 @@ class DialChoice:
 
     def _has_room_to_check(self) -> bool:
         """Return whether one more session is allowed; if all are taken, end the youngest that is not to a bootstrap."""
-        outbound = [session for session in self._sessions.all() if session.is_outbound]
-        if len(outbound) + len(self.dialling) < self._config.outbound_max:
+        dialled = [session for session in self._sessions.all() if session.is_outbound]
+        if len(dialled) + len(self.dialling) < self._config.outbound_max:
             return True
-        outbound.sort(key=lambda session: session.started_s)
-        others = [each for each in outbound[bounds.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
+        dialled.sort(key=lambda session: session.started_s)
+        others = [each for each in dialled[bounds.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
         if others:
             others[-1].say_bye("making room for a bootstrap")
         return bool(others)

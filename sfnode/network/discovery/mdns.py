@@ -22,14 +22,7 @@ import trio
 from protocol.wire import PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.discovery.mdns_packets import (
-    Announcement,
-    Query,
-    decode_packet_untrusted,
-    encode_announcement,
-    encode_query,
-    run_tag,
-)
+from sfnode.network.discovery import mdns_packets
 from sfnode.network.policy import Address, parse_untrusted
 
 GROUP: Final = "224.0.0.251"
@@ -43,7 +36,7 @@ class LocalDiscovery:
     def __init__(self, peer: PeerId, run_id: bytes, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
         """``listening`` returns the node's listening addresses; ``found`` is called with addresses with a peer id."""
         self._peer = peer
-        self._run = run_tag(run_id)
+        self._run = mdns_packets.run_tag(run_id)
         self._listening = listening
         self._found = found
         self._label = secrets.token_hex(16).encode("ascii")
@@ -70,7 +63,7 @@ class LocalDiscovery:
             for index in self._interfaces():
                 with suppress(OSError):  # joined before, or the interface has no multicast
                     self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _on_interface(index))
-                self._send(index, encode_query())
+                self._send(index, mdns_packets.encode_query())
                 self._announce(index)
             await trio.sleep(self._chance.uniform(0.5, 1.5) * wait_s)
             wait_s = min(2 * wait_s, bounds.MDNS_QUERY_MAX_S)
@@ -86,14 +79,17 @@ class LocalDiscovery:
     def _handle(self, packet: bytes, source: str) -> None:
         if not is_local(source):
             return
-        match decode_packet_untrusted(packet):
-            case Query():
+        match mdns_packets.decode_packet_untrusted(packet):
+            case mdns_packets.Query():
                 self._answer()
-            case Announcement(addresses=texts, run=run) if run in ("", self._run):  # older releases name no run
+            case mdns_packets.Announcement(addresses=texts, run=run) if run in (
+                "",
+                self._run,
+            ):  # older releases name no run
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)
-            case Announcement() | None:
+            case mdns_packets.Announcement() | None:
                 pass
 
     def _answer(self) -> None:
@@ -116,7 +112,9 @@ class LocalDiscovery:
             if address.kind == "ip4" and (address.is_wildcard or address.host == host)
         )
         if own:
-            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run))
+            self._send(
+                index, mdns_packets.encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run)
+            )
 
     def _interfaces(self) -> list[int]:
         """Return all interfaces but loopback: nodes on one machine hear each other over the others."""

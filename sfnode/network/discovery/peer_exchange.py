@@ -10,16 +10,8 @@ import trio
 
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
-from sfnode.network import bounds
+from sfnode.network import bounds, policy
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import (
-    Address,
-    AddressBook,
-    author_of_peer,
-    believable_addresses,
-    parse_untrusted,
-    reachable_addresses,
-)
 from sfnode.network.sessions import OpenSessions, Session
 
 NEARBY: Final = PeerId("local network")  # the source of all addresses found by mDNS, in place of a neighbour's id
@@ -32,7 +24,7 @@ class PeerExchange:
         changed: set when sessions or known peers have changed; the dialler, which waits for it, puts a new one here.
     """
 
-    def __init__(self, *, config: NetworkConfig, book: AddressBook, open_sessions: OpenSessions) -> None:
+    def __init__(self, *, config: NetworkConfig, book: policy.AddressBook, open_sessions: OpenSessions) -> None:
         self.config = config
         self.book = book
         self.open_sessions = open_sessions
@@ -44,7 +36,7 @@ class PeerExchange:
         # Answers that a neighbour may owe us: after a freeze it answers several questions at once.
         self._awaited: Counter[PeerId] = Counter()
 
-    def know_own(self, address: Address) -> None:
+    def know_own(self, address: policy.Address) -> None:
         """Remember one of this node's own addresses, so that nobody can make it dial itself."""
         self._own |= {replace(address, peer=None)}
 
@@ -92,7 +84,7 @@ class PeerExchange:
             return ()
         found: list[PeerAddress] = []
         for known in self.book.share(exclude=peer, connected=self.open_sessions.peers()):
-            reachable = reachable_addresses(self.book.addresses(known), observed_host=observed_host)
+            reachable = policy.reachable_addresses(self.book.addresses(known), observed_host=observed_host)
             if reachable:
                 found.append(PeerAddress(peer=known, addresses=tuple(map(str, reachable))))
         while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have sent us long names
@@ -108,7 +100,7 @@ class PeerExchange:
         self.changed.set()
         return True
 
-    def found_nearby(self, address: Address) -> bool:
+    def found_nearby(self, address: policy.Address) -> bool:
         """Remember a peer found on the local network; return whether it is new.
 
         All such peers together have one neighbour's share of the address book.
@@ -127,12 +119,14 @@ class PeerExchange:
             return
         for named in peers:
             try:
-                author_of_peer(named.peer)
+                policy.author_of_peer(named.peer)
             except ValueError:
                 continue
             known = self.book.addresses(PeerId(named.peer))  # perhaps from the operator: keep those host names
-            new = tuple(each for each in parse_untrusted(named.addresses) if replace(each, peer=None) not in known)
+            new = tuple(
+                each for each in policy.parse_untrusted(named.addresses) if replace(each, peer=None) not in known
+            )
             is_of_itself = named.peer == source
-            believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
+            believed = policy.believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
             others = tuple(address for address in believed if address not in self._own)
             self.book.learn(PeerId(named.peer), others, source=source)

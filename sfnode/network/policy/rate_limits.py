@@ -11,48 +11,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeGuard
 
+from protocol import wire
 from protocol.limits import PULL_BYTES_MAX
-from protocol.wire import (
-    Attestations,
-    AttestationsRequest,
-    AuthorsRequest,
-    ManifestRequest,
-    Message,
-    PayloadsRequest,
-    PeerId,
-    PeersRequest,
-    PullRequest,
-    Records,
-    ShardsRequest,
-    SpansRequest,
-    StatementsRequest,
-)
 from sfnode.network import bounds
 from sfnode.network.policy.token_bucket import TokenBucket
 
 # Microseconds to make and write the most expensive answer of each kind, rounded up. Measured on a slow core with
 # 131,072 records in one span, all in memory. Answers that are read from the disk take longer.
-_COST_US: Final[dict[type[Message], int]] = {
-    SpansRequest: 300,
-    ShardsRequest: 1_200,
-    AuthorsRequest: 4_500,
-    PayloadsRequest: 500,
-    PullRequest: 2_500,
-    ManifestRequest: 500,
-    PeersRequest: 500,
-    StatementsRequest: 1_000,
-    AttestationsRequest: 1_500,
+_COST_US: Final[dict[type[wire.Message], int]] = {
+    wire.SpansRequest: 300,
+    wire.ShardsRequest: 1_200,
+    wire.AuthorsRequest: 4_500,
+    wire.PayloadsRequest: 500,
+    wire.PullRequest: 2_500,
+    wire.ManifestRequest: 500,
+    wire.PeersRequest: 500,
+    wire.StatementsRequest: 1_000,
+    wire.AttestationsRequest: 1_500,
 }
 _AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest without shards; the rest of its cost grows with their number
 _SHARDS: Final = 256
 PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer no request
 
 
-def cost_us(message: Message) -> int:
+def cost_us(message: wire.Message) -> int:
     """Return the estimated cost of answering, in microseconds; 0 for a message that is not a request."""
-    if isinstance(message, AuthorsRequest):
-        share = (_COST_US[AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
-        return _AUTHORS_BASE_US + min(share, _COST_US[AuthorsRequest])
+    if isinstance(message, wire.AuthorsRequest):
+        share = (_COST_US[wire.AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
+        return _AUTHORS_BASE_US + min(share, _COST_US[wire.AuthorsRequest])
     return _COST_US.get(type(message), 0)
 
 
@@ -62,59 +48,59 @@ class Asked:
     def __init__(self) -> None:
         self._owed_bytes = 0
 
-    def sent(self, message: Message) -> None:
+    def sent(self, message: wire.Message) -> None:
         """Count the records that a message to the peer asks for."""
-        if isinstance(message, PullRequest):
+        if isinstance(message, wire.PullRequest):
             self._owed_bytes = min(self._owed_bytes + PULL_BYTES_MAX, bounds.OWED_BYTES_MAX)
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: wire.Message) -> bool:
         """Return whether a received message answers a request of ours; if so, reduce the owed bytes."""
-        if not isinstance(message, Records) or message.request == PUSHED or len(message.data) > self._owed_bytes:
+        if not isinstance(message, wire.Records) or message.request == PUSHED or len(message.data) > self._owed_bytes:
             return False
         self._owed_bytes -= len(message.data)
         return True
 
 
-def is_pushed(message: Message) -> TypeGuard[Records]:
+def is_pushed(message: wire.Message) -> TypeGuard[wire.Records]:
     """Return whether a message carries records that answer no request."""
-    return isinstance(message, Records) and message.request == PUSHED
+    return isinstance(message, wire.Records) and message.request == PUSHED
 
 
-def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
+def pushed_cost_bytes(message: wire.Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
     """Return the cost of a message beyond its own bytes, in bytes.
 
     Each attestation and each unrequested record costs a signature check. ``record_bytes``: size of one record of the
     run; 0 while it is unknown.
     """
-    if isinstance(message, Attestations):
+    if isinstance(message, wire.Attestations):
         return len(message.attestations) * bounds.PUSHED_RECORD_COST_BYTES
-    if not record_bytes or not isinstance(message, Records) or is_asked_for:
+    if not record_bytes or not isinstance(message, wire.Records) or is_asked_for:
         return 0
     records = len(message.data) // record_bytes  # the bytes themselves are charged when they arrive
     return max(0, records * bounds.PUSHED_RECORD_COST_BYTES - len(message.data))
 
 
-def copies_cost_bytes(message: Message, record_bytes: int, seconds: float) -> float:
+def copies_cost_bytes(message: wire.Message, record_bytes: int, seconds: float) -> float:
     """Return the extra cost, in bytes, of records without news whose handling took ``seconds``.
 
     Copies of records on the disk take several times as long as a signature check. The excess time counts as further
     records at the usual cost, so that a neighbour that sends only copies takes no larger part of the core.
     """
-    if not record_bytes or not isinstance(message, Records):
+    if not record_bytes or not isinstance(message, wire.Records):
         return 0.0
     usual_s = len(message.data) // record_bytes * bounds.PUSHED_RECORD_S
     excess_s = max(0.0, min(seconds, bounds.ANSWER_US_MAX / 1e6) - usual_s)
     return excess_s / bounds.PUSHED_RECORD_S * bounds.PUSHED_RECORD_COST_BYTES
 
 
-def in_turns(message: Message, record_bytes: int) -> Iterator[Message]:
+def in_turns(message: wire.Message, record_bytes: int) -> Iterator[wire.Message]:
     """Cut pushed records into messages of one turn each, so that other neighbours get turns in between."""
     turn_bytes = bounds.PUSHED_TOGETHER * record_bytes
     if not record_bytes or not is_pushed(message) or len(message.data) <= turn_bytes:
         yield message
         return
     for start in range(0, len(message.data), turn_bytes):
-        yield Records(request=PUSHED, data=message.data[start : start + turn_bytes])
+        yield wire.Records(request=PUSHED, data=message.data[start : start + turn_bytes])
 
 
 @dataclass(slots=True)
@@ -130,12 +116,12 @@ class RateLimits:
     """
 
     def __init__(self) -> None:
-        self._asking: dict[PeerId, _Asking] = {}
+        self._asking: dict[wire.PeerId, _Asking] = {}
 
     def __len__(self) -> int:
         return len(self._asking)
 
-    def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
+    def wait_s(self, peer: wire.PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; return the seconds that the peer's request must wait, 0 within its limit."""
         # Forget the peers that have asked nothing for ANSWERS_IDLE_S and owe nothing.
         rate, last_s = self._rate_us_per_s(), now_s - bounds.ANSWERS_IDLE_S
@@ -147,7 +133,7 @@ class RateLimits:
         asking.is_here = True
         return self._book(asking, cost, now_s)
 
-    def charge(self, peer: PeerId, message: Message, seconds: float, now_s: float) -> None:
+    def charge(self, peer: wire.PeerId, message: wire.Message, seconds: float, now_s: float) -> None:
         """Book the time of an answer beyond its estimate; the peer's next request waits for it."""
         booked = cost_us(message)
         if booked and peer in self._asking:
@@ -161,7 +147,7 @@ class RateLimits:
         here = sum(other.is_here for other in self._asking.values())
         return min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / max(1, here))
 
-    def ended(self, peer: PeerId) -> None:
+    def ended(self, peer: wire.PeerId) -> None:
         """Stop counting a peer whose session has ended; keep its bucket in case it returns soon."""
         if peer in self._asking:
             self._asking[peer].is_here = False

@@ -9,21 +9,7 @@ import trio
 
 from protocol.wire import Message, PeerId
 from sfnode.event_log import log
-from sfnode.network import bounds
-from sfnode.network.policy import (
-    AddressBook,
-    DiscouragedRow,
-    Fault,
-    InboundPlace,
-    Origins,
-    PeerVerdict,
-    Reputation,
-    author_of_peer,
-    choose_to_evict,
-    choose_to_shed,
-    ip_groups,
-    rate_limits,
-)
+from sfnode.network import bounds, policy
 from sfnode.network.reports import PeerState
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session
@@ -32,11 +18,11 @@ from sfnode.network.sessions.session import Session
 class OpenSessions:
     """Keeps at most one session per peer, decides on inbound places and penalises peers."""
 
-    def __init__(self, own_peer: PeerId, origins: Origins = ip_groups.DEFAULT_ORIGINS) -> None:
-        self._own_key = author_of_peer(own_peer)
+    def __init__(self, own_peer: PeerId, origins: policy.Origins = policy.ip_groups.DEFAULT_ORIGINS) -> None:
+        self._own_key = policy.author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
-        self._reputation = Reputation()
+        self._reputation = policy.reputation.Reputation()
         self._origins = origins
 
     def get(self, peer: PeerId) -> Session | None:
@@ -67,7 +53,7 @@ class OpenSessions:
         Pushed records are not queued for a peer with a bad score; it can still ask for them.
         """
         session = self._sessions.get(peer)
-        if session is None or (rate_limits.is_pushed(message) and not self.is_pushed_to(peer)):
+        if session is None or (policy.rate_limits.is_pushed(message) and not self.is_pushed_to(peer)):
             return False
         return session.send(message)
 
@@ -88,24 +74,24 @@ class OpenSessions:
             return False
         if len(places) < inbound_max:
             return True
-        victim = choose_to_evict(places, ip_groups.ip_group_of(host))
+        victim = policy.inbound.choose_to_evict(places, policy.ip_groups.ip_group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
         return victim is not None
 
     def shed(self) -> bool:
         """End the least useful inbound session; return False if there is none."""
-        victim = choose_to_shed(self._inbound_places())
+        victim = policy.inbound.choose_to_shed(self._inbound_places())
         if victim is not None:
             self._sessions[victim].say_bye(SHORT_OF_MEMORY)
         return victim is not None
 
-    def _inbound_places(self) -> tuple[InboundPlace, ...]:
+    def _inbound_places(self) -> tuple[policy.inbound.InboundPlace, ...]:
         """Return the inbound sessions that are not ending."""
         return tuple(
-            InboundPlace(
+            policy.inbound.InboundPlace(
                 peer=peer,
-                group=ip_groups.ip_group_of(session.channel.link.remote_host),
+                group=policy.ip_groups.ip_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 news=session.news,
             )
@@ -141,20 +127,20 @@ class OpenSessions:
         """
         if new.is_outbound == old.is_outbound or new.started_s - old.started_s > bounds.SIMULTANEOUS_S:
             return True
-        we_are_smaller = self._own_key < author_of_peer(new.peer)
+        we_are_smaller = self._own_key < policy.author_of_peer(new.peer)
         return new.is_outbound == we_are_smaller
 
     # --- penalties
 
-    def penalise(self, peer: PeerId, fault: Fault, reason: str) -> None:
+    def penalise(self, peer: PeerId, fault: policy.Fault, reason: str) -> None:
         """Lower the peer's score by a fault; if the score is too low, end its session and keep away from it."""
         now_s = trio.current_time()
         for other in self._sessions:
             self._reputation.met(other, now_s)
         verdict = self._reputation.penalise(peer, fault, now_s)
-        if verdict is PeerVerdict.TOLERATED:
+        if verdict is policy.reputation.PeerVerdict.TOLERATED:
             return
-        if verdict is PeerVerdict.SPARED:
+        if verdict is policy.reputation.PeerVerdict.SPARED:
             advice = "too many peers seem bad: is this node up to date?"
             log(logging.ERROR, "breaker_open", peer=peer, reason=reason, advice=advice)
         session = self._sessions.get(peer)
@@ -163,7 +149,7 @@ class OpenSessions:
 
     def drop(self, peer: PeerId, reason: str) -> None:
         """Penalise a peer that sent what no honest node sends: end its session and discourage it for a day."""
-        self.penalise(peer, Fault.GARBAGE, reason)
+        self.penalise(peer, policy.Fault.GARBAGE, reason)
 
     def is_pushed_to(self, peer: PeerId) -> bool:
         """Return whether new records are flooded to the peer."""
@@ -181,16 +167,16 @@ class OpenSessions:
         """Return all peers that are neither dialled nor accepted now."""
         return self._reputation.discouraged(trio.current_time())
 
-    def discouraged_rows(self) -> tuple[DiscouragedRow, ...]:
+    def discouraged_rows(self) -> tuple[policy.DiscouragedRow, ...]:
         """Return the discouraged peers for the disk."""
         return self._reputation.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
 
-    def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
+    def restore_discouraged(self, rows: tuple[policy.DiscouragedRow, ...]) -> None:
         """Take over the discouraged peers of an earlier start."""
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
 
 
-def info(session: Session, book: AddressBook, score: float) -> PeerState:
+def info(session: Session, book: policy.AddressBook, score: float) -> PeerState:
     """Return the description of a running session."""
     known = book.addresses(session.peer)
     traffic = session.channel.traffic

@@ -12,7 +12,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy import Asked, Fault, TokenBucket
+from sfnode.network.policy import Fault, TokenBucket, rate_limits
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport import LinkBrokenError
@@ -38,7 +38,7 @@ class Session:
         self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
         self.rtt_ms: float | None = None
-        self.asked = Asked()
+        self.asked = rate_limits.Asked()
         self.news = 0  # number of records that this neighbour was the first to bring
         self.handled = trio.Event()  # set once the node has handled the last message that it got
         self._on_message = on_message

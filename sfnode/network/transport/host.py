@@ -39,15 +39,8 @@ from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.open_files import connections_max
 from sfnode.network.policy import Address, Origins, author_of_peer, ip_groups, parse_address
-from sfnode.network.transport import ping, reachability as reach
+from sfnode.network.transport import libp2p_patches as patches, ping, reachability as reach
 from sfnode.network.transport.doorkeeper import Doorkeeper
-from sfnode.network.transport.libp2p_patches import (
-    drop_all_connections,
-    drop_connection,
-    identify_once,
-    patch_library,
-    patch_swarm,
-)
 from sfnode.network.transport.link import Link
 from sfnode.network.transport.stream_guard import StreamGuard
 from sfnode.slips import Boundary, Slips
@@ -83,7 +76,7 @@ class Host:
     ) -> None:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
-        patch_library()
+        patches.patch_library()
         self._connections_max = connections_max()
         self._host = _build_host(identity_seed, self._connections_max)
         self._swarm: Any = self._host.get_network()
@@ -91,8 +84,8 @@ class Host:
         self.slips = slips or Slips()
         self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        self._listeners = patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
-        identify_once(self._host)
+        self._listeners = patches.patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
+        patches.identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
         self.serve_beside(TProtocol(reach.PROTOCOL), reach.Reachability().answer_link)
@@ -124,7 +117,7 @@ class Host:
                 await nursery.start(serve)
             at_end.push_async_callback(self._in_stop_time, has_ended.wait)
             at_end.callback(is_over.set)
-            at_end.push_async_callback(self._in_stop_time, partial(drop_all_connections, self._swarm))
+            at_end.push_async_callback(self._in_stop_time, partial(patches.drop_all_connections, self._swarm))
             self.addresses = tuple(bound for address in listen for bound in self._bound(address))
             yield
 
@@ -177,7 +170,7 @@ class Host:
             return await self._open_stream(connection, PROTOCOL)
         except BaseException:
             if connection is not None:
-                await drop_connection(connection.muxed_conn)
+                await patches.drop_connection(connection.muxed_conn)
             stream.socket.close()
             raise
 
