@@ -71,12 +71,7 @@ class LoadedLog:
     end: LogEnd
 
 
-def encode_log(
-    signed: SignedManifest,
-    basis: bytes | None,
-    replica: Replica,
-    writer: Signer,
-) -> Iterator[bytes]:
+def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, writer: Signer) -> Iterator[bytes]:
     """Yield the file piece by piece, each at most a block.
 
     Args:

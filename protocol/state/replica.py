@@ -21,11 +21,7 @@ class Replica:
     """Keeps ledger and coefficients in step: sums each accepted envelope once, removes voided and excluded ones."""
 
     def __init__(
-        self,
-        manifest: Manifest,
-        archive: Archive | None = None,
-        *,
-        in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
+        self, manifest: Manifest, archive: Archive | None = None, *, in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX
     ) -> None:
         """Create an empty replica; ``archive`` and ``in_memory_max`` are those of :class:`Ledger`."""
         self.manifest = manifest

@@ -148,18 +148,11 @@ class Synchroniser:
 
     def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:
         """Answer a request, or continue the session that an answer belongs to. Raises Reject for other messages."""
-        match message:
-            case wire.SpansRequest() | wire.ShardsRequest() | wire.AuthorsRequest() | wire.PayloadsRequest():
-                return self._answer(peer, message)
-            case wire.PullRequest() | wire.StatementsRequest():
-                return self._answer(peer, message)
-            case wire.Spans() | wire.Shards() | wire.Authors() | wire.Payloads() | wire.PullDone() | wire.Statements():
-                return self._continue(peer, message, now_ms)
-            case _:
-                raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
-
-    def _answer(self, peer: wire.PeerId, request: Request) -> list[SendMessage]:
-        return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, request)]
+        if isinstance(message, Request):
+            return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, message)]
+        if isinstance(message, Reply):
+            return self._continue(peer, message, now_ms)
+        raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
     def count_records(self, peer: wire.PeerId, request: int, count: int, now_ms: int) -> None:
         """Count records from ``peer`` towards its session if they answer the session's pull."""

@@ -119,8 +119,5 @@ class MemoryGuard:
         is_full_now = is_full(before.is_full, resident, before.bytes_max)
         is_one_gone = is_over(resident, before.bytes_max) and self._let_one_go()
         self.state = MemoryState(
-            bytes_max=before.bytes_max,
-            resident_bytes=resident,
-            is_full=is_full_now,
-            let_go=before.let_go + is_one_gone,
+            bytes_max=before.bytes_max, resident_bytes=resident, is_full=is_full_now, let_go=before.let_go + is_one_gone
         )

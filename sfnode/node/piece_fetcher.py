@@ -52,12 +52,7 @@ class PieceFetcher:
     """Fetches the pieces of one model. What it learns about neighbours lasts from one `fetch` to the next."""
 
     def __init__(
-        self,
-        sources: PieceSources,
-        pace: Pace,
-        *,
-        streams: int = STREAMS,
-        known: KnownNeighbours | None = None,
+        self, sources: PieceSources, pace: Pace, *, streams: int = STREAMS, known: KnownNeighbours | None = None
     ) -> None:
         """Create a fetcher with ``streams`` to each neighbour; ``known`` may be shared with other fetchers."""
         self.received_bytes = 0

@@ -19,7 +19,7 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import Address, FileSource, Network, ServedRun, saved_peers
+from sfnode.network import Address, Network, ServedRun, saved_peers
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.executor import Executor
@@ -64,7 +64,7 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = saved_peers.decode_peers(store.known_peers)
+        known_peers = saved_peers.decode_peers(store.saved("known_peers"))
         node_config = NodeConfig(
             is_training=config.training is not None,
             expects_peers=bool(config.network.bootstrap or known_peers),
@@ -76,14 +76,14 @@ class RunningNode:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
-            config=saved_peers.with_bootstraps(config.network, store.bootstraps),
+            config=saved_peers.with_bootstraps(config.network, store.saved("bootstraps")),
             identity_seed=config.identity_seed,
             run=self._served_run(),
             inbox=self._inbox_in,
             known_peers=known_peers,
             slips=slips,
         )
-        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.discouraged))
+        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.saved("discouraged")))
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
@@ -97,13 +97,10 @@ class RunningNode:
             manifest_bytes=self.config.signed.encode(),
             record_bytes=self.node.replica.ledger.codec.record_bytes,
             head_step=self.node.turn.frontier,
-            find_file=self._find_file,
+            find_file=lambda hash_: self.data_sharing.find(hash_) or self._snapshot_files.find(self.manifest, hash_),
             find_piece=self._model_sharing.pieces.find,
             pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),
         )
-
-    def _find_file(self, sha256: str) -> FileSource | None:
-        return self.data_sharing.find(sha256) or self._snapshot_files.find(self.manifest, sha256)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening addresses."""
@@ -168,7 +165,9 @@ class RunningNode:
             caused = self._handle_one(event, is_last=number == len(events))
             if isinstance(event, MessageArrived):
                 taken_s = clock() - started_s
-                self.network.conversation.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
+                others = [each for each in caused if isinstance(each, StoreRecords) and not each.is_own]
+                news = sum(len(each.records) for each in others)  # stored now, and not held before
+                self.network.conversation.handled(event.peer, event.message, seconds=taken_s, news=news)
             effects += caused
         self._executor.carry_out(joined(effects))
 
@@ -176,7 +175,7 @@ class RunningNode:
         """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
         is_handled = False
         try:
-            caused = self.node.handle(event, _now_ms(), is_last=is_last)
+            caused = self.node.handle(event, int(trio.current_time() * 1_000), is_last=is_last)
             is_handled = True
         finally:
             if not is_handled and isinstance(event, MessageArrived):
@@ -185,21 +184,6 @@ class RunningNode:
 
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
-        rows = saved_peers.encode_rows(self.network.known_peers())
-        if rows != self._store.known_peers:
-            self._store.save_known_peers(rows)
-        discouraged = saved_peers.encode_rows(self.network.sessions.discouraged_rows())
-        if discouraged != self._store.discouraged:
-            self._store.save_discouraged(discouraged)
-        bootstraps = saved_peers.encode_bootstraps(self.network.book.reached_bootstraps())
-        if bootstraps != self._store.bootstraps:
-            self._store.save_bootstraps(bootstraps)
-
-
-def _news(effects: Sequence[Effect]) -> int:
-    """Count the records of others that are stored now and were not held before."""
-    return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
-
-
-def _now_ms() -> int:
-    return int(trio.current_time() * 1_000)
+        self._store.save("known_peers", saved_peers.encode_rows(self.network.known_peers()))
+        self._store.save("discouraged", saved_peers.encode_rows(self.network.sessions.discouraged_rows()))
+        self._store.save("bootstraps", saved_peers.encode_bootstraps(self.network.book.reached_bootstraps()))

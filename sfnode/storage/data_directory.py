@@ -47,66 +47,36 @@ class StoredState:
 
 
 class DataDirectory(PrivateFolder):
-    """Owns the folder of one node in one run. A `Store` opens it for the node; everything here works without one."""
+    """Owns the folder of one node in one run. A `Store` opens it for the node; everything here works without one.
+
+    Attributes:
+        manifest_file, ledger_file: of the run's manifest, and of the database.
+        status_file: a running node writes it every second.
+        node_file: of the options that the node remembers.
+        identity: the node's key.
+        control, statements: what waits for the node: the operator's requests, statements.
+        basis: of a run with a dense core.
+        evaluations, gain: results on the node's held-out data; the gain as `sfnode eval --compare` measured it last.
+        end: how the node's last life ended.
+    """
 
     own_files = frozenset(
         (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
     ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE}
 
-    @property
-    def manifest_file(self) -> Path:
-        """Return the path of the run's manifest."""
-        return self.path / MANIFEST_FILE
-
-    @property
-    def ledger_file(self) -> Path:
-        """Return the path of the database."""
-        return self.path / LEDGER_FILE
-
-    @property
-    def status_file(self) -> Path:
-        """Return the path of the snapshot that a running node writes every second."""
-        return self.path / STATUS_FILE
-
-    @property
-    def node_file(self) -> Path:
-        """Return the path of the options that the node remembers."""
-        return self.path / NODE_FILE
-
-    @property
-    def identity(self) -> KeyFile:
-        """Return the node's key."""
-        return KeyFile(self.path / IDENTITY_FILE)
-
-    @property
-    def control(self) -> ControlFiles:
-        """Return the operator's requests to the node."""
-        return ControlFiles(self.path)
-
-    @property
-    def statements(self) -> StatementFiles:
-        """Return the statements that wait for the node."""
-        return StatementFiles(self.path)
-
-    @property
-    def basis(self) -> StoredBasis:
-        """Return the file of the basis of a run with a dense core."""
-        return StoredBasis(self.path)
-
-    @property
-    def evaluations(self) -> EvaluationsFile:
-        """Return the results on the node's held-out data."""
-        return EvaluationsFile(self.path / _EVALUATIONS_FILE)
-
-    @property
-    def gain(self) -> GainFile:
-        """Return what the run has given, as `sfnode eval --compare` measured it last."""
-        return GainFile(self.path / _GAIN_FILE)
-
-    @property
-    def end(self) -> EndFile:
-        """Return how the node's last life ended."""
-        return EndFile(self.path / _END_FILE)
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.manifest_file = path / MANIFEST_FILE
+        self.ledger_file = path / LEDGER_FILE
+        self.status_file = path / STATUS_FILE
+        self.node_file = path / NODE_FILE
+        self.identity = KeyFile(path / IDENTITY_FILE)
+        self.control = ControlFiles(path)
+        self.statements = StatementFiles(path)
+        self.basis = StoredBasis(path)
+        self.evaluations = EvaluationsFile(path / _EVALUATIONS_FILE)
+        self.gain = GainFile(path / _GAIN_FILE)
+        self.end = EndFile(path / _END_FILE)
 
     # --- the run ------------------------------------------------------------------------------------------
 

@@ -12,12 +12,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from protocol.errors import StorageDamagedError
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
+
+OfPeers = Literal["known_peers", "bootstraps", "discouraged"]  # what is saved for the next start
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
@@ -90,27 +93,14 @@ class Store(StoredRecords):
         """Record durably that ``step`` may be signed, and nothing before it ever again."""
         self._set_fact("reserved_step", str(step), is_durable=True)
 
-    def save_known_peers(self, rows: str) -> None:
-        """Save the address book for the next start."""
-        self._set_fact("known_peers", rows, is_durable=False)
+    def saved(self, name: OfPeers) -> str:
+        """Return what the network has saved under this name, JSON; "[]" at first."""
+        return self.fact(name) or "[]"
 
-    @property
-    def bootstraps(self) -> str:
-        """Return the bootstraps that earlier lives reached, JSON; "[]" at first."""
-        return self.fact("bootstraps") or "[]"
-
-    def save_bootstraps(self, texts: str) -> None:
-        """Save the bootstraps for the next start."""
-        self._set_fact("bootstraps", texts, is_durable=False)
-
-    @property
-    def discouraged(self) -> str:
-        """Return the peers that are not wanted, as they were saved last, JSON; "[]" at first."""
-        return self.fact("discouraged") or "[]"
-
-    def save_discouraged(self, rows: str) -> None:
-        """Save the peers that are not wanted for the next start."""
-        self._set_fact("discouraged", rows, is_durable=False)
+    def save(self, name: OfPeers, text: str) -> None:
+        """Save a text of the network for the next start, if it has changed."""
+        if text != self.saved(name):
+            self._set_fact(name, text, is_durable=False)
 
     def save_author(self, author: bytes) -> None:
         """Save the author's key, so that the loss of the key file is noticed."""

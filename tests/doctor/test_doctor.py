@@ -130,7 +130,7 @@ def test_doctor__node_that_met_peers__asks_those_when_no_bootstrap_is_given(runn
         transport, _, peer = address.partition("/p2p/")
         row = {"peer": peer, "addresses": [transport], "last_success_unix_ms": 5, "failures": 0}
         with closing(Store(DataDirectory(directory), running.signed)) as store:
-            store.save_known_peers(json.dumps([row]))
+            store.save("known_peers", json.dumps([row]))
 
     remember(running.address)
     code, found = examine("--data-dir", directory, "--relay")

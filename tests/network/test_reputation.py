@@ -82,10 +82,10 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
         nursery.cancel_scope.cancel()
     assert row.peer == dialler.peer
     store = Store(DataDirectory(tmp_path), signed)
-    store.save_discouraged(encode_rows([row]))
+    store.save("discouraged", encode_rows([row]))
     store.close()
     store = Store(DataDirectory(tmp_path), signed)
-    kept = decode_discouraged(store.discouraged)
+    kept = decode_discouraged(store.saved("discouraged"))
     store.close()
     assert kept == (row,)
     async with trio.open_nursery() as nursery, running_host(2, is_listening=False) as again:

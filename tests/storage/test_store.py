@@ -76,13 +76,13 @@ def test_store__more_records_than_a_page__come_back_all(store: Store) -> None:
 
 def test_store__facts__survive_a_reopen(tmp_path: Path) -> None:
     first = Store(DataDirectory(tmp_path), SIGNED)
-    assert (first.reserved_step, first.known_peers) == (-1, "[]")
+    assert (first.reserved_step, first.saved("known_peers")) == (-1, "[]")
     first.reserve_step(0)
     first.reserve_step(17)
-    first.save_known_peers('[{"peer": "x"}]')
+    first.save("known_peers", '[{"peer": "x"}]')
     first.close()
     second = Store(DataDirectory(tmp_path), SIGNED)
-    assert (second.reserved_step, second.known_peers) == (17, '[{"peer": "x"}]')
+    assert (second.reserved_step, second.saved("known_peers")) == (17, '[{"peer": "x"}]')
     second.close()
 
 
@@ -304,7 +304,7 @@ def use_all(directory: Path) -> Replica:
     """Open a directory and read everything that a node reads at its start."""
     opened = Store(DataDirectory(directory), SIGNED)
     try:
-        assert opened.reserved_step < 100 and opened.known_peers
+        assert opened.reserved_step < 100 and opened.saved("known_peers")
         return replay(Replica(MANIFEST), opened.records(), directory / LEDGER_FILE)
     finally:
         opened.close()

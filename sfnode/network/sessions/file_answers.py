@@ -70,12 +70,17 @@ def file_part(file: FileSource | None, offset: int) -> FilePart | None:
         return None
 
 
-async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
+async def serve_files(
+    channel: Channel,
+    manifest_bytes: bytes,
+    find_file: FindFile = no_file,
+    check_place: Callable[[], None] = lambda: None,
+) -> None:
     """Answer an observer until it leaves, its time is over or its bytes are used up. LinkBrokenError, Reject.
 
     Its time is OBSERVER_S. Each part of a file adds the time that the part takes at OBSERVER_BYTES_PER_S_MIN, and the
     time that our pace makes it wait. The allowed bytes cover each file once. An observer that requests nothing for
-    OBSERVER_IDLE_S is left at once; pings do not count.
+    OBSERVER_IDLE_S is left at once; pings do not count. ``check_place`` is called before each part of a file.
     """
     observer = _Observer(channel)
     found: dict[bytes, FileSource | None] = {}
@@ -88,6 +93,8 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
                     is_new = sha256 not in found
                     file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
                     observer.allowed_bytes += file.total if file and is_new else 0
+                    if file is not None:
+                        check_place()
                     answer = file_part(file, offset)
                     waited_s = await file.pace.wait(PART_BYTES_MAX) if isinstance(file, PacedFile) else 0.0
                     scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN + waited_s

@@ -105,7 +105,8 @@ class FileServer:
             with ExitStack() as places:
                 stream = _FileStream(link.peer, self._origins.crowd_of(link.remote_host), places)
                 stream.take(self._neighbours)
-                await serve_files(channel, self._run.manifest_bytes, partial(self._find_for, stream))
+                find_file = partial(self._find_for, stream)
+                await serve_files(channel, self._run.manifest_bytes, find_file, stream.check)
         except RefusedError as error:
             await refuse(channel, error.reason)
         except LinkBrokenError:
@@ -123,10 +124,7 @@ class FileServer:
             stream.take(self._givings)
             stream.is_given = True
         stream.count_file()
-        if isinstance(file, PacedFile):
-            return PacedFile(source=_CountedFile(file.source, stream), pace=file.pace)
-        counted = _CountedFile(file, stream)
-        return counted if piece is None else PacedFile(source=counted, pace=self._pace)
+        return file if piece is None else PacedFile(source=piece, pace=self._pace)
 
 
 class _FileStream:
@@ -158,17 +156,3 @@ class _FileStream:
             place.asked_s = trio.current_time()
             if place.is_lost:
                 raise RefusedError(FULL)
-
-
-@dataclass(frozen=True, slots=True)
-class _CountedFile:
-    source: FileSource
-    stream: _FileStream
-
-    @property
-    def total(self) -> int:
-        return self.source.total
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        self.stream.check()
-        return self.source.read(offset, bytes_max)

@@ -290,28 +290,21 @@ def dialable(address: Address) -> tuple[Address, ...]:
 
 
 async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
-    """Open a TCP connection. ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them."""
-    if local_port and (stream := await _connect_from(address, local_port)) is not None:
-        return stream
-    if address.kind == "dns":
-        return await trio.open_tcp_stream(address.host, address.port)
-    family = socket.AF_INET if address.kind in ("ip4", "dns4") else socket.AF_INET6
-    found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
-    return await trio.open_tcp_stream(found[0][4][0], address.port)
+    """Open a TCP connection, from ``local_port`` if it and the connection from it are not refused.
 
-
-async def _connect_from(address: Address, local_port: int) -> trio.SocketStream | None:
-    """Open a TCP connection from this port; return None if the port or the connection is refused."""
+    ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them.
+    """
     family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
-    try:
-        found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
-        with trio.socket.socket(family, socket.SOCK_STREAM) as dialling:
+    look_up = partial(trio.socket.getaddrinfo, address.host, address.port, family=family, type=socket.SOCK_STREAM)
+    if local_port:
+        with suppress(OSError), trio.socket.socket(family, socket.SOCK_STREAM) as dialling:
+            found = await look_up()
             share_port(dialling)
             await dialling.bind(("", local_port))
             await dialling.connect(found[0][4])
             return trio.SocketStream(dialling.dup())
-    except OSError:
-        return None
+    host = address.host if address.kind == "dns" else (await look_up())[0][4][0]
+    return await trio.open_tcp_stream(host, address.port)
 
 
 def share_port(endpoint: trio.socket.SocketType | socket.socket) -> None:
