@@ -36,12 +36,6 @@ class AdmissionSpec:
         return f"open, {self.pow_bits} bits of work" if self.pow_bits else self.kind.value
 
 
-def broken_admission_rules(spec: AdmissionSpec) -> list[tuple[bool, str]]:
-    """Check the rules between the fields (SPEC 1.4.9); return whether each is broken, with its complaint."""
-    is_idle = spec.kind is not AdmissionKind.OPEN and spec.pow_bits != 0
-    return [(is_idle, "admission.pow_bits: must be 0 where the owner admits each key")]
-
-
 @lru_cache(maxsize=4_096)
 def work_of(run_id: bytes, author: bytes) -> int:
     """Return the work in a key for this run alone: the leading zero bits of a hash, which take 2^bits keys to find."""

@@ -7,6 +7,7 @@ that ignored one would compute another model.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import Annotated
 from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hashing, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
-from protocol.run.admission import AdmissionSpec, broken_admission_rules
+from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.method import CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import Objective, TaskSpec, broken_task_rules
@@ -171,90 +172,79 @@ def checked(data: object) -> Manifest:
         manifest = from_plain_untrusted(Manifest, data, "manifest")
     except Malformed as error:
         raise Reject(RejectReason.MANIFEST_FIELD, str(error)) from None
-    for is_broken, complaint in _broken_rules(manifest):
-        if is_broken:
-            raise Reject(RejectReason.MANIFEST_FIELD, complaint)
+    for complaint in _broken_rules(manifest):
+        raise Reject(RejectReason.MANIFEST_FIELD, complaint)
     return manifest
 
 
-def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
-    """Check the rules between fields (SPEC 1.4); return whether each is broken, with its complaint."""
+def _broken_rules(manifest: Manifest) -> Iterator[str]:
+    """Check the rules between fields (SPEC 1.4); yield a complaint for each that is broken."""
     method, task = manifest.method, manifest.task
     names = [tensor.name for tensor in manifest.tensors]
     bits = view_max(manifest)
     coefficients = coefficient_count(manifest)
     cores = len(manifest.tensors) * method.scalars
-    return [
-        (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
-        *broken_model_rules(manifest.model),
-        (len(set(names)) != len(names), "tensors: a name is listed twice"),
-        (
-            any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
-            "tensors: cols must be 0 for a vector and positive for a matrix",
-        ),
-        *broken_method_rules(method),
-        *_broken_dense_rules(manifest),
-        (manifest.steps % method.local_steps != 0, "steps: not a multiple of method.local_steps"),
-        (
-            task.batch_rows * method.shares % method.directions != 0,
-            "task.batch_rows: not a multiple of method.directions / method.shares",
-        ),
-        (
-            method.is_dense and basis_bytes(manifest) > limits.BASIS_BYTES_MAX,
-            f"method.rank: the basis's file would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
-        ),
-        *broken_task_rules(task),
-        *broken_admission_rules(manifest.admission),
-        (
-            coefficients > limits.COEFFICIENTS_MAX,
+    if not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)):
+        yield "owner: not a valid key"
+    yield from broken_model_rules(manifest.model)
+    if len(set(names)) != len(names):
+        yield "tensors: a name is listed twice"
+    if any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors):
+        yield "tensors: cols must be 0 for a vector and positive for a matrix"
+    yield from broken_method_rules(method)
+    yield from _broken_dense_rules(manifest)
+    if manifest.steps % method.local_steps != 0:
+        yield "steps: not a multiple of method.local_steps"
+    if task.batch_rows * method.shares % method.directions != 0:
+        yield "task.batch_rows: not a multiple of method.directions / method.shares"
+    if method.is_dense and basis_bytes(manifest) > limits.BASIS_BYTES_MAX:
+        yield f"method.rank: the basis's file would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank"
+    yield from broken_task_rules(task)
+    if manifest.admission.kind is not AdmissionKind.OPEN and manifest.admission.pow_bits != 0:
+        yield "admission.pow_bits: must be 0 where the owner admits each key"
+    if coefficients > limits.COEFFICIENTS_MAX:
+        yield (
             f"bounds: {coefficients} coefficients in all epochs, at most {limits.COEFFICIENTS_MAX}: lower method.rank, "
-            f"steps or the number of tensors, or raise method.epoch_steps",
-        ),
-        (
-            cores > limits.CORES_MAX,
+            f"steps or the number of tensors, or raise method.epoch_steps"
+        )
+    if cores > limits.CORES_MAX:
+        yield (
             f"bounds: {cores} tensors x directions x local_steps, at most {limits.CORES_MAX}: lower method.directions, "
-            "method.local_steps or the number of tensors",
-        ),
-        (
-            method.core is CoreKind.RADEMACHER and cores * method.rank**2 > limits.CORE_PRODUCTS_MAX,
+            "method.local_steps or the number of tensors"
+        )
+    if method.core is CoreKind.RADEMACHER and cores * method.rank**2 > limits.CORE_PRODUCTS_MAX:
+        yield (
             f"bounds: {cores * method.rank**2} tensors x directions x local_steps x rank^2, at most "
-            f"{limits.CORE_PRODUCTS_MAX} with method.core rademacher: use canonical cores, or lower method.rank",
-        ),
-        (
-            bits >= 1 << limits.COEFFICIENT_BITS_MAX,
+            f"{limits.CORE_PRODUCTS_MAX} with method.core rademacher: use canonical cores, or lower method.rank"
+        )
+    if bits >= 1 << limits.COEFFICIENT_BITS_MAX:
+        yield (
             f"bounds: authors_max x epoch steps x scalars x weight x largest product takes {bits.bit_length()} bits, "
             f"at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
-            "weights; with dense cores steps, too",
-        ),
-    ]
+            "weights; with dense cores steps, too"
+        )
 
 
-def _broken_dense_rules(manifest: Manifest) -> list[tuple[bool, str]]:
+def _broken_dense_rules(manifest: Manifest) -> Iterator[str]:
     """Check the rules for a dense core that concern fields outside the method (SPEC 1.4.14)."""
     method, tensors = manifest.method, manifest.tensors
     if not method.is_dense:
-        is_turned = any(tensor.kind is TensorKind.TRANSPOSED for tensor in tensors)
-        return [(is_turned, "tensors: only one with a dense core is transposed")]
-    return [
-        (
-            any(tensor.kind is TensorKind.VECTOR for tensor in tensors),
-            "tensors: a dense core is one of matrices, and a vector is listed",
-        ),
-        (
-            len({tensor.outputs for tensor in tensors}) > 1,
-            "tensors: with a dense core all have as many outputs, since they share one U",
-        ),
-        (manifest.task.objective is not Objective.LOSS, "task.objective: must be loss with dense cores"),
-        (
-            manifest.task.batch_rows != method.directions,
-            "task.batch_rows: must be method.directions with dense cores, whose directions count rows",
-        ),
-        (
-            manifest.numbers > limits.DENSE_NUMBERS_MAX,
+        if any(tensor.kind is TensorKind.TRANSPOSED for tensor in tensors):
+            yield "tensors: only one with a dense core is transposed"
+        return
+    if any(tensor.kind is TensorKind.VECTOR for tensor in tensors):
+        yield "tensors: a dense core is one of matrices, and a vector is listed"
+    if len({tensor.outputs for tensor in tensors}) > 1:
+        yield "tensors: with a dense core all have as many outputs, since they share one U"
+    if manifest.task.objective is not Objective.LOSS:
+        yield "task.objective: must be loss with dense cores"
+    if manifest.task.batch_rows != method.directions:
+        yield "task.batch_rows: must be method.directions with dense cores, whose directions count rows"
+    if manifest.numbers > limits.DENSE_NUMBERS_MAX:
+        yield (
             f"bounds: {manifest.numbers} numbers in a dense message, at most {limits.DENSE_NUMBERS_MAX}: lower "
-            "method.rank or method.core_rows, or list fewer tensors",
-        ),
-    ]
+            "method.rank or method.core_rows, or list fewer tensors"
+        )
 
 
 def core_sizes(manifest: Manifest) -> list[int]:

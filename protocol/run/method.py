@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -129,47 +129,33 @@ class Schedule:
         return (2 * (self.weight_start * (span - step) + self.weight_end * step) + span) // (2 * span)
 
 
-def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
-    """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
-    normalised = method.scalar is ScalarKind.NORMALISED
-    dense_only = (method.core_rows, method.noise_rows, method.energy_max)
-    return [
-        (method.rank & (method.rank - 1) != 0, f"method.rank: {method.rank} is not a power of two"),
-        (method.scalars > limits.SCALARS_MAX, f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"),
-        (method.epoch_steps % method.local_steps != 0, "method.epoch_steps: not a multiple of method.local_steps"),
-        (method.directions % method.shares != 0, "method.directions: not a multiple of method.shares"),
-        (normalised and method.directions < 2, "method.directions: normalised scalars need at least 2"),
-        (
-            normalised and method.clip != limits.NORMALISED_CLIP,
-            f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars",
-        ),
-        (
-            is_hex(method.basis_sha256, 64) != method.is_dense or (method.basis_sha256 != "") != method.is_dense,
-            "method.basis_sha256: 64 lower-case hex digits with dense cores, else empty",
-        ),
-        (
-            not all(dense_only) if method.is_dense else any(dense_only),
-            "method.core_rows, method.noise_rows, method.energy_max: positive with dense cores, else 0",
-        ),
-        (
-            method.is_dense and _fixed(method) != _FIXED_IF_DENSE,
-            "method: dense cores need raw scalars of one byte, one side, and rounds and epochs of one step "
-            "(SPEC 1.4.14)",
-        ),
-    ]
-
-
 # Of a dense core: what an author measures is neither a difference nor drawn.
 _FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
 
 
-def _fixed(method: Method) -> tuple[object, ...]:
-    return (
-        method.scalar,
-        method.epsilon_exp,
-        method.sides,
-        method.shares,
-        method.local_steps,
-        method.epoch_steps,
-        method.clip,
-    )
+def broken_method_rules(method: Method) -> Iterator[str]:
+    """Check the rules between fields of a method (SPEC 1.4); yield a complaint for each that is broken."""
+    normalised = method.scalar is ScalarKind.NORMALISED
+    fixed = (method.scalar, method.epsilon_exp, method.sides, method.shares, method.local_steps, method.epoch_steps)
+    dense_only = (method.core_rows, method.noise_rows, method.energy_max)
+    if method.rank & (method.rank - 1) != 0:
+        yield f"method.rank: {method.rank} is not a power of two"
+    if method.scalars > limits.SCALARS_MAX:
+        yield f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"
+    if method.epoch_steps % method.local_steps != 0:
+        yield "method.epoch_steps: not a multiple of method.local_steps"
+    if method.directions % method.shares != 0:
+        yield "method.directions: not a multiple of method.shares"
+    if normalised and method.directions < 2:
+        yield "method.directions: normalised scalars need at least 2"
+    if normalised and method.clip != limits.NORMALISED_CLIP:
+        yield f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars"
+    if is_hex(method.basis_sha256, 64) != method.is_dense or (method.basis_sha256 != "") != method.is_dense:
+        yield "method.basis_sha256: 64 lower-case hex digits with dense cores, else empty"
+    if {size > 0 for size in dense_only} != {method.is_dense}:
+        yield "method.core_rows, method.noise_rows, method.energy_max: positive with dense cores, else 0"
+    if method.is_dense and (*fixed, method.clip) != _FIXED_IF_DENSE:
+        yield (
+            "method: dense cores need raw scalars of one byte, one side, and rounds and epochs of one step "
+            "(SPEC 1.4.14)"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -104,14 +104,14 @@ def no_model(name: str = "local:none") -> ModelSpec:
     )
 
 
-def broken_model_rules(model: ModelSpec) -> list[tuple[bool, str]]:
-    """Check the rules of SPEC 1.4.1 and 1.4.2 on the model; return whether each is broken, with its complaint."""
+def broken_model_rules(model: ModelSpec) -> Iterator[str]:
+    """Check the rules of SPEC 1.4.1 and 1.4.2 on the model; yield a complaint for each that is broken."""
     digests = [model.content, *(digest for file in model.files for digest in (file.sha256, file.pieces))]
     names = [file.name for file in model.files]
-    return [
-        (any(not is_hex(text, 64) for text in digests), "model: a sha256 is not 64 lower-case hex digits"),
-        (any(not is_plain_file_name(name) for name in names), "model: a file name leads out of the folder"),
-    ]
+    if any(not is_hex(text, 64) for text in digests):
+        yield "model: a sha256 is not 64 lower-case hex digits"
+    if any(not is_plain_file_name(name) for name in names):
+        yield "model: a file name leads out of the folder"
 
 
 def is_plain_file_name(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -54,22 +55,16 @@ class TaskSpec:
     batch_rows: Annotated[int, Bound(1, 1 << 16)]
 
 
-def broken_task_rules(task: TaskSpec) -> list[tuple[bool, str]]:
-    """Check the rules between fields of a task (SPEC 1.4); return whether each is broken, with its complaint."""
+def broken_task_rules(task: TaskSpec) -> Iterator[str]:
+    """Check the rules between fields of a task (SPEC 1.4); yield a complaint for each that is broken."""
     is_classification = task.kind is TaskKind.CLASSIFICATION
-    return [
-        (
-            (len(task.label_words) > 1) != is_classification or bool(task.label_words) != is_classification,
-            "task.label_words: two or more for a classification, else none",
-        ),
-        ((task.completion == "") != is_classification, "task.completion: empty exactly for a classification"),
-        (
-            task.kind is TaskKind.COMPLETION and task.objective is not Objective.LOSS,
-            "task.objective: a completion has a loss only",
-        ),
-        (
-            (task.data == DATA_PRIVATE) != (task.data_sha256 == ""),
-            "task.data_sha256: given exactly when data is public",
-        ),
-        (task.data_sha256 != "" and not is_hex(task.data_sha256, 64), "task.data_sha256: not lower-case hex"),
-    ]
+    if (len(task.label_words) > 1) != is_classification or bool(task.label_words) != is_classification:
+        yield "task.label_words: two or more for a classification, else none"
+    if (task.completion == "") != is_classification:
+        yield "task.completion: empty exactly for a classification"
+    if task.kind is TaskKind.COMPLETION and task.objective is not Objective.LOSS:
+        yield "task.objective: a completion has a loss only"
+    if (task.data == DATA_PRIVATE) != (task.data_sha256 == ""):
+        yield "task.data_sha256: given exactly when data is public"
+    if task.data_sha256 != "" and not is_hex(task.data_sha256, 64):
+        yield "task.data_sha256: not lower-case hex"

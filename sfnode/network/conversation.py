@@ -1,7 +1,10 @@
-"""The conversation with neighbours: sessions from hello to bye, and their messages on the way to the node's inbox."""
+"""The conversation with neighbours: who is refused, served files as a stranger, or taken as a neighbour; sessions from
+hello to bye, and their messages on the way to the node's inbox."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -9,10 +12,14 @@ import trio
 from protocol import wire
 from protocol.errors import Reject, RejectReason
 from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
+from sfnode.event_log import log
+from sfnode.network import bounds
 from sfnode.network.discovery import PeerExchange
 from sfnode.network.introduction import Introduction
-from sfnode.network.policy import rate_limits
-from sfnode.network.sessions import Channel, OpenSessions, ServedRun, Session, handshake, manifest_part
+from sfnode.network.memory_guard import MemoryGuard
+from sfnode.network.policy import Fault, rate_limits
+from sfnode.network.sessions import Channel, FileServer, RefusedError, Session, SilentError, handshake, manifest_part
+from sfnode.network.transport import Link, LinkBrokenError
 
 
 class Conversation:
@@ -23,20 +30,81 @@ class Conversation:
 
     def __init__(
         self,
-        run: ServedRun,
         introduction: Introduction,
-        sessions: OpenSessions,
         exchange: PeerExchange,
+        files: FileServer,
+        memory: MemoryGuard,
         inbox: trio.MemorySendChannel[Event],
+        open_channel: Callable[[Link], Channel],
     ) -> None:
-        self._run = run
-        self._introduction = introduction
-        self._sessions = sessions
-        self._exchange = exchange
-        self._inbox = inbox
+        self.is_stopping = False
+        self._run, self._introduction = introduction.run, introduction
+        self._exchange, self._sessions = exchange, exchange.open_sessions
+        self._files, self._memory = files, memory
+        self._inbox, self._open_channel = inbox, open_channel
         self._rate_limits = rate_limits.RateLimits()
 
-    async def run(self, channel: Channel, hello: wire.Hello, *, is_hello_due: bool) -> None:
+    async def dialled(self, link: Link, on_handshake: Callable[[], None]) -> None:
+        """Say hello on a dialled link, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
+        try:
+            channel = self._open_channel(link)
+            hello = await handshake.exchange_hello(channel, self._introduction.hello())
+            on_handshake()
+            await self._converse(channel, hello, is_hello_due=False)
+        finally:
+            await link.aclose()
+
+    async def inbound(self, link: Link) -> None:
+        """Await the hello on an inbound link, then refuse the peer, serve it files or run a session."""
+        channel = self._open_channel(link)
+        try:
+            await self._receive_stranger(channel)
+        except SilentError as error:
+            log(logging.DEBUG, "inbound_silent", peer=link.peer)
+            self._sessions.penalise(link.peer, Fault.SILENT, str(error))
+        except RefusedError as error:
+            log(logging.DEBUG, "inbound_left", peer=link.peer, reason=str(error))
+        except LinkBrokenError as error:
+            log(logging.DEBUG, "inbound_lost", peer=link.peer, reason=str(error))
+        except Reject as error:
+            log(logging.WARNING, "peer_rejected", peer=link.peer, reason=str(error))
+            self._sessions.drop(link.peer, str(error))
+        finally:
+            await link.aclose()
+
+    async def _receive_stranger(self, channel: Channel) -> None:
+        hello = await handshake.await_hello(channel)
+        reason = self._reason_to_refuse(channel, hello)
+        if reason is not None:
+            log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
+            host, bytes_max = channel.link.remote_host, bounds.HELLO_FRAME_BYTES_MAX  # the frame of a stranger
+            others = (
+                self._exchange.recommend(channel.peer, host, bytes_max=bytes_max) if reason == handshake.FULL else ()
+            )
+            await handshake.refuse(channel, reason, others)
+        elif hello.run_id == handshake.OBSERVER_RUN_ID:
+            await self._files.serve_stranger(channel, self._introduction.hello())
+        else:
+            channel.trust()
+            await self._converse(channel, hello, is_hello_due=True)
+
+    def _reason_to_refuse(self, channel: Channel, hello: wire.Hello) -> str | None:
+        peer, host = channel.peer, channel.link.remote_host
+        if self.is_stopping:
+            return "the node stops"
+        if self._sessions.is_discouraged(peer):
+            return handshake.DISCOURAGED
+        reason = handshake.mismatch(self._introduction.hello(), hello)
+        if reason is not None:
+            self._exchange.book.failed(peer, trio.current_time(), at_least_s=bounds.WRONG_RUN_S)
+            return reason
+        if hello.run_id == handshake.OBSERVER_RUN_ID:
+            return None if self._files.has_room_for(host) else handshake.FULL
+        if self._memory.state.is_full:
+            return handshake.FULL
+        return None if self._sessions.make_place(peer, host, self._exchange.config.inbound_max) else handshake.FULL
+
+    async def _converse(self, channel: Channel, hello: wire.Hello, *, is_hello_due: bool) -> None:
         """Run a session unless another with this peer stays. LinkBrokenError if our hello cannot be sent."""
         session = Session(channel, hello, self._receive)
         if not await self._sessions.add(session):

@@ -16,7 +16,7 @@ class Introduction:
 
     def __init__(self, config: NetworkConfig, run: ServedRun, host: Host) -> None:
         self._agent = config.agent
-        self._run = run
+        self.run = run
         self._host = host
         self._given = self._announced = config.announce
 
@@ -38,5 +38,5 @@ class Introduction:
         own = (*self._announced, *(() if self._given else self._host.addresses))
         listen = tuple(address.transport for address in own)
         return handshake.own_hello(
-            run_id=self._run.run_id, agent=self._agent, listen=listen, head_step=self._run.head_step()
+            run_id=self.run.run_id, agent=self._agent, listen=listen, head_step=self.run.head_step()
         )

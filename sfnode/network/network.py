@@ -11,7 +11,6 @@ import trio
 from protocol.events import Event
 from protocol.wire import PeerId
 from sfnode.network import bounds, sessions
-from sfnode.network.arrivals import Arrivals
 from sfnode.network.conversation import Conversation
 from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, PortMapper
 from sfnode.network.introduction import Introduction
@@ -53,7 +52,7 @@ class Network:
         self.slips = slips or Slips()
         self._host = Host(
             identity_seed=identity_seed,
-            on_inbound=lambda link: self._arrivals.inbound(link),  # noqa: PLW0108  # they need this host
+            on_inbound=lambda link: self.conversation.inbound(link),  # noqa: PLW0108  # they need this host
             origins=config.origins,
             slips=self.slips,
         )
@@ -68,11 +67,10 @@ class Network:
         self._memory = MemoryGuard(config.memory, self.sessions.shed)
         self._files = sessions.FileServer(run, open_channel, config.origins)
         self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)
-        self.conversation = Conversation(run, self.introduction, self.sessions, self._exchange, inbox)
-        self._arrivals = Arrivals(
-            self.introduction, self.conversation, self._exchange, self._files, self._memory, open_channel
+        self.conversation = Conversation(
+            self.introduction, self._exchange, self._files, self._memory, inbox, open_channel
         )
-        self.dialler = Dialler(self._host, self._exchange, self._arrivals.dialled, self.slips)
+        self.dialler = Dialler(self._host, self._exchange, self.conversation.dialled, self.slips)
         self.mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         held = self.sessions.penalise
         self._host.guard.on_refused = lambda peer: held(PeerId(peer), Fault.STREAMS, "too many streams at once")
@@ -112,7 +110,7 @@ class Network:
                 nursery.cancel_scope.cancel()
 
     async def _say_bye_to_all(self) -> None:
-        self._arrivals.is_stopping = True
+        self.conversation.is_stopping = True
         self._remember_anchors()
         self.dialler.is_stopping = True
         await self._host.stop_listening()

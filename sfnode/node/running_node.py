@@ -97,7 +97,7 @@ class RunningNode:
             manifest_bytes=self.config.signed.encode(),
             record_bytes=self.node.replica.ledger.codec.record_bytes,
             head_step=self.node.turn.frontier,
-            find_file=lambda hash_: self.data_sharing.find(hash_) or self._snapshot_files.find(self.manifest, hash_),
+            find_file=lambda name: self.data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
             find_piece=self._model_sharing.pieces.find,
             pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from protocol.crypto import Digest, Signer
 from protocol.documents import LoadedLog, encode_log, load_log_untrusted
@@ -30,7 +30,6 @@ from sfnode.storage.stored_basis import read_bases
 from sfnode.storage.stored_records import StoredRecords
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
-_AGAIN: Final = "Get the file again from where it was made"
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
 _MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
@@ -121,7 +120,14 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
             return made[0].store
 
         with opened_file(path, "the log file") as file:
-            loaded = _load(path, file, on_manifest, tell)
+            try:
+                loaded = load_log_untrusted(file.read, on_manifest, tell)
+            except Reject as reject:
+                raise OperatorError(
+                    f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
+                ) from None
+            except OSError as error:
+                raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
         (staged,) = made
         return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, tell)
 
@@ -156,15 +162,6 @@ def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]
     finally:
         with suppress(OSError):  # it has been renamed, unless something went wrong
             shutil.rmtree(data_dir)
-
-
-def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], Store], tell: Tell) -> LoadedLog:
-    try:
-        return load_log_untrusted(file.read, on_manifest, tell)
-    except Reject as reject:
-        raise OperatorError(f"log file {path}, {reject.detail}. Nothing was changed. {_AGAIN}") from None
-    except OSError as error:
-        raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
 
 
 def _check_target(target: DataDirectory, manifest: Manifest) -> None:
@@ -214,21 +211,16 @@ def _merge(loaded: LoadedLog, data_dir: DataDirectory, tell: Tell) -> LogSummary
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
         replica = _replayed(loaded.signed.manifest, store, tell)
-        store.add_statements(_new_statements(replica, loaded))
+        statements: list[bytes] = []
+        for statement in loaded.replica.ledger.roster.statements():
+            with suppress(Ignore):
+                replica.add_statement(statement)
+                statements.append(statement)
+        store.add_statements(statements)
         news = _News(loaded.replica.ledger, replica)
         store.add(news, is_durable=True)
         fields = {"records": loaded.end.records, "added": news.added, "no_room": news.no_room}
         return _summary(data_dir, replica, writer=loaded.end.writer.hex(), **fields)
-
-
-def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
-    """Add the file's new statements to ``replica``, and return them."""
-    added: list[bytes] = []
-    for statement in loaded.replica.ledger.roster.statements():
-        with suppress(Ignore):
-            replica.add_statement(statement)
-            added.append(statement)
-    return added
 
 
 class _News:

@@ -199,7 +199,7 @@ RULES = (
     Mutant(
         name="dense-method-of-any-kind",
         breaks="a dense run may have two sides or local steps: fields that nothing reads then",
-        edits=(Edit(_METHOD, "broken_method_rules", "_fixed(method) != _FIXED_IF_DENSE", "False"),),
+        edits=(Edit(_METHOD, "broken_method_rules", "(*fixed, method.clip) != _FIXED_IF_DENSE", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
     Mutant(

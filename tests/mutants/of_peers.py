@@ -6,9 +6,8 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_CONVERSATION, _ARRIVALS, _SESSION, _OPEN_SESSIONS = (
+_CONVERSATION, _SESSION, _OPEN_SESSIONS = (
     "sfnode.network.conversation",
-    "sfnode.network.arrivals",
     "sfnode.network.sessions.session",
     "sfnode.network.sessions.open_sessions",
 )
@@ -330,8 +329,8 @@ REPUTATION = (
         "silence-forgiven",
         "a stranger may hold connections open in silence as often as it likes",
         Edit(
-            _ARRIVALS,
-            "Arrivals.inbound",
+            _CONVERSATION,
+            "Conversation.inbound",
             "self._sessions.penalise(link.peer, Fault.SILENT, str(error))",
             "pass",
         ),

@@ -97,7 +97,7 @@ class SessionNode:
             async with trio.open_nursery() as nursery:
                 if role == "beside":
                     session = PlainLink(self._peer)
-                    nursery.start_soon(self._network._arrivals.inbound, cast("Link", session))
+                    nursery.start_soon(self._network.conversation.inbound, cast("Link", session))
                     session.feed(frame(encode(self.hello)))
                     await wait_all_tasks_blocked()
                 link = PlainLink(self._peer)
@@ -118,9 +118,9 @@ class SessionNode:
         plain = cast("Link", link)
         try:
             if role == "dialler":
-                await self._network._arrivals.dialled(plain, lambda: None)
+                await self._network.conversation.dialled(plain, lambda: None)
             elif role == "dialled":
-                await self._network._arrivals.inbound(plain)
+                await self._network.conversation.inbound(plain)
             else:
                 await self._network._files.serve_neighbour(plain, self._network.sessions)
         except RefusedError:
