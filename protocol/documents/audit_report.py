@@ -87,22 +87,6 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     bytes_max = REPORT_BYTES_MAX << manifest.method.is_dense
     if len(data) > bytes_max:
         raise Reject(RejectReason.SIZE, f"an audit report of {len(data)} bytes, at most {bytes_max}")
-    report, line = _parse_untrusted(data)
-    signature = bytes.fromhex(data.split(b"\n")[1].decode("ascii"))
-    if report.run_id != manifest.run_id.hex():
-        raise Reject(RejectReason.RUN_ID, "the report is about another run")
-    auditor = bytes.fromhex(report.auditor)
-    if not is_author_key(auditor) or not is_signed(auditor, _DOMAIN + line, signature):
-        raise Reject(RejectReason.SIGNATURE, "the auditor's signature does not fit: the report was changed")
-    codec = EnvelopeCodec(manifest)
-    envelope = codec.decode_untrusted(bytes.fromhex(report.record))
-    codec.check_signed(envelope)
-    if len(report.measured) != len(manifest.method.measurements(envelope.scalars)):
-        raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
-    return report, envelope
-
-
-def _parse_untrusted(data: bytes) -> tuple[AuditReport, bytes]:
     lines = data.split(b"\n")
     if len(lines) != 3 or lines[2] or not is_hex(lines[1].decode("latin-1"), 2 * SIGNATURE_BYTES):
         raise Reject(RejectReason.AUDIT_FORMAT, "not a line of JSON and a line of signature")
@@ -115,7 +99,17 @@ def _parse_untrusted(data: bytes) -> tuple[AuditReport, bytes]:
         raise Reject(RejectReason.AUDIT_FORMAT, "run_id, auditor or record is not lower-case hexadecimal")
     if _canonical(report) != lines[0]:
         raise Reject(RejectReason.AUDIT_FORMAT, "the JSON is not in canonical form")
-    return report, lines[0]
+    if report.run_id != manifest.run_id.hex():
+        raise Reject(RejectReason.RUN_ID, "the report is about another run")
+    auditor, signature = bytes.fromhex(report.auditor), bytes.fromhex(lines[1].decode("ascii"))
+    if not is_author_key(auditor) or not is_signed(auditor, _DOMAIN + lines[0], signature):
+        raise Reject(RejectReason.SIGNATURE, "the auditor's signature does not fit: the report was changed")
+    codec = EnvelopeCodec(manifest)
+    envelope = codec.decode_untrusted(bytes.fromhex(report.record))
+    codec.check_signed(envelope)
+    if len(report.measured) != len(manifest.method.measurements(envelope.scalars)):
+        raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
+    return report, envelope
 
 
 def _canonical(report: AuditReport) -> bytes:

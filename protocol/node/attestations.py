@@ -7,7 +7,7 @@ from protocol.crypto import Author
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger import Ledger
 from protocol.run import Manifest
-from protocol.state import Attestation, AttestationCodec
+from protocol.state import snapshot
 from protocol.wire import PeerId
 
 
@@ -19,12 +19,12 @@ class AttestationTable:
     """
 
     def __init__(self, manifest: Manifest, ledger: Ledger) -> None:
-        self.codec = AttestationCodec(manifest)
+        self.codec = snapshot.AttestationCodec(manifest)
         self._ledger = ledger
-        self._newest: dict[Author, Attestation] = {}  # of authors of whom an update counted
-        self._told: dict[PeerId, dict[Author, Attestation]] = {}  # of authors not known yet, by sender
+        self._newest: dict[Author, snapshot.Attestation] = {}  # of authors of whom an update counted
+        self._told: dict[PeerId, dict[Author, snapshot.Attestation]] = {}  # of authors not known yet, by sender
 
-    def add(self, data: bytes, *, teller: PeerId | None = None) -> Attestation:
+    def add(self, data: bytes, *, teller: PeerId | None = None) -> snapshot.Attestation:
         """Add one attestation, with the cheapest checks first.
 
         ``teller``: the neighbour that sent it, while this node does not know yet who contributes; else None.
@@ -65,7 +65,7 @@ class AttestationTable:
         newest = sorted(self._trusted(), key=lambda each: (-each.step, each.author))
         return tuple(each.data for each in newest[: limits.ATTESTATIONS_PER_MESSAGE_MAX])
 
-    def agreed(self, authors_min: int) -> list[Attestation]:
+    def agreed(self, authors_min: int) -> list[snapshot.Attestation]:
         """Return the attestations of the newest snapshot on which enough authors agree; empty without such a snapshot.
 
         Enough means at least ``authors_min``, and more than half of all authors that attest its step or a later one.
@@ -79,10 +79,10 @@ class AttestationTable:
         return []
 
     @staticmethod
-    def _of(author: Author, tables: list[dict[Author, Attestation]]) -> list[Attestation]:
+    def _of(author: Author, tables: list[dict[Author, snapshot.Attestation]]) -> list[snapshot.Attestation]:
         return [table[author] for table in tables if author in table]
 
-    def _tables(self) -> list[dict[Author, Attestation]]:
+    def _tables(self) -> list[dict[Author, snapshot.Attestation]]:
         return [self._newest, *self._told.values()]
 
     def _has_room(self, teller: PeerId | None) -> bool:
@@ -93,9 +93,9 @@ class AttestationTable:
                 del self._newest[author]
         return len(self._newest) < limits.ATTESTATIONS_MAX
 
-    def _trusted(self) -> list[Attestation]:
+    def _trusted(self) -> list[snapshot.Attestation]:
         """Return the newest attestation of each trusted author, from any sender."""
-        newest: dict[Author, Attestation] = {}
+        newest: dict[Author, snapshot.Attestation] = {}
         for author, each in (item for table in self._tables() for item in table.items()):
             if author not in newest or newest[author].step < each.step:
                 newest[author] = each

@@ -50,11 +50,6 @@ class EndOfRun:
         self._told_ms = 0
         self._finished_ms: int | None = None
 
-    @property
-    def work_distance(self) -> int:
-        """Return the distance for the next head."""
-        return self.ending.work_distance
-
     def look(self, *, has_work: bool, is_finished: bool, now_ms: int) -> None:
         """Update ``ending``.
 
@@ -67,9 +62,9 @@ class EndOfRun:
         awaited = len(self._clock.awaited(self._ledger.authors(), now_ms))
         is_held = bool(awaited or differing)
         # One more than the nearest neighbour's distance. It cannot rise without a head, or while anything is missing.
-        distance = self.work_distance if nearest is None else min(WORK_DISTANCE_MAX, nearest + 1)
+        distance = self.ending.work_distance if nearest is None else min(WORK_DISTANCE_MAX, nearest + 1)
         if is_held:
-            distance = min(distance, self.work_distance)
+            distance = min(distance, self.ending.work_distance)
         if self._finished_ms is None or not is_finished:
             self._finished_ms = now_ms
         is_compared = equal > 0 or not (self._expects_peers or self._sync.has_met)
@@ -86,13 +81,13 @@ class EndOfRun:
 
     def must_tell(self, now_ms: int) -> bool:
         """Return whether to send the distance to the neighbours now; True counts as sent."""
-        if self._told == self.work_distance or now_ms - self._told_ms < timings.WORK_TOLD_MS:
+        if self._told == self.ending.work_distance or now_ms - self._told_ms < timings.WORK_TOLD_MS:
             return False
-        self._told, self._told_ms = self.work_distance, now_ms
+        self._told, self._told_ms = self.ending.work_distance, now_ms
         return True
 
     def rest_ms(self, now_ms: int) -> int:
         """Return how long until the distance must be sent, REST_MS_MAX when it has not changed."""
-        if self._told == self.work_distance:
+        if self._told == self.ending.work_distance:
             return timings.REST_MS_MAX
         return max(0, self._told_ms + timings.WORK_TOLD_MS - now_ms)

@@ -144,7 +144,7 @@ class Node:
     def _close(self, peer: PeerId) -> None:
         self._flood.close(peer)
         self.sync.close(peer)
-        self.snapshots.peer_left(peer)
+        self.snapshots.attestations.forget(peer)
         self.mismatch.forget(peer)
 
     def _receive_head(self, peer: PeerId, head: Head) -> None:
@@ -166,7 +166,7 @@ class Node:
             state_digest=self.replica.state_digest() if self.replica.is_summed else _NOT_SUMMED,
             updates=self.replica.ledger.updates,
             step=self.turn.frontier(),
-            work_distance=self.end.work_distance,
+            work_distance=self.end.ending.work_distance,
         )
         self.turn.do([events.SendMessage(peer=peer, message=head)])
 

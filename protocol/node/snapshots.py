@@ -39,7 +39,7 @@ class Snapshots:
         self._look_ms = 0
         self._asked: str | None = None  # the SHA-256 of the file that is being fetched; one at a time
         self._due_ms: dict[str, int] = {}  # when each failed file may be asked for again
-        self._signed_by: tuple[state.Attestation, ...] = ()  # of the snapshot that is or was used
+        self._signed_by: tuple[state.snapshot.Attestation, ...] = ()  # of the snapshot that is or was used
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -47,10 +47,6 @@ class Snapshots:
         """Ask a new neighbour for attestations if this node may use a snapshot and has not replayed everything."""
         is_asking = self._is_usable and not self._sync.is_live
         return [events.SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
-
-    def peer_left(self, peer: PeerId) -> None:
-        """Forget a neighbour that left."""
-        self.attestations.forget(peer)
 
     def receive(self, peer: PeerId, message: Message) -> list[events.Effect]:
         """Answer a request, or store attestations and relay the new ones. Raises Reject."""
@@ -89,9 +85,9 @@ class Snapshots:
         if step <= self._made_step:
             return []
         self._made_step = step
-        if not state.may_fit(self._manifest, step):
+        if not state.snapshot.may_fit(self._manifest, step):
             return []
-        data = state.encode_snapshot(self._manifest, state.take_snapshot(self._replica, step))
+        data = state.snapshot.encode_snapshot(self._manifest, state.snapshot_proof.take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []
         sha256 = hashlib.sha256(data)
@@ -126,7 +122,7 @@ class Snapshots:
         is_used = self._replica.snapshot is not None and not self._sync.is_live
         return self._signer.author if is_used or self._is_sought(updates) else None
 
-    def _wanted(self) -> list[state.Attestation]:
+    def _wanted(self) -> list[state.snapshot.Attestation]:
         """Return the attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
@@ -143,7 +139,7 @@ class Snapshots:
         if not agreed or agreed[0].sha256 != sha256:
             return []
         try:
-            snapshot = state.decode_snapshot_untrusted(self._manifest, data)
+            snapshot = state.snapshot.decode_snapshot_untrusted(self._manifest, data)
         except Reject:
             snapshot = None
         self._signed_by = tuple(agreed)
@@ -171,18 +167,22 @@ class Snapshots:
         if snapshot is None or now_ms < self._look_ms:
             return []
         self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
-        verdict = state.judge(snapshot, self._replica)
-        if verdict is state.ProofVerdict.MISSING:
+        verdict = state.snapshot_proof.judge(snapshot, self._replica)
+        if verdict is state.snapshot_proof.ProofVerdict.MISSING:
             if self._missing_since_ms is None:
                 self._missing_since_ms = now_ms
             # A neighbour that lags or withholds also makes a node live, so wait for the others.
             if now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS:
                 return []
         # One neighbour alone may withhold records that others have, which proves nothing against the signers.
-        if verdict is state.ProofVerdict.UNEQUAL or (verdict is state.ProofVerdict.MISSING and self._sync.peers > 1):
+        if verdict is state.snapshot_proof.ProofVerdict.UNEQUAL or (
+            verdict is state.snapshot_proof.ProofVerdict.MISSING and self._sync.peers > 1
+        ):
             return [self._halt(snapshot, verdict)]
         return self._end(
-            events.SnapshotOutcome.PROVED if verdict is state.ProofVerdict.EQUAL else events.SnapshotOutcome.UNPROVED
+            events.SnapshotOutcome.PROVED
+            if verdict is state.snapshot_proof.ProofVerdict.EQUAL
+            else events.SnapshotOutcome.UNPROVED
         )
 
     def _end(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:
@@ -202,9 +202,9 @@ class Snapshots:
         self._statements = roster.digest()
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
-    def _halt(self, snapshot: state.Snapshot, verdict: state.ProofVerdict) -> events.Halt:
+    def _halt(self, snapshot: state.snapshot.Snapshot, verdict: state.snapshot_proof.ProofVerdict) -> events.Halt:
         found = "the same updates give other coefficients"
-        if verdict is state.ProofVerdict.MISSING:
+        if verdict is state.snapshot_proof.ProofVerdict.MISSING:
             held = self._replica.ledger.slots.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)

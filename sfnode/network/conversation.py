@@ -156,11 +156,11 @@ class Conversation:
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
-                handled = session.expect_handled()
+                session.handled = trio.Event()
                 for part in rate_limits.in_turns(message, self._run.record_bytes):
                     await self._put(MessageArrived(peer=session.peer, message=part))
                 if cost:  # one question at a time: its cost is known only after the answer
-                    await handled.wait()
+                    await session.handled.wait()
 
     async def _put(self, event: Event) -> None:
         """Put an event into the inbox, waiting while it is full; drop the event once the node has stopped reading."""

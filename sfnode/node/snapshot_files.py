@@ -12,7 +12,7 @@ from protocol import events
 from protocol.errors import OperatorError
 from protocol.events import SnapshotOutcome
 from protocol.run import Manifest
-from protocol.state import Replica, encode_snapshot
+from protocol.state import Replica, snapshot
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
@@ -47,7 +47,9 @@ class SnapshotFiles:
         """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
         path = self._data_dir.path / "halt.json"
         if replica.snapshot is not None:
-            disk.write_durably(path.with_name("halt-snapshot.bin"), encode_snapshot(replica.manifest, replica.snapshot))
+            disk.write_durably(
+                path.with_name("halt-snapshot.bin"), snapshot.encode_snapshot(replica.manifest, replica.snapshot)
+            )
         evidence = {
             "detail": halt.detail,
             "ledger_root": replica.ledger.root().hex(),

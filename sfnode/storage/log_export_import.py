@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.crypto import Digest, Signer
-from protocol.documents import LoadedLog, encode_log, load_log_untrusted
+from protocol.documents import log_file
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
 from protocol.run import Manifest, SignedManifest
@@ -75,7 +75,7 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, tell: Tell) 
     with data_dir.reading() as stored:
         replica = _replayed(manifest, stored, tell)
         replica.coefficients()
-        pieces = encode_log(signed, basis, replica, writer)
+        pieces = log_file.encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, tell))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(data_dir, replica, records=records, writer=writer.author.hex())
@@ -121,7 +121,7 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
 
         with opened_file(path, "the log file") as file:
             try:
-                loaded = load_log_untrusted(file.read, on_manifest, tell)
+                loaded = log_file.load_log_untrusted(file.read, on_manifest, tell)
             except Reject as reject:
                 raise OperatorError(
                     f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
@@ -181,7 +181,7 @@ def _check_target(target: DataDirectory, manifest: Manifest) -> None:
         raise OperatorError(f"{target} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir")
 
 
-def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
+def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
     count, target = loaded.end.records, staged.target
     summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
@@ -207,7 +207,7 @@ def _clear_staged(name: str, parent: Path) -> None:
             shutil.rmtree(path)
 
 
-def _merge(loaded: LoadedLog, data_dir: DataDirectory, tell: Tell) -> LogSummary:
+def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, tell: Tell) -> LogSummary:
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
         replica = _replayed(loaded.signed.manifest, store, tell)
@@ -243,7 +243,7 @@ class _News:
             yield record
 
 
-def _keep_basis(loaded: LoadedLog, data_dir: DataDirectory) -> None:
+def _keep_basis(loaded: log_file.LoadedLog, data_dir: DataDirectory) -> None:
     if loaded.basis is not None:
         data_dir.basis.store(loaded.signed.manifest, loaded.basis, origin="the log's basis")
 

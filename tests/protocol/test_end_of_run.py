@@ -41,7 +41,7 @@ def ending(target: Node) -> Ending:
 
 def distance(target: Node) -> int:
     """As it is now."""
-    return target.end.work_distance
+    return target.end.ending.work_distance
 
 
 def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 from unittest.mock import patch
 
-from protocol import state
 from protocol.events import Event, FetchFailed, FetchSnapshot, SnapshotArrived, StoreSnapshot
+from protocol.state import snapshot_proof
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
 from protocol.state.snapshot_proof import take_snapshot
@@ -103,5 +103,5 @@ def lying(lie: Lie | None, is_liar: Callable[[Replica], bool]) -> Iterator[None]
         is_false = lie is not None and snapshot.epochs and is_liar(replica)
         return falsified(snapshot, lie) if lie and is_false else snapshot
 
-    with patch.object(state, "take_snapshot", take):
+    with patch.object(snapshot_proof, "take_snapshot", take):
         yield

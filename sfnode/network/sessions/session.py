@@ -69,11 +69,6 @@ class Session:
         self.asked.sent(message)
         return self._send_queue.put(encode(message))
 
-    def expect_handled(self) -> trio.Event:
-        """Return a new event that is set once the node has handled the next message."""
-        self.handled = trio.Event()
-        return self.handled
-
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End the session without a bye. Keep the first reason given."""
         if self._end is None:

@@ -57,14 +57,12 @@ class LearningCurve:
     def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""
         while fresh:
-            self._add(fresh.pop(0))
-
-    def _add(self, evaluation: EvaluatedStep) -> None:
-        others = [each for each in self.evaluations if each.step != evaluation.step]
-        self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
-        with self._reported():
-            self._data_dir.evaluations.write(self.evaluations)
-        self._warn(evaluation)
+            evaluation = fresh.pop(0)
+            others = [each for each in self.evaluations if each.step != evaluation.step]
+            self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
+            with self._reported():
+                self._data_dir.evaluations.write(self.evaluations)
+            self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
         best = evaluations.best_of(self.evaluations)

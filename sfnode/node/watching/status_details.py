@@ -22,31 +22,6 @@ _PACE_S: Final = 120.0
 _TRAFFIC_S: Final = 10.0
 
 
-class PeerAgreement:
-    """Remembers when each neighbour last reported exactly the ledger that this node held then, and what that proves."""
-
-    def __init__(self) -> None:
-        self._equal: dict[PeerId, tuple[float, int]] = {}
-
-    def look(self, event: Event, node: Node) -> None:
-        """Take an event before the node handles it."""
-        match event:
-            case PeerLeft():
-                self._equal.pop(event.peer, None)
-            case MessageArrived(message=Head(root=root)) if root == node.replica.ledger.root():
-                self._equal[event.peer] = (trio.current_time(), statistics.own_updates(node))
-            case _:
-                pass
-
-    def is_equal(self, peer: PeerId) -> bool:
-        """Return whether the peer's ledger was equal within the last _EQUAL_S."""
-        return peer in self._equal and trio.current_time() - self._equal[peer][0] <= _EQUAL_S
-
-    def own_updates_min(self, peer: PeerId) -> int | None:
-        """Return how many of this node's updates the neighbour holds at least; None if its ledger never was equal."""
-        return self._equal[peer][1] if peer in self._equal else None
-
-
 class StatusDetails:
     """Computes the details once a second; keeps the data for rates and for the curve of the training loss.
 
@@ -56,7 +31,7 @@ class StatusDetails:
     """
 
     def __init__(self, curve: LearningCurve, news: NetworkNews) -> None:
-        self._agreement = PeerAgreement()
+        self._equal: dict[PeerId, tuple[float, int]] = {}  # by neighbour: when its ledger was this one, own updates
         self._curve, self._news = curve, news
         self._rows_seen = 0
         self._started_s = trio.current_time()
@@ -67,7 +42,13 @@ class StatusDetails:
     def hear(self, event: Event, node: Node) -> None:
         """Take an event before the node handles it."""
         self._news.tell_of_peer(event)
-        self._agreement.look(event, node)
+        match event:
+            case PeerLeft():
+                self._equal.pop(event.peer, None)
+            case MessageArrived(message=Head(root=root)) if root == node.replica.ledger.root():
+                self._equal[event.peer] = (trio.current_time(), statistics.own_updates(node))
+            case _:
+                pass
 
     def look(self, status: Status, node: Node, network: Network, trainer: Trainer | None) -> StatusDetail:
         """Return the details that belong to ``status``; take in the trainer's new evaluations."""
@@ -101,9 +82,10 @@ class StatusDetails:
     def _compared(self, peer: PeerState, node: Node) -> PeerState:
         """Return the state of a neighbour with what the core knows of its ledger."""
         head = node.sync.head_of(peer.peer)
+        equal_s, own_updates = self._equal.get(peer.peer, (None, None))
         return replace(
             peer,
             updates=head.updates if head else None,
-            is_equal=self._agreement.is_equal(peer.peer),
-            own_updates_min=self._agreement.own_updates_min(peer.peer),
+            is_equal=equal_s is not None and trio.current_time() - equal_s <= _EQUAL_S,
+            own_updates_min=own_updates,
         )
