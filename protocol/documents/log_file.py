@@ -42,33 +42,24 @@ class Keeper(Archive, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEnd:
-    """The totals that a log file states at its end.
-
-    Attributes:
-        records: number in the file, with both of each void slot.
-        updates: number of slots that count.
-        writer: Ed25519 key of the node that wrote the file and vouches that it is complete.
-    """
-
-    records: int
-    updates: int
-    ledger_root: Digest
-    state_digest: Digest
-    writer: Author
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
     """The content of a log file that was read to its end and verified.
 
-    ``replica``: its records are in the file's keeper, if it has one.
+    Attributes:
+        replica: its records are in the file's keeper, if it has one.
+        records: number in the file, with both of each void slot.
+        updates, ledger_root, state_digest: as the file states them; the records give the same.
+        writer: Ed25519 key of the node that wrote the file and vouches that it is complete.
     """
 
     signed: SignedManifest
     basis: bytes | None
     replica: Replica
-    end: LogEnd
+    records: int
+    updates: int
+    ledger_root: Digest
+    state_digest: Digest
+    writer: Author
 
 
 def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, writer: Signer) -> Iterator[bytes]:
@@ -174,11 +165,11 @@ class _Loader:
                 due.pop(STATEMENTS, None)
                 self._add_records(replica, block)
             self._on_block(self._offset, replica.ledger.updates)
-        end = self._end(replica, block)
+        loaded = self._end(signed, basis, replica, block)
         # [REJECT] SPEC 9.4.6: nothing follows
         if self._read(1):
             raise _fault(self._offset, "something follows the end of the log: the file is two in one, or damaged")
-        return LoadedLog(signed=signed, basis=basis, replica=replica, end=end)
+        return loaded
 
     def _block(self, lengths_max: dict[int, int]) -> _Block:
         """Read the next block, which must be of one of these kinds and no longer than its bound."""
@@ -244,7 +235,7 @@ class _Loader:
             self._keeper.add(records, is_durable=True)
         replica.coefficients()
 
-    def _end(self, replica: Replica, block: _Block) -> LogEnd:
+    def _end(self, signed: SignedManifest, basis: bytes | None, replica: Replica, block: _Block) -> LoadedLog:
         # [REJECT] SPEC 9.4.2: the end has its one length
         if len(block.body) != _END_BYTES:
             raise _fault(block.start, f"the end of the log has {len(block.body)} bytes instead of {_END_BYTES}")
@@ -257,7 +248,10 @@ class _Loader:
         held = self._records, replica.ledger.updates, bytes(replica.ledger.root()), bytes(replica.state_digest())
         if held != (records, updates, root, state):
             raise _fault(block.start, "the records do not add up to what the writer says of them")
-        return LogEnd(
+        return LoadedLog(
+            signed=signed,
+            basis=basis,
+            replica=replica,
             records=records,
             updates=updates,
             ledger_root=Digest(root),

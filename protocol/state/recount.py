@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import groupby
 
 from protocol.crypto import Author
-from protocol.ledger import Accepted, Envelope, Ledger, Outcome
+from protocol.ledger import Envelope, Ledger
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients, updates_per_tick
@@ -26,7 +26,7 @@ class Recount:
 
     The ledger may change during the recount. A change in an epoch that was compared already does not matter, and one
     in a later epoch is found there. A change in the present epoch is found, too, unless the recount has passed its
-    slot. For that case :meth:`take` and :meth:`remove` must be called at every change.
+    slot. For that case :meth:`follow` must be called at every change.
     """
 
     def __init__(
@@ -49,26 +49,19 @@ class Recount:
         """Run one slice of some milliseconds. Return whether the state is right, or None until that is known."""
         return next(self._slices)
 
-    def take(self, outcome: Outcome) -> None:
-        """Account for an update that the ledger has just accepted or voided."""
-        if isinstance(outcome, Accepted):
-            self._to_add += self._passed_over(outcome.envelope)
-        else:
-            self.remove([outcome.first])
+    def follow(self, added: Iterable[Envelope], removed: Iterable[Envelope]) -> None:
+        """Account for updates that the ledger has just accepted, and for those that no longer count."""
+        self._to_add += filter(self._has_passed, added)
+        self._to_remove += filter(self._has_passed, removed)
 
-    def remove(self, updates: Iterable[Envelope]) -> None:
-        """Account for updates that no longer count."""
-        for update in updates:
-            self._to_remove += self._passed_over(update)
-
-    def _passed_over(self, update: Envelope) -> list[Envelope]:
+    def _has_passed(self, update: Envelope) -> bool:
         # Of the update's epoch, slots are read by span, then author, then offset. An author who is not in the order
         # came after the span was begun, so its slots there are never read.
         span, offset = divmod(update.step, SPAN_STEPS)
         is_passed = span < self._span
         if span == self._span:
             is_passed = update.author not in self._order or (self._order[update.author], offset) < self._passed
-        return [update] if is_passed and update.step // self._manifest.method.epoch_steps == self._epoch else []
+        return is_passed and update.step // self._manifest.method.epoch_steps == self._epoch
 
     # --- slice by slice, top to bottom --------------------------------------------------------------------
 

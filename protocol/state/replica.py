@@ -41,12 +41,14 @@ class Replica:
         outcome = self.ledger.add(record, horizon_step=horizon_step)
         if isinstance(outcome, Accepted):
             self._waiting.add(outcome.envelope.record)
+            changes: tuple[list[Envelope], list[Envelope]] = [outcome.envelope], []
         else:
             self._waiting.remove(outcome.first.record)
+            changes = [], [outcome.first]
         if self.unsummed > self._waiting_max:
             self.sum_some(self._summed_at_once)
         for follower in self._followers():
-            follower.take(outcome)
+            follower.follow(*changes)
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
@@ -61,7 +63,7 @@ class Replica:
         for record in dropped:
             self._waiting.remove(record)
         for follower in self._followers():
-            follower.remove(self._decoded(dropped))
+            follower.follow((), self._decoded(dropped))
         for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import Accepted, Envelope, Ledger, Outcome
+from protocol.ledger import Envelope, Ledger
 from protocol.run import Manifest, has_work
 from protocol.state.coefficients import CoefficientLayout, Coefficients, fewest_bytes
 
@@ -174,7 +174,7 @@ class SnapshotOverlay:
     """
 
     def __init__(self, manifest: Manifest, snapshot: Snapshot, ledger: Ledger) -> None:
-        """Start from ``snapshot`` and the later updates in ``ledger``; :meth:`take` must be called for new ones."""
+        """Start from ``snapshot`` and the later updates in ``ledger``; call :meth:`follow` at each change."""
         self.snapshot = snapshot
         self._coefficients = Coefficients(manifest)
         for epoch, flat in snapshot.epochs.items():
@@ -182,20 +182,13 @@ class SnapshotOverlay:
         self._to_add = list(ledger.slots.envelopes(from_step=snapshot.step))
         self._to_remove: list[Envelope] = []
 
-    def take(self, outcome: Outcome) -> None:
-        """Account for an update that the replica accepted or voided, unless the snapshot covers its step."""
-        if isinstance(outcome, Accepted):
-            self._to_add += self._later(outcome.envelope)
-        else:
-            self.remove([outcome.first])
+    def follow(self, added: Iterable[Envelope], removed: Iterable[Envelope]) -> None:
+        """Account for updates that the replica accepted or no longer counts, unless the snapshot covers their steps."""
+        self._to_add += filter(self._is_later, added)
+        self._to_remove += filter(self._is_later, removed)
 
-    def remove(self, updates: Iterable[Envelope]) -> None:
-        """Account for updates that no longer count, unless the snapshot covers their steps."""
-        for update in updates:
-            self._to_remove += self._later(update)
-
-    def _later(self, update: Envelope) -> list[Envelope]:
-        return [update] if update.step >= self.snapshot.step else []
+    def _is_later(self, update: Envelope) -> bool:
+        return update.step >= self.snapshot.step
 
     def coefficients(self) -> Coefficients:
         """Return the coefficients of the snapshot with all updates that follow it."""

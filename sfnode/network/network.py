@@ -129,7 +129,7 @@ class Network:
 
     def neighbours(self) -> tuple[PeerState, ...]:
         """Return a description of every running session."""
-        return tuple(sessions.info(each, self.book, self.sessions.score(each.peer)) for each in self.sessions.all())
+        return tuple(self.sessions.describe(each, self.book) for each in self.sessions.all())
 
     def known_peers(self) -> tuple[PeerRow, ...]:
         """Return the address book for the disk; pass it to the next Network as ``known_peers``."""

@@ -183,8 +183,8 @@ def _check_target(target: DataDirectory, manifest: Manifest) -> None:
 
 def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
-    count, target = loaded.end.records, staged.target
-    summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
+    count, target = loaded.records, staged.target
+    summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.writer.hex())
     try:
         _keep_basis(loaded, staged.data_dir)
         staged.store.add_statements(loaded.replica.ledger.roster.statements())
@@ -219,8 +219,8 @@ def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, tell: Tell) -> L
         store.add_statements(statements)
         news = _News(loaded.replica.ledger, replica)
         store.add(news, is_durable=True)
-        fields = {"records": loaded.end.records, "added": news.added, "no_room": news.no_room}
-        return _summary(data_dir, replica, writer=loaded.end.writer.hex(), **fields)
+        fields = {"records": loaded.records, "added": news.added, "no_room": news.no_room}
+        return _summary(data_dir, replica, writer=loaded.writer.hex(), **fields)
 
 
 class _News:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,8 +40,10 @@ class StoredBasis:
     def store(self, manifest: Manifest, data: bytes, *, origin: Path | str) -> Path:
         """Store ``data``, which came from ``origin``; return the path. OperatorError if it is not the run's basis."""
         _decode(manifest, data, origin)
-        if not _holds(self.path, data):
-            write_durably(self.path, data)
+        with suppress(OSError):  # missing, or unreadable: it is written again
+            if self.path.read_bytes() == data:
+                return self.path
+        write_durably(self.path, data)
         return self.path
 
 
@@ -63,13 +66,6 @@ def read_bases(manifest: Manifest, path: Path | None) -> Bases:
             "give the owner's file with --basis"
         )
     return Bases(manifest, _decode(manifest, read_bytes(path, "the basis"), path))
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    try:
-        return path.read_bytes() == data
-    except OSError:
-        return False  # missing, or unreadable: it is written again
 
 
 def _decode(manifest: Manifest, data: bytes, origin: Path | str) -> BasisContent:

@@ -43,15 +43,15 @@ def _verdict(data: bytes) -> None:
         assert at is not None and int(at[1].replace(",", "")) <= len(data)
         return
     ledger = loaded.replica.ledger
-    assert loaded.end.updates == ledger.updates and loaded.end.records == ledger.updates + 2 * ledger.void_slots
-    assert loaded.end.state_digest == loaded.replica.replayed_digest()
+    assert loaded.updates == ledger.updates and loaded.records == ledger.updates + 2 * ledger.void_slots
+    assert loaded.state_digest == loaded.replica.replayed_digest()
     records = list(ledger.slots.ordered_records())
-    assert len(records) == loaded.end.records and all(record in data for record in records)
+    assert len(records) == loaded.records and all(record in data for record in records)
     assert data.startswith(MAGIC) and loaded.signed.encode() in data
     places = [data.index(record) for record in sorted(records, key=lambda record: (record[32:36], record))]
     assert places == sorted(places)
     totals, signature, check = data[-208:-96], data[-96:-32], data[-245:-213]
-    crypto_sign_open(signature + _END_TAG + check + totals, loaded.end.writer)
+    crypto_sign_open(signature + _END_TAG + check + totals, loaded.writer)
 
 
 def _disturbed(choices: Choices) -> bytes:

@@ -121,19 +121,19 @@ RECORDS = (
     Mutant(
         name="recount-misses-what-comes-late",
         breaks="an update that comes where a recount has passed makes a sound node halt",
-        edits=(Edit(_RECOUNT, "Recount.take", "self._to_add += self._passed_over(outcome.envelope)", "pass"),),
+        edits=(Edit(_RECOUNT, "Recount.follow", "self._to_add += filter(self._has_passed, added)", "pass"),),
         detector=Tests((_SOUND,)),
     ),
     Mutant(
         name="recount-misses-what-goes",
         breaks="a slot that is voided where a recount has passed makes a sound node halt",
-        edits=(Edit(_RECOUNT, "Recount.remove", "self._to_remove += self._passed_over(update)", "pass"),),
+        edits=(Edit(_RECOUNT, "Recount.follow", "self._to_remove += filter(self._has_passed, removed)", "pass"),),
         detector=Tests((_SOUND,)),
     ),
     Mutant(
         name="recount-takes-all-that-comes",
         breaks="an update that a recount has yet to find is summed twice, and a sound node halts",
-        edits=(Edit(_RECOUNT, "Recount._passed_over", "(self._order[update.author], offset) < self._passed", "True"),),
+        edits=(Edit(_RECOUNT, "Recount._has_passed", "(self._order[update.author], offset) < self._passed", "True"),),
         detector=Tests((_SOUND,)),
     ),
     Mutant(

@@ -120,13 +120,13 @@ RATE_LIMITS = (
     _mutant(
         "rate-limits-not-shared",
         "many greedy peers together get all of the core",
-        Edit(_RATE_LIMITS, "RateLimits._rate_us_per_s", "bounds.ANSWERS_ALL_US_PER_S / max(1, here)", "1e9"),
+        Edit(_RATE_LIMITS, "RateLimits._rate_us_per_s", "bounds.ANSWERS_ALL_US_PER_S / max(1, len(self._here))", "1e9"),
         _OF_RATE_LIMITS + "test_rate_limits__sixty_greedy_peers__together_get_no_more_than_all_may",
     ),
     _mutant(
         "rate-limit-anew-for-each-session",
         "a peer that reconnects has a full budget again",
-        Edit(_RATE_LIMITS, "RateLimits.ended", "self._asking[peer].is_here = False", "del self._asking[peer]"),
+        Edit(_RATE_LIMITS, "RateLimits.ended", "self._here.discard(peer)", "self._buckets.pop(peer, None)"),
         _OF_RATE_LIMITS + "test_rate_limits__peer_reconnects__finds_its_bucket_as_it_left_it",
     ),
     _mutant(
@@ -144,13 +144,13 @@ RATE_LIMITS = (
     _mutant(
         "questions-handed-over-at-once",
         "a peer may have many questions at the node before it is known what the first one takes",
-        Edit(_CONVERSATION, "Conversation._receive", "await handled.wait()", "pass"),
+        Edit(_CONVERSATION, "Conversation._receive", "await session.handled.wait()", "pass"),
         _OF_RATE_LIMITS + "test_requests__first_is_not_handled_yet__the_second_is_not_handed_over",
     ),
     _mutant(
         "debt-forgotten-when-idle",
         "a peer that owes for a slow answer waits ten seconds and owes nothing",
-        Edit(_RATE_LIMITS, "RateLimits.wait_s", " and each.bucket.is_full(rate, now_s)", ""),
+        Edit(_RATE_LIMITS, "RateLimits.wait_s", " and each.is_full(rate, now_s)", ""),
         _OF_RATE_LIMITS + "test_rate_limits__peer_owes_for_long__is_not_forgotten_before_it_has_paid",
     ),
 )
@@ -342,7 +342,7 @@ REPUTATION = (
         Edit(
             _OPEN_SESSIONS,
             "OpenSessions.send",
-            "(policy.rate_limits.is_pushed(message) and not self.is_pushed_to(peer))",
+            "(is_pushed and not self._reputation.is_pushed_to(peer, trio.current_time()))",
             "False",
         ),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",

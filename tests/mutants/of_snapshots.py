@@ -113,7 +113,7 @@ SNAPSHOTS = (
     Mutant(
         name="covered-updates-shown-twice",
         breaks="what the snapshot covers is summed on top of it as the replay brings it",
-        edits=(Edit(_OVERLAY, "SnapshotOverlay._later", " if update.step >= self.snapshot.step else []", ""),),
+        edits=(Edit(_OVERLAY, "SnapshotOverlay._is_later", "update.step >= self.snapshot.step", "True"),),
         detector=Simulation("the worker is shown another state"),
     ),
     Mutant(

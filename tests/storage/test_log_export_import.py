@@ -92,16 +92,16 @@ def node(tmp_path: Path) -> Path:
 def test_log__encoded_and_loaded__holds_the_same_set_proofs_included() -> None:
     loaded = load(GOOD)
     assert loaded.signed.encode() == SIGNED.encode() and loaded.basis is None
-    assert (loaded.end.records, loaded.end.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
+    assert (loaded.records, loaded.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
     assert set(loaded.replica.ledger.slots.ordered_records()) == {*RECORDS, PROOF}
-    assert loaded.end.writer == signer(9).author
+    assert loaded.writer == signer(9).author
     assert joined(blocks_of(GOOD)) == GOOD
 
 
 def test_log__other_order_of_arrival__gives_the_same_file() -> None:
     assert log_of([PROOF, *reversed(RECORDS)]) == GOOD
     assert log_of(RECORDS) != GOOD
-    assert load(log_of([])).end.records == 0
+    assert load(log_of([])).records == 0
 
 
 def test_log__long_ledger__comes_in_blocks_of_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_log__long_ledger__comes_in_blocks_of_bounded_length(monkeypatch: pytest
     data = log_of(RECORDS)
     kinds = [kind for kind, _ in blocks_of(data)]
     assert kinds == [1, *[3] * 7, 4]
-    assert load(data).end.updates == 60
+    assert load(data).updates == 60
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 18, 400, len(GOOD) - 300, len(GOOD) - 1])

@@ -71,15 +71,14 @@ def _read(
 
 def _members(data: bytes) -> dict[str, object]:
     loaded = load_log_untrusted(io.BytesIO(data).read, lambda _: None, lambda *_: None)
-    end = loaded.end
     return {
         "run_id": loaded.signed.manifest.run_id.hex(),
         "statements": len(loaded.replica.ledger.roster.statements()),
-        "records": end.records,
-        "updates": end.updates,
-        "root": end.ledger_root.hex(),
-        "state_digest": end.state_digest.hex(),
-        "writer": end.writer.hex(),
+        "records": loaded.records,
+        "updates": loaded.updates,
+        "root": loaded.ledger_root.hex(),
+        "state_digest": loaded.state_digest.hex(),
+        "writer": loaded.writer.hex(),
         "basis": hashlib.sha256(loaded.basis).hexdigest() if loaded.basis else "",
     }
 

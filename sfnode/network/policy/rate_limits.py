@@ -8,7 +8,6 @@ is booked afterwards; until then no other question of the peer is read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeGuard
 
 from protocol import wire
@@ -103,12 +102,6 @@ def in_turns(message: wire.Message, record_bytes: int) -> Iterator[wire.Message]
         yield wire.Records(request=PUSHED, data=message.data[start : start + turn_bytes])
 
 
-@dataclass(slots=True)
-class _Asking:
-    bucket: TokenBucket  # in microseconds
-    is_here: bool = True  # its session is running
-
-
 class RateLimits:
     """Limits the answers to all peers that ask. ``now_s`` is the time of a monotonic clock.
 
@@ -116,38 +109,34 @@ class RateLimits:
     """
 
     def __init__(self) -> None:
-        self._asking: dict[wire.PeerId, _Asking] = {}
+        self._buckets: dict[wire.PeerId, TokenBucket] = {}  # in microseconds, of all that have asked
+        self._here: set[wire.PeerId] = set()  # of these, the peers whose sessions are running
 
     def __len__(self) -> int:
-        return len(self._asking)
+        return len(self._buckets)
 
     def wait_s(self, peer: wire.PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; return the seconds that the peer's request must wait, 0 within its limit."""
         # Forget the peers that have asked nothing for ANSWERS_IDLE_S and owe nothing.
         rate, last_s = self._rate_us_per_s(), now_s - bounds.ANSWERS_IDLE_S
-        every = self._asking.items()
-        idle = [p for p, each in every if each.bucket.updated_s < last_s and each.bucket.is_full(rate, now_s)]
+        idle = [p for p, each in self._buckets.items() if each.updated_s < last_s and each.is_full(rate, now_s)]
         for other in idle:
-            del self._asking[other]
-        asking = self._asking.setdefault(peer, _Asking(TokenBucket(bounds.ANSWERS_BURST_US, now_s)))
-        asking.is_here = True
-        return self._book(asking, cost, now_s)
+            del self._buckets[other]
+            self._here.discard(other)
+        bucket = self._buckets.setdefault(peer, TokenBucket(bounds.ANSWERS_BURST_US, now_s))
+        self._here.add(peer)
+        return bucket.take(cost, self._rate_us_per_s(), now_s)
 
     def charge(self, peer: wire.PeerId, message: wire.Message, seconds: float, now_s: float) -> None:
         """Book the time of an answer beyond its estimate; the peer's next request waits for it."""
         booked = cost_us(message)
-        if booked and peer in self._asking:
+        if booked and peer in self._buckets:
             taken = min(seconds * 1e6, bounds.ANSWER_US_MAX)
-            self._book(self._asking[peer], max(0.0, taken - booked), now_s)
-
-    def _book(self, asking: _Asking, cost: float, now_s: float) -> float:
-        return asking.bucket.take(cost, self._rate_us_per_s(), now_s)
+            self._buckets[peer].take(max(0.0, taken - booked), self._rate_us_per_s(), now_s)
 
     def _rate_us_per_s(self) -> float:
-        here = sum(other.is_here for other in self._asking.values())
-        return min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / max(1, here))
+        return min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / max(1, len(self._here)))
 
     def ended(self, peer: wire.PeerId) -> None:
         """Stop counting a peer whose session has ended; keep its bucket in case it returns soon."""
-        if peer in self._asking:
-            self._asking[peer].is_here = False
+        self._here.discard(peer)

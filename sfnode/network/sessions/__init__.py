@@ -21,5 +21,5 @@ from sfnode.network.sessions.file_server import (
 )
 from sfnode.network.sessions.handshake import RefusedError as RefusedError, SilentError as SilentError
 from sfnode.network.sessions.neighbour_files import Ask as Ask, NeighbourFiles as NeighbourFiles
-from sfnode.network.sessions.open_sessions import OpenSessions as OpenSessions, info as info
+from sfnode.network.sessions.open_sessions import OpenSessions as OpenSessions
 from sfnode.network.sessions.session import Session as Session

@@ -53,7 +53,8 @@ class OpenSessions:
         Pushed records are not queued for a peer with a bad score; it can still ask for them.
         """
         session = self._sessions.get(peer)
-        if session is None or (policy.rate_limits.is_pushed(message) and not self.is_pushed_to(peer)):
+        is_pushed = policy.rate_limits.is_pushed(message)
+        if session is None or (is_pushed and not self._reputation.is_pushed_to(peer, trio.current_time())):
             return False
         return session.send(message)
 
@@ -130,6 +131,21 @@ class OpenSessions:
         we_are_smaller = self._own_key < policy.author_of_peer(new.peer)
         return new.is_outbound == we_are_smaller
 
+    def describe(self, session: Session, book: policy.AddressBook) -> PeerState:
+        """Return the description of a running session."""
+        known = book.addresses(session.peer)
+        traffic = session.channel.traffic
+        return PeerState(
+            peer=session.peer,
+            address=str(known[0]) if session.is_outbound and known else session.channel.link.remote_host,
+            is_outbound=session.is_outbound,
+            agent=session.hello.agent,
+            bytes_in=traffic.bytes_in,
+            bytes_out=traffic.bytes_out,
+            rtt_ms=session.rtt_ms,
+            score=self._reputation.score(session.peer, trio.current_time()),
+        )
+
     # --- penalties
 
     def penalise(self, peer: PeerId, fault: policy.Fault, reason: str) -> None:
@@ -151,14 +167,6 @@ class OpenSessions:
         """Penalise a peer that sent what no honest node sends: end its session and discourage it for a day."""
         self.penalise(peer, policy.Fault.GARBAGE, reason)
 
-    def is_pushed_to(self, peer: PeerId) -> bool:
-        """Return whether new records are flooded to the peer."""
-        return self._reputation.is_pushed_to(peer, trio.current_time())
-
-    def score(self, peer: PeerId) -> float:
-        """Return the peer's score, at most 0."""
-        return self._reputation.score(peer, trio.current_time())
-
     def is_discouraged(self, peer: PeerId) -> bool:
         """Return whether the peer is neither dialled nor accepted now."""
         return self._reputation.is_discouraged(peer, trio.current_time())
@@ -174,19 +182,3 @@ class OpenSessions:
     def restore_discouraged(self, rows: tuple[policy.DiscouragedRow, ...]) -> None:
         """Take over the discouraged peers of an earlier start."""
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
-
-
-def info(session: Session, book: policy.AddressBook, score: float) -> PeerState:
-    """Return the description of a running session."""
-    known = book.addresses(session.peer)
-    traffic = session.channel.traffic
-    return PeerState(
-        peer=session.peer,
-        address=str(known[0]) if session.is_outbound and known else session.channel.link.remote_host,
-        is_outbound=session.is_outbound,
-        agent=session.hello.agent,
-        bytes_in=traffic.bytes_in,
-        bytes_out=traffic.bytes_out,
-        rtt_ms=session.rtt_ms,
-        score=score,
-    )
