@@ -95,19 +95,15 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
         if not flat.any() or fewest_bytes(flat) != width:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} is not in its canonical form")
+        # [REJECT] SPEC 9.5.4: no more rows than the authors can have, and sums that such rows can have.
         if manifest.method.is_dense:
-            _check_dense(manifest, int(flat[0]), flat[1:])
+            rows, largest = int(flat[0]), max(int(flat[1:].max()), -int(flat[1:].min()))
+            if rows > manifest.authors_max * manifest.method.directions or largest > limits.DENSE_CLIP * rows:
+                raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a step of {rows} rows with a sum of {largest}")
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")
         found[epoch] = flat
     return found
-
-
-def _check_dense(manifest: Manifest, rows: int, sums: NDArray[np.signedinteger]) -> None:
-    # [REJECT] SPEC 9.5.4: no more rows than the authors can have, and sums that such rows can have.
-    largest = max(int(sums.max()), -int(sums.min()))
-    if rows > manifest.authors_max * manifest.method.directions or largest > limits.DENSE_CLIP * rows:
-        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a step of {rows} rows with a sum of {largest}")
 
 
 # --- attestations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
@@ -19,17 +19,10 @@ from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSource
 SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one for each neighbour
 
 
-class FileSources(PieceSources, Protocol):
-    """Provides files from neighbours; `NeighbourFiles` implements it."""
-
-    def gave_false_bytes(self, peer: PeerId, name: str) -> None:
-        """Penalise a neighbour for a wrong segment."""
-
-
 class FileFetcher:
     """Fetches files from neighbours. Neighbours that were too slow for one file are asked last for the next."""
 
-    def __init__(self, sources: FileSources) -> None:
+    def __init__(self, sources: PieceSources) -> None:
         self._sources = sources
         self._known = KnownNeighbours()
 

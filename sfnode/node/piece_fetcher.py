@@ -34,6 +34,9 @@ class PieceSources(Protocol):
     def asking(self, peer: PeerId) -> AbstractAsyncContextManager[Ask]:
         """Open a stream to a peer. RefusedError."""
 
+    def gave_false_bytes(self, peer: PeerId, name: str) -> None:
+        """Penalise a neighbour for wrong bytes of a file."""
+
 
 @dataclass(slots=True)
 class KnownNeighbours:

@@ -78,7 +78,15 @@ class RunningNode:
         self.network = Network(
             config=saved_peers.with_bootstraps(config.network, store.saved("bootstraps")),
             identity_seed=config.identity_seed,
-            run=self._served_run(),
+            run=ServedRun(
+                run_id=self.manifest.run_id,
+                manifest_bytes=config.signed.encode(),
+                record_bytes=replica.ledger.codec.record_bytes,
+                head_step=self.node.turn.frontier,
+                find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
+                find_piece=self._model_sharing.pieces.find,
+                pieces_bytes_per_s=config.limits.pieces_bytes_per_s(config.sharing.share_rate << 20),
+            ),
             inbox=self._inbox_in,
             known_peers=known_peers,
             slips=slips,
@@ -89,18 +97,6 @@ class RunningNode:
         if config.training is not None:
             self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter)
         self._watch = NodeWatch(self)
-
-    def _served_run(self) -> ServedRun:
-        """Return the run's files and data for which strangers and neighbours may ask this node."""
-        return ServedRun(
-            run_id=self.manifest.run_id,
-            manifest_bytes=self.config.signed.encode(),
-            record_bytes=self.node.replica.ledger.codec.record_bytes,
-            head_step=self.node.turn.frontier,
-            find_file=lambda name: self.data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
-            find_piece=self._model_sharing.pieces.find,
-            pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),
-        )
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening addresses."""

@@ -138,9 +138,12 @@ class DataDirectory(PrivateFolder):
         step = None if at_step is None else self.evaluations.step_at(at_step)
         with self.replayed(signed.manifest) as replica:
             made = max(replica.ledger.authors().values(), default=-1) + 1
+            coefficients = replica.coefficients() if step is None else Coefficients(signed.manifest)
+            if step is not None:
+                coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
             return StoredState(
                 signed=signed,
-                coefficients=replica.coefficients() if step is None else _sum_before(replica, step),
+                coefficients=coefficients,
                 steps=made if step is None else min(step, made),
                 basis=self.basis.find(signed.manifest),
             )
@@ -152,10 +155,3 @@ def decode_run_file(path: Path) -> SignedManifest:
         return decode_run_untrusted(read_bytes(path, "the run file"))
     except Reject as reject:
         raise OperatorError(f"run file {path}: {reject.detail}") from None
-
-
-def _sum_before(replica: Replica, step: int) -> Coefficients:
-    """Return the sum of the updates of the steps before ``step``."""
-    coefficients = Coefficients(replica.manifest)
-    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
-    return coefficients

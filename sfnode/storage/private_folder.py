@@ -51,7 +51,12 @@ class PrivateFolder:
             self.check()
             was_open = self.is_open_to_others()
             if was_open:
-                self._check_is_ours()
+                found = {path.name for path in self.path.iterdir()} - {"lost+found"}
+                if found and not found & self.own_files:  # it may be somebody's home
+                    raise OperatorError(
+                        f"{self} holds other files, such as {min(found)!r}. A data directory is closed to the other "
+                        "users of this machine, so this one stays as it is. Use a new or an empty --data-dir"
+                    )
                 self.path.chmod(_MODE)
             is_open = self.is_open_to_others()
         except OSError as error:
@@ -76,15 +81,6 @@ class PrivateFolder:
                     f"{path} belongs to another user of this machine, who has put it into the data directory. Look "
                     "what it is and remove it, or use another --data-dir"
                 )
-
-    def _check_is_ours(self) -> None:
-        """Raise OperatorError if the folder holds files, and none of ours: it may be somebody's home. OSError."""
-        found = {path.name for path in self.path.iterdir()} - {"lost+found"}
-        if found and not found & self.own_files:
-            raise OperatorError(
-                f"{self} holds other files, such as {min(found)!r}. A data directory is closed to the other users of "
-                "this machine, so this one stays as it is. Use a new or an empty --data-dir"
-            )
 
     def is_open_to_others(self) -> bool:
         """Return whether anybody but its owner can enter, list or change the folder. OSError."""

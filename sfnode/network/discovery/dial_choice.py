@@ -49,7 +49,11 @@ class DialChoice:
             # Too few outbound sessions: dial the missing ones, spread over networks.
             return outbound.spread(self._candidates(now_s, exclude), self._taken(), wanted)
         # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
-        self._leave_if_crowded()
+        dialled = self._dialled()
+        leaving = outbound.choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        session = self._sessions.get(leaving) if leaving is not None else None
+        if session is not None:
+            session.say_bye("making room for another network")
         checked = self._to_check(now_s, exclude) if free > 0 else ()
         if free <= 0 or checked:
             return checked
@@ -79,14 +83,6 @@ class DialChoice:
     def _taken(self) -> list[Group | None]:
         """Return the networks of the outbound neighbours and of the peers that are being dialled."""
         return [each.group for each in self._dialled()] + [group for _, group in sorted(self.dialling.items())]
-
-    def _leave_if_crowded(self) -> None:
-        """End one session if we have more outbound neighbours than wanted and too many are of one network."""
-        dialled = self._dialled()
-        leaving = outbound.choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
-        session = self._sessions.get(leaving) if leaving is not None else None
-        if session is not None:
-            session.say_bye("making room for another network")
 
     def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
         """Return a bootstrap to dial if the interval is over: only bootstraps connect the halves of a split network.

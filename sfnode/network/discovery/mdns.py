@@ -81,7 +81,11 @@ class LocalDiscovery:
             return
         match mdns_packets.decode_packet_untrusted(packet):
             case mdns_packets.Query():
-                self._answer()
+                now_s = trio.current_time()
+                if now_s >= self._answer_from_s:  # everybody on the network hears each answer
+                    self._answer_from_s = now_s + bounds.MDNS_ANSWER_INTERVAL_S
+                    for index in self._interfaces():
+                        self._announce(index)
             case mdns_packets.Announcement(addresses=texts, run=run) if run in (
                 "",
                 self._run,
@@ -91,15 +95,6 @@ class LocalDiscovery:
                         self._found(address)
             case mdns_packets.Announcement() | None:
                 pass
-
-    def _answer(self) -> None:
-        """Announce on every interface, at most once a second: everybody on the network hears each answer."""
-        now_s = trio.current_time()
-        if now_s < self._answer_from_s:
-            return
-        self._answer_from_s = now_s + bounds.MDNS_ANSWER_INTERVAL_S
-        for index in self._interfaces():
-            self._announce(index)
 
     def _announce(self, index: int) -> None:
         """Announce on one interface the addresses at which we can be dialled over it."""

@@ -49,12 +49,7 @@ class NetworkNews:
 
     def look(self, network: Network, memory: MemoryState) -> None:
         """Report what has changed since the last look."""
-        self._tell_of_dials(network)
-        self._tell_of_mapping(network)
-        self._tell_of_memory(memory)
-
-    def _tell_of_dials(self, network: Network) -> None:
-        """Report why an address cannot be reached, each reason once while it lasts."""
+        # Why an address cannot be reached, each reason once while it lasts.
         reports = {(report.address, report.reason): report for report in network.dialler.reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
@@ -64,18 +59,12 @@ class NetworkNews:
             self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
             self._remember(f"cannot reach {report.address.split('/p2p/')[0]}: {report.reason}", is_bad=True)
         self._dials = set(reports)
-
-    def _tell_of_mapping(self, network: Network) -> None:
-        """Report the result of asking the router for a port, and its changes."""
-        report = network.mapper.report
-        if report is not None and report != self._mapping:
-            address = None if report.address is None else report.address.transport
-            self._reporter.event("port_mapping", report.text, address=address)
-            self._mapping = report
-
-    def _tell_of_memory(self, memory: MemoryState) -> None:
-        """Report when inbound neighbours are dropped to save memory, and when that ends."""
-        if memory.is_full != self._is_memory_full:
+        mapping = network.mapper.report
+        if mapping is not None and mapping != self._mapping:
+            address = None if mapping.address is None else mapping.address.transport
+            self._reporter.event("port_mapping", mapping.text, address=address)
+            self._mapping = mapping
+        if memory.is_full != self._is_memory_full:  # inbound neighbours are dropped to save memory, or that has ended
             self._is_memory_full = memory.is_full
             self._reporter.event("memory", memory.in_words(), **asdict(memory))
             self._remember(f"memory: {memory.in_words()}", is_bad=memory.is_full)
