@@ -26,13 +26,10 @@ from sfnode.network.reports import (
     Readiness as Readiness,
 )
 from sfnode.network.sessions import (
-    Ask as Ask,
     Channel as Channel,
     Download as Download,
-    FileSource as FileSource,
     OtherRunError as OtherRunError,
     Pace as Pace,
-    PacedFile as PacedFile,
     RefusedError as RefusedError,
     ServedRun as ServedRun,
     Traffic as Traffic,

@@ -56,10 +56,8 @@ class ModelFinder:
         text = f"{reason}. Its small files are fetched from the neighbours, beside the weights in {folder}"
         self._reporter.event("model_incomplete", text, folder=str(folder))
         own = await self._fetch(sources, model.folder_around(folder), is_whole=False)
-        try:
+        with disk.os_errors(f"link the weights into {own}"):
             model.assemble(folder)
-        except OSError as error:
-            raise OperatorError(f"cannot link the weights into {own}: {disk.describe_os_error(error)}") from None
         return own
 
     def find_ready(self) -> Path | None:

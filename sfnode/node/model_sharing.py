@@ -10,7 +10,7 @@ import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
 from sfnode.model_files import PieceIndex, pieces
-from sfnode.network import FileSource, Pace, PacedFile
+from sfnode.network import Pace, sessions
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
 from sfnode.storage import disk
@@ -52,11 +52,11 @@ class DataSharing:
         self._file = file
         self._pace = Pace(bytes_per_s)
 
-    def find(self, sha256: str) -> FileSource | None:
+    def find(self, sha256: str) -> sessions.FileSource | None:
         """Return the file with this hash; None if it is not served, or no longer exists."""
         if self._file is None or sha256 != self._sha256:
             return None
         try:
-            return PacedFile(source=disk.HeldFile(self._file), pace=self._pace)
+            return sessions.PacedFile(source=disk.HeldFile(self._file), pace=self._pace)
         except OSError:
             return None

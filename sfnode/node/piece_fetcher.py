@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import trio
 
 from protocol.wire import PeerId
-from sfnode.network import Ask, Download, Pace, RefusedError, Wanted
+from sfnode.network import Download, Pace, RefusedError, Wanted, sessions
 from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S, PieceBoard
 
 PEERS_MAX: Final = 8  # asked at once: with 2 MiB on the way from each, more would cost memory and not be faster
@@ -31,7 +31,7 @@ class PieceSources(Protocol):
     def peers(self) -> frozenset[PeerId]:
         """Return the peers that can be asked now."""
 
-    def asking(self, peer: PeerId) -> AbstractAsyncContextManager[Ask]:
+    def asking(self, peer: PeerId) -> AbstractAsyncContextManager[sessions.Ask]:
         """Open a stream to a peer. RefusedError."""
 
     def gave_false_bytes(self, peer: PeerId, name: str) -> None:

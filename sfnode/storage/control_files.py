@@ -6,11 +6,11 @@ across restarts.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import OperatorError
-from sfnode.storage.disk import describe_os_error, write_durably
+from sfnode.storage.disk import os_errors, write_durably
 
 _MODE: Final = 0o600
 
@@ -47,9 +47,5 @@ class ControlFiles:
 
 
 def _unlink(path: Path) -> None:
-    try:
+    with os_errors(f"remove {path}"), suppress(FileNotFoundError, NotADirectoryError):
         path.unlink()
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise OperatorError(f"cannot remove {path}: {describe_os_error(error)}") from None

@@ -10,7 +10,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.storage.disk import describe_os_error, from_home, opened_file
+from sfnode.storage.disk import from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
 FILE = "file:"
@@ -65,10 +65,7 @@ def locate(data: str, *, split: str = "train") -> Path:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of the file, in hex. OperatorError: it is too long, or cannot be read."""
-    with opened_file(path, "the data file") as file:
-        try:
-            if (size := os.fstat(file.fileno()).st_size) > _BYTES_MAX:
-                raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {_BYTES_MAX:,} at most")
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise OperatorError(f"cannot read the data file {path}: {describe_os_error(error)}") from None
+    with opened_file(path, "the data file") as file, os_errors(f"read the data file {path}"):
+        if (size := os.fstat(file.fileno()).st_size) > _BYTES_MAX:
+            raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {_BYTES_MAX:,} at most")
+        return hashlib.file_digest(file, "sha256").hexdigest()

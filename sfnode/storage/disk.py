@@ -7,8 +7,8 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
@@ -53,21 +53,20 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
     # If others may write in the folder, they could place a file or a link under a predictable name.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
+        with os_errors(f"write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(pieces)
+                file.flush()
+                if is_durable:
+                    os.fsync(file.fileno())
+            if is_new:
+                _name_newly(temporary, path)
+            else:
+                os.replace(temporary, path)
             if is_durable:
-                os.fsync(file.fileno())
-        if is_new:
-            _name_newly(temporary, path)
-        else:
-            os.replace(temporary, path)
-        if is_durable:
-            sync_folder(path.parent)
-    except OSError as error:
-        raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
+                sync_folder(path.parent)
     finally:
         with suppress(OSError):  # it has been renamed, or the folder itself is the problem
             temporary.unlink()
@@ -111,14 +110,11 @@ class HeldFile:
 
 def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
     """Return the content of ``path``; OperatorError: it is missing, unreadable, no file, or longer than allowed."""
-    with opened_file(path, what) as file:
-        try:
-            size = os.fstat(file.fileno()).st_size
-            if size > bytes_max:
-                raise OperatorError(f"{path} has {size:,} bytes: too many for {what}: {bytes_max:,} at most")
-            return file.read(bytes_max)
-        except OSError as error:
-            raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
+    with opened_file(path, what) as file, os_errors(f"read {what} {path}"):
+        size = os.fstat(file.fileno()).st_size
+        if size > bytes_max:
+            raise OperatorError(f"{path} has {size:,} bytes: too many for {what}: {bytes_max:,} at most")
+        return file.read(bytes_max)
 
 
 def from_home(text: str) -> Path:
@@ -128,15 +124,22 @@ def from_home(text: str) -> Path:
 
 def opened_file(path: Path, what: str) -> BufferedReader:
     """Open a regular file to read. OperatorError, also for a pipe, which may block, or a device, which has no end."""
-    try:
+    with os_errors(f"read {what} {path}"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block already
         file = os.fdopen(descriptor, "rb")
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return file
         file.close()
-    except OSError as error:
-        raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
     raise OperatorError(f"{path} is no file, but a folder, a pipe or a device: name the file that holds {what}")
+
+
+@contextmanager
+def os_errors(doing: str) -> Iterator[None]:
+    """Turn an OSError into an OperatorError: what cannot be done (``doing``), why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise OperatorError(f"cannot {doing}: {describe_os_error(error)}") from None
 
 
 def describe_os_error(error: OSError) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.storage.disk import describe_os_error, opened_file, write_new
+from sfnode.storage.disk import opened_file, os_errors, write_new
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them
@@ -89,11 +89,8 @@ class KeyFile:
 
 def _read_secret(path: Path) -> bytes:
     """Return the content of a file that only this user can read and has written. OperatorError."""
-    with opened_file(path, "the identity") as file:
-        try:
-            held, data = os.fstat(file.fileno()), file.read(_FILE_BYTES_MAX)
-        except OSError as error:
-            raise OperatorError(f"cannot read the identity {path}: {describe_os_error(error)}") from None
+    with opened_file(path, "the identity") as file, os_errors(f"read the identity {path}"):
+        held, data = os.fstat(file.fileno()), file.read(_FILE_BYTES_MAX)
     if held.st_uid != os.geteuid():
         raise OperatorError(
             f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and "

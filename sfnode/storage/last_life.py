@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage.disk import describe_os_error, read_bytes, write_durably
+from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
 _BYTES: Final = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
 _TEXT_MAX: Final = 600  # characters, of at most six bytes each in JSON
@@ -35,13 +35,11 @@ class EndFile:
             return
         end = {"time": time.time(), "text": text[:_TEXT_MAX]}
         data = json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").ljust(_BYTES)
-        try:
+        with os_errors(f"write {self._path}"):
             # Overwrite in place: a full disk would refuse a new or a larger file.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, _MODE)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-        except OSError as error:
-            raise OperatorError(f"cannot write {self._path}: {describe_os_error(error)}") from None
 
     def describe(self) -> str:
         """Return in words how the last life ended; empty if that is unknown, or no node of this release ran there."""

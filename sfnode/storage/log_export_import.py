@@ -22,7 +22,7 @@ from protocol.ledger import Ledger
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
-from sfnode.storage.disk import describe_os_error, opened_file, read_bytes, sync_folder, write_new
+from sfnode.storage.disk import opened_file, os_errors, read_bytes, sync_folder, write_new
 from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.store import Store
@@ -119,15 +119,13 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
             made.append(stack.enter_context(_staging(target, signed)))
             return made[0].store
 
-        with opened_file(path, "the log file") as file:
+        with opened_file(path, "the log file") as file, os_errors(f"read the log file {path}"):
             try:
                 loaded = log_file.load_log_untrusted(file.read, on_manifest, tell)
             except Reject as reject:
                 raise OperatorError(
                     f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
                 ) from None
-            except OSError as error:
-                raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
         (staged,) = made
         return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, tell)
 
@@ -150,12 +148,10 @@ def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]
     """Make a temporary data directory: next to a new directory, so that one rename suffices, or in an existing one."""
     is_new = not target.path.exists() or not any(target.path.iterdir())
     parent, name = (target.path.absolute().parent, target.path.name) if is_new else (target.path, "")
-    try:
+    with os_errors(f"make a folder in {parent}"):
         parent.mkdir(parents=True, exist_ok=True)
         _clear_staged(name, parent)
         data_dir = DataDirectory(Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent)))
-    except OSError as error:
-        raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
     try:
         with closing(Store(data_dir, signed)) as store:
             yield _Staged(target=target, data_dir=data_dir, store=store, is_new=is_new)
@@ -185,15 +181,13 @@ def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
     """Complete the temporary directory, and rename it to its final name."""
     count, target = loaded.records, staged.target
     summary = _summary(target, loaded.replica, records=count, added=count, writer=loaded.writer.hex())
-    try:
+    with os_errors(f"make {target}"):
         _keep_basis(loaded, staged.data_dir)
         staged.store.add_statements(loaded.replica.ledger.roster.statements())
         staged.store.close()
         sync_folder(staged.data_dir.path)
         os.replace(staged.data_dir, target)
         sync_folder(target.path.absolute().parent)
-    except OSError as error:
-        raise OperatorError(f"cannot make {target}: {describe_os_error(error)}") from None
     return summary
 
 

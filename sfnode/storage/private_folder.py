@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from protocol.errors import OperatorError
-from sfnode.storage.disk import describe_os_error
+from sfnode.storage.disk import os_errors
 
 LOCK_FILE: Final = "lock"
 _MODE: Final = 0o700
@@ -46,7 +46,7 @@ class PrivateFolder:
 
     def claim(self) -> bool:
         """Make the folder, or close it to other users; return whether they could enter it until now. OperatorError."""
-        try:
+        with os_errors(f"use the data directory {self}"):
             self.path.mkdir(parents=True, exist_ok=True, mode=_MODE)
             self.check()
             was_open = self.is_open_to_others()
@@ -59,8 +59,6 @@ class PrivateFolder:
                     )
                 self.path.chmod(_MODE)
             is_open = self.is_open_to_others()
-        except OSError as error:
-            raise OperatorError(f"cannot use the data directory {self}: {describe_os_error(error)}") from None
         if is_open:
             raise OperatorError(
                 f"other users of this machine can enter the data directory {self}, and its file system does not let "
@@ -89,11 +87,9 @@ class PrivateFolder:
     def lock(self) -> int:
         """Claim the folder and lock it; return a descriptor, which holds the lock until it is closed. OperatorError."""
         self.claim()
-        try:
+        with os_errors(f"use the data directory {self}"):
             # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise OperatorError(f"cannot use the data directory {self}: {describe_os_error(error)}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

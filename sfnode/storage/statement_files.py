@@ -13,7 +13,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
-from sfnode.storage.disk import describe_os_error, read_bytes, write_durably
+from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
@@ -62,13 +62,11 @@ class StatementFiles:
 
     def put_away(self, path: Path, *, is_refused: bool = False) -> None:
         """Remove a file that the node has taken in; if ``is_refused``, rename it instead. OperatorError."""
-        try:
+        with os_errors(f"put {path} away"):
             if is_refused:
                 path.replace(path.with_suffix(_REFUSED_ENDING))
             else:
                 path.unlink(missing_ok=True)
-        except OSError as error:
-            raise OperatorError(f"cannot put {path} away: {describe_os_error(error)}") from None
 
     def keep_claim(self, claim: bytes) -> None:
         """Remember the node's last invitation, which others may have used before. OperatorError."""
