@@ -53,20 +53,21 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
     # If others may write in the folder, they could place a file or a link under a predictable name.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with os_errors(f"write {path}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(pieces)
-                file.flush()
-                if is_durable:
-                    os.fsync(file.fileno())
-            if is_new:
-                _name_newly(temporary, path)
-            else:
-                os.replace(temporary, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
             if is_durable:
-                sync_folder(path.parent)
+                os.fsync(file.fileno())
+        if is_new:
+            _name_newly(temporary, path)
+        else:
+            os.replace(temporary, path)
+        if is_durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
     finally:
         with suppress(OSError):  # it has been renamed, or the folder itself is the problem
             temporary.unlink()

@@ -60,10 +60,11 @@ def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 
 
-def file_part(file: FileSource | None, offset: int) -> FilePart | None:
-    """Return the answer to a FileRequest; None if this node lacks the file or cannot read it."""
+def file_part(file: FileSource | None, offset: int, check: Callable[[], None] = lambda: None) -> FilePart | None:
+    """Return the answer to a FileRequest; None if this node lacks the file or cannot read it. ``check`` may refuse."""
     if file is None:
         return None
+    check()
     try:
         return FilePart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
     except OSError:
@@ -93,9 +94,7 @@ async def serve_files(
                     is_new = sha256 not in found
                     file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
                     observer.allowed_bytes += file.total if file and is_new else 0
-                    if file is not None:
-                        check_place()
-                    answer = file_part(file, offset)
+                    answer = file_part(file, offset, check_place)
                     waited_s = await file.pace.wait(PART_BYTES_MAX) if isinstance(file, PacedFile) else 0.0
                     scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN + waited_s
                 case Ping(nonce=nonce):

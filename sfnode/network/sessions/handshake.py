@@ -67,10 +67,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
         while (message := await _receive(channel)) is not None:
             match message:
                 case Hello():
-                    if (reason := mismatch(own, message)) is not None:
-                        raise RefusedError(reason)
-                    channel.trust()
-                    return message
+                    return _check(own, message, channel)
                 case Peers(peers=peers):
                     pass  # a full node sends these before its bye
                 case Bye(reason=reason):
@@ -110,6 +107,14 @@ async def refuse(channel: Channel, reason: str, peers: tuple[PeerAddress, ...] =
 async def _receive(channel: Channel) -> Message | None:
     received = await channel.receive_untrusted()
     return None if received is None else received[0]
+
+
+def _check(own: Hello, theirs: Hello, channel: Channel) -> Hello:
+    reason = mismatch(own, theirs)
+    if reason is not None:
+        raise RefusedError(reason)
+    channel.trust()
+    return theirs
 
 
 def own_hello(*, run_id: bytes, agent: str, listen: tuple[str, ...], head_step: int) -> Hello:
