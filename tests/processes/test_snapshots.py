@@ -143,7 +143,7 @@ async def test_joiner__authors_lie_in_concert__stops_loudly(tmp_path: Path, monk
         true = take_snapshot(replica, step)
         return replace(true, epochs={epoch: flat + 1 for epoch, flat in true.epochs.items()})
 
-    monkeypatch.setattr("protocol.node.snapshots.take_snapshot", lie)
+    monkeypatch.setattr("protocol.state.snapshot_proof.take_snapshot", lie)
     async with old_network(tmp_path) as old, on_a_snapshot(old, tmp_path) as joiner:
         old.proxy.set_fault("none")
         assert joiner.process is not None

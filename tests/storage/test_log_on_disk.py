@@ -12,7 +12,6 @@ import pytest
 from protocol.crypto.hashing import Author
 from protocol.documents.log_file import encode_log
 from protocol.state.replica import Replica
-from sfnode.storage import log_export_import as log_file
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.store import Store
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
@@ -89,7 +88,8 @@ def test_log_export__records_come_while_it_reads__are_not_in_the_file(
     """A daemon may be running: a second payload for a slot would look like a damaged archive."""
     with closing(Store(DataDirectory(node), SIGNED)) as store:
         monkeypatch.setattr(
-            log_file, "encode_log", _after(lambda: store.add([seal(MANIFEST, 2, 3, 77)], is_durable=True))
+            "protocol.documents.log_file.encode_log",
+            _after(lambda: store.add([seal(MANIFEST, 2, 3, 77)], is_durable=True)),
         )
         assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
     assert blocks_of((tmp_path / "x.log").read_bytes())[1] == blocks_of(GOOD)[1]
