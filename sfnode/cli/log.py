@@ -1,8 +1,5 @@
 """``sfnode log``: verify a ledger, show it, and export or import it as one file."""
 
-from __future__ import annotations
-
-import json
 import sys
 import time
 from collections import deque
@@ -17,10 +14,10 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, Method
 from protocol.state import Replica
-from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
+from sfnode.cli.options import at_step_option, data_dir_option, json_option, number_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter, counted
-from sfnode.run import find_data_directory
+from sfnode.run import HOME, find_data_directory
 from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
 
 _PROGRESS_S = 1.0
@@ -56,11 +53,7 @@ def verify(data_dir: DataDirectory, is_json: bool) -> None:
             "state_digest": replica.state_digest().hex(),
             "seconds": round(time.monotonic() - started, 3),
         }
-    if is_json:
-        click.echo(json.dumps(fields))
-    else:
-        for name, value in fields.items():
-            click.echo(f"{name:<13} {value}")
+    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()), is_json)
     if problem:
         raise StorageDamagedError(problem)
 
@@ -103,12 +96,10 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
 def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
     rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
     seed = f"{envelope.seed:016x}"
-    if is_json:
-        fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
-        click.echo(json.dumps(fields | ({"rows": rows[0]} if rows else {})))
-    else:
-        shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
-        click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}")
+    fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
+    shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
+    text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
+    print_result(fields | ({"rows": rows[0]} if rows else {}), text, is_json)
 
 
 @log.command("export")
@@ -138,7 +129,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
 @click.option(
     "--data-dir",
     type=DataFolder,
-    help=f"Make this data directory, or add to it if it holds the same run.  {DEFAULT_DATA_DIR}",
+    help=f"Make this data directory, or add to it if it holds the same run.  [default: {HOME}/RUN]",
 )
 @json_option
 def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
@@ -176,12 +167,8 @@ def _fields(summary: LogSummary) -> dict[str, object]:
 
 
 def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps(fields))
-        return
-    click.echo(text)
-    click.echo(f"ledger   {summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots")
-    click.echo(f"state    {summary.state_digest.hex()}")
+    ledger = f"{summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots"
+    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}", is_json)
 
 
 def _teller(name: str) -> tuple[Reporter, Tell]:

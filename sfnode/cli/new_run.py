@@ -1,7 +1,5 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping
@@ -40,7 +38,7 @@ class NewRun:
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
-    found: FoundBasis | None = None
+    found: "FoundBasis | None" = None
 
     @property
     def record_bytes(self) -> int:

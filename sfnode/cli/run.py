@@ -1,7 +1,5 @@
 """``sfnode run``: decide, as the owner, who may contribute to a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
-from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
+from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, DataFolder, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
@@ -189,10 +187,7 @@ def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[by
     path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
     what = _what(manifest, statements)
     if path is None:
-        if is_json:
-            click.echo(json.dumps({"file": None, "held_already": len(statements)}))
-        else:
-            click.echo(f"{what}: held already")
+        print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)
         return
     if held := len(statements) - fresh:
         what += f", {held} of them held already"
@@ -210,7 +205,4 @@ def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
 
 
 def _say(what: str, path: Path, following: str, is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps({"file": str(path)}))
-        return
-    click.echo(f"{what}\nwritten  {path}\nnext     {following}")
+    print_result({"file": str(path)}, f"{what}\nwritten  {path}\nnext     {following}", is_json)

@@ -1,7 +1,5 @@
 """Types of option values: a value that is wrong by itself is refused before any work begins."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat

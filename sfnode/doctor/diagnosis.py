@@ -1,7 +1,5 @@
 """Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Converts weights that are not safetensors, once, in a process of its own, into a folder of the model cache."""
 
-from __future__ import annotations
-
 import shutil
 from enum import StrEnum
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Models of the Hugging Face hub, in the cache of the hub's own library."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec

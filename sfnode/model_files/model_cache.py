@@ -1,7 +1,5 @@
 """The cache of models that sfnode has converted or fetched itself: one folder each, which is complete or absent."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

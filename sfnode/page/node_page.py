@@ -1,7 +1,5 @@
 """Build the sections of one node's page, as plain values, from a running node or the data directory it has left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 

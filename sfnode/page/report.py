@@ -1,7 +1,5 @@
 """Write the page of a run as one HTML file, made from a data directory, for ``sfnode report``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Start real node processes on this machine, watch them until they agree, stop them, and check them offline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -16,7 +14,6 @@ from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
-from sfnode.testnet.network_result import LocalNetworkResult, NodeOutcome
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
@@ -91,6 +88,47 @@ class LocalNode:
                 self.address = address
             case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
                 self.accuracies[step] = accuracy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNetworkResult:
+    """Holds the outcome; ``is_agreed``: all nodes and the offline replay have the same state.
+
+    Attributes:
+        learnt: how good the model was and is now; None without evaluation data.
+    """
+
+    is_agreed: bool
+    is_stopped_cleanly: bool
+    nodes: list[LocalNode]
+    state_digests: list[str]
+    replayed_digest: str
+    learnt: Learnt | None
+    curve: list[CurvePoint]
+    seconds: float
+    picture: Path
+    payload_bytes: int
+
+    @property
+    def statuses(self) -> list[Status]:
+        """Return the statuses of the nodes that have reported."""
+        return [node.status for node in self.nodes if node.status is not None]
+
+    @property
+    def updates(self) -> int:
+        """Return the number of updates that the first node has applied."""
+        first = self.nodes[0].status
+        return 0 if first is None else first.ledger.updates
+
+    @property
+    def forward_rows(self) -> int:
+        """Return the number of rows that all nodes have passed forward for their own estimates."""
+        return sum(status.training.forward_rows for status in self.statuses)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Return the number of bytes that all nodes have sent."""
+        return sum(status.network.bytes_out for status in self.statuses)
 
 
 class LocalNetwork:
@@ -237,7 +275,7 @@ class LocalNetwork:
         return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
-            nodes=[NodeOutcome(name=node.name, status=node.status) for node in self.nodes],
+            nodes=self.nodes,
             state_digests=digests,
             replayed_digest=digest,
             learnt=learnt,

@@ -5,8 +5,6 @@ same points give the same bytes. Two panels share the step axis instead of one p
 with two scales, because where two scales cross means nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

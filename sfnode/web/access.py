@@ -1,7 +1,5 @@
 """Decide who may read a page, from the head of a request and before any other code reads it."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Answer a browser. The answers are read-only: no request changes anything in the node."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Final
 

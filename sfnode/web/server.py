@@ -1,7 +1,5 @@
 """Serve a page on sockets that are few, bounded in time, and closed at once when the node stops."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -90,7 +88,7 @@ class _Connections:
                 await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
 
     @contextmanager
-    def _listed(self, client: Client, stream: _Stream) -> Iterator[_Stream]:
+    def _listed(self, client: Client, stream: "_Stream") -> Iterator["_Stream"]:
         self._open[client] = stream
         try:
             yield stream
