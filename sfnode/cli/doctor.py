@@ -97,7 +97,6 @@ def doctor(
         data_dir=data_dir,
         is_new=signed is not None or bool(bootstrap),
         signed=signed,
-        run_file=run_file,
         bootstrap=options.source.bootstrap.nodes,
         run_id=address.run_id,
         listen=options.network.listen,

@@ -31,5 +31,5 @@ def _missing(*names: str) -> str:
 
 def found_model(reference: str, revision: str | None) -> ModelFolder:
     """Return the folder of a model, as `resolve_model` does, and show its progress. Raises OperatorError."""
-    with telling() as tell:
-        return resolve_model(reference, revision or "", tell)
+    with telling() as report:
+        return resolve_model(reference, revision or "", report)

@@ -2,34 +2,27 @@
 
 import click
 
-from sfnode.cli.options import (
-    CheckedText,
-    device_options,
-    field_option,
-    group_of_fields,
-    joiner_model_option,
-    json_option,
-    run_address_options,
-    run_file_option,
-    together,
-)
+from sfnode.cli import options
 from sfnode.cli.value_types import SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, PageAddress
 from sfnode.run import JoinOptions, RunSource, TrainingOptions, run_address
 
-exit_option = field_option(JoinOptions, "is_exiting_when_finished")
-join_options = group_of_fields(
+exit_option = options.field_option(JoinOptions, "is_exiting_when_finished")
+join_options = options.group_of_fields(
     "options",
     JoinOptions,
-    source=group_of_fields(
-        "source", RunSource, bootstrap=run_address_options(run_address.parse_run_addresses), run_file=run_file_option
+    source=options.group_of_fields(
+        "source",
+        RunSource,
+        bootstrap=options.run_address_options(run_address.parse_run_addresses),
+        run_file=options.run_file_option,
     ),
-    training=group_of_fields(
+    training=options.group_of_fields(
         "training",
         TrainingOptions,
-        model=joiner_model_option,
+        model=options.joiner_model_option,
         worker_socket=click.option(
             "--worker-socket",
             type=SocketPath,
@@ -37,10 +30,10 @@ join_options = group_of_fields(
             "memory.",
         ),
     ),
-    devices=device_options,
+    devices=options.device_options,
     web=click.option(
         "--web",
-        type=CheckedText(PageAddress.parse),
+        type=options.CheckedText(PageAddress.parse),
         is_flag=False,
         flag_value=LOOPBACK,
         metavar="[HOST:PORT]",
@@ -56,7 +49,7 @@ join_options = group_of_fields(
         f"an address {METRICS_ADDRESS}]",
     ),
 )
-output_options = together(
+output_options = options.together(
     click.option(
         "--log-level",
         type=click.Choice(list(LEVELS)),
@@ -64,5 +57,5 @@ output_options = together(
         show_default=True,
         help="Show what is this important or more; `debug` shows every refused connection and every dial.",
     ),
-    json_option,
+    options.json_option,
 )

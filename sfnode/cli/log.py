@@ -3,8 +3,8 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import groupby, takewhile
 from pathlib import Path
 
@@ -116,9 +116,8 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = (KeyFile(key) if key else data_dir.identity).signer()
-    reporter, report = _teller("exporting")
-    summary = export_log(data_dir, file, writer, report)
-    reporter.finish()
+    with _telling("exporting") as report:
+        summary = export_log(data_dir, file, writer, report)
     size = file.stat().st_size
     fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
     _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields, is_json)
@@ -140,13 +139,8 @@ def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     Then:    sfnode export --data-dir my-run --out my-model
     """
     started = time.monotonic()
-
-    def choose(manifest: Manifest) -> DataDirectory:
-        return find_data_directory(manifest, data_dir)
-
-    reporter, report = _teller("importing")
-    summary = import_log(file, choose, report)
-    reporter.finish()
+    with _telling("importing") as report:
+        summary = import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
     added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
     fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
@@ -171,8 +165,9 @@ def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: 
     print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}", is_json)
 
 
-def _teller(name: str) -> tuple[Reporter, Tell]:
-    """Return a reporter and a callback that prints progress on standard error, at most once a second."""
+@contextmanager
+def _telling(name: str) -> Iterator[Tell]:
+    """Yield a callback that prints progress on standard error, at most once a second."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 
     def report(file_bytes: int, updates: int) -> None:
@@ -182,4 +177,5 @@ def _teller(name: str) -> tuple[Reporter, Tell]:
             text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
             reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
 
-    return reporter, report
+    yield report
+    reporter.finish()

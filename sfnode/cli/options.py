@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -68,17 +68,16 @@ def choice_option(
     def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StrEnum | None:
         return None if value is None else kind(value)
 
-    names = [each.value for each in kind]
     shown = None if default is None else default.value
     declared = (name,) if key is None else (name, key)
-    kinds = click.Choice(names)
+    kinds = click.Choice([each.value for each in kind])
     return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
 
 
 def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int | None = None) -> Decorator:
     """Return an option for an integer of at least ``least``; give ``most`` where the work grows with the number."""
-    kind = Whole(least) if most is None else click.IntRange(least, most)
-    return click.option(name, type=kind, default=default, show_default=True, help=text)
+    kind, is_shown = Whole(least) if most is None else click.IntRange(least, most), "[default:" not in text
+    return click.option(name, type=kind, default=default, show_default=is_shown, help=text)
 
 
 class CheckedText(click.ParamType[str]):
@@ -109,7 +108,7 @@ def field_option(kind: type, name: str) -> Decorator:
     declared, found = get_type_hints(kind)[name], next(each for each in fields(kind) if each.name == name)
     if is_dataclass(declared) and isinstance(declared, type):
         return group_of_fields(name, declared)
-    said, default = found.metadata.get(option.OPTION_KEY), found.default
+    said, default = found.metadata.get(option.OPTION_KEY), cast(Any, found.default)
     if said is None:
         return together()
     metavar, parse = said.form or (None, None)
@@ -118,20 +117,18 @@ def field_option(kind: type, name: str) -> Decorator:
     if value_type is bool:
         return click.option(flag, name, is_flag=True, help=said.text)
     if get_origin(declared) is tuple:
-        return click.option(flag, type=parse, metavar=metavar, multiple=True, help=said.text)
+        return click.option(flag, name, type=parse, metavar=metavar, multiple=True, help=said.text)
     if issubclass(value_type, StrEnum):
-        return choice_option(flag, value_type, said.text, None if default is None else value_type(default))
+        return choice_option(flag, value_type, said.text, default)
     if value_type is int:
         least, most = said.bounds
-        kinds = Whole(least) if most is None else click.IntRange(least, most)
-        is_shown = default is not None and "[default:" not in said.text
-        return click.option(flag, type=kinds, default=default, show_default=is_shown, help=said.text)
+        return number_option(flag, default, said.text, least=least, most=most)
     types = {str: str, float: float, Path: FilePath, DataDirectory: DataFolder}
     value = CheckedText(parse) if parse else types[value_type]
-    shown: dict[str, Any] = (
-        {} if default is None else {"default": default, "show_default": True}
-    )  # click takes None for a value
-    return click.option(flag, type=value, metavar=metavar, help=said.text, **shown)
+    shown: dict[str, Any] = {"default": default, "show_default": True}
+    if default is None:
+        shown = {}  # click takes None for a value
+    return click.option(flag, name, type=value, metavar=metavar, help=said.text, **shown)
 
 
 # --- what an owner decides

@@ -14,7 +14,7 @@ from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
-from sfnode.testnet.node_process import NodeEvent, NodeProcess
+from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
@@ -76,18 +76,15 @@ class LocalNode:
     def listen(self) -> None:
         """Take in the events that it has logged since the last call."""
         for event in self.process.new_events():
-            self._take(event)
-
-    def _take(self, event: NodeEvent) -> None:
-        match event:
-            case {"event": "progress", **fields}:
-                self.status = Status.from_json_untrusted(fields, "progress")
-                if self.status.training.loss is not None:
-                    self.losses[self.status.node.step] = self.status.training.loss
-            case {"event": "started", "addresses": [str(address), *_]}:
-                self.address = address
-            case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
-                self.accuracies[step] = accuracy
+            match event:
+                case {"event": "progress", **fields}:
+                    self.status = Status.from_json_untrusted(fields, "progress")
+                    if self.status.training.loss is not None:
+                        self.losses[self.status.node.step] = self.status.training.loss
+                case {"event": "started", "addresses": [str(address), *_]}:
+                    self.address = address
+                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
+                    self.accuracies[step] = accuracy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

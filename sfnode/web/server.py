@@ -18,8 +18,8 @@ from starlette.applications import Starlette
 from sfnode.callers import Stranger, Strangers
 from sfnode.page import Page
 from sfnode.slips import Slips
-from sfnode.web.access import Client, PageAccess, Recognise
 from sfnode.web.app import page_app
+from sfnode.web.page_access import Client, PageAccess, Recognise
 from sfnode.web.viewers import VIEWERS_MAX, Viewers
 
 _CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
