@@ -26,6 +26,8 @@ from sfnode.cli.stop import stop
 from sfnode.cli.testnet import testnet
 from sfnode.cli.top import top
 
+__all__ = ["main"]
+
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=exits.EXIT_TABLE

@@ -1,13 +1,15 @@
 """Doors: `model_folder` and `data_file` of the embedded demo: a tiny model, small reviews, a task that joins them.
 
-Only paths and constants live here, so that the command line can name the demo
-without loading torch. `tests/demo/make_data.py` and `tests/demo/make_model.py` make the files.
+Only paths and constants live here, so that the command line can name the demo without loading torch.
+`tests/demo/make_data.py` and `tests/demo/make_model.py` make the files.
 """
 
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+
+__all__ = ["DATA_NAME", "LABEL_WORDS", "MODEL_NAME", "STEPS", "TEMPLATE", "data_file", "model_folder"]
 
 FOLDER: Final = Path(__file__).resolve().parent
 MODEL_NAME: Final = "tiny-opt"
