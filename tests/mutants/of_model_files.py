@@ -108,7 +108,8 @@ MODEL_CACHE = (
                 "sfnode.model_files.hub",
                 "_download",
                 "    folder, total = ",
-                "    wanted = (*wanted, *(name for name in files.TOKENIZER_FILES if name in sizes))\n    folder, total = ",
+                "    wanted = (*wanted, *(name for name in files.TOKENIZER_FILES if name in sizes))\n"
+                "    folder, total = ",
             ),
         ),
         detector=Tests(("tests/model_files/test_hub.py::test_hub__answers__definition_comes_first_and_weights_last",)),
