@@ -1,7 +1,5 @@
 """Child processes for callers in trio: a child lives as long as a block, and may send lines to its parent."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import deque
 from collections.abc import AsyncIterator
@@ -63,7 +61,7 @@ class LinesOf:
         self._lines: deque[bytes] = deque()
         self._rest = b""
 
-    def __aiter__(self) -> LinesOf:
+    def __aiter__(self) -> "LinesOf":
         return self
 
     async def __anext__(self) -> bytes:

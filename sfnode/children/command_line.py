@@ -8,8 +8,6 @@ No library for process titles is used. They replace the whole line, but an opera
 they need a compiled module for what takes two ctypes calls here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import sys

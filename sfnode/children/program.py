@@ -3,8 +3,6 @@
 `awaited` runs it for callers in trio. `__main__` is what runs inside every child.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,19 +1,17 @@
 """Door: `main`. The command line, ``sfnode COMMAND``: each command lives in the module that has its name."""
 
-from __future__ import annotations
-
 import sys
 
 import click
 
 from sfnode import __version__
+from sfnode.cli import exits
 from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
 from sfnode.cli.bench import bench
 from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
-from sfnode.cli.exits import exit_table, failures
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
@@ -31,7 +29,9 @@ from sfnode.cli.top import top
 __all__ = ["main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=exit_table())
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=exits.EXIT_TABLE
+)
 @click.version_option(__version__, prog_name="sfnode")
 def cli() -> None:
     """Fine-tune one language model together, with forward passes only and a few signed bytes per step.
@@ -44,33 +44,13 @@ def cli() -> None:
     """
 
 
-for command in (
-    init,
-    run_group,
-    join,
-    start,
-    pause,
-    resume,
-    stop,
-    config,
-    testnet,
-    status,
-    top,
-    doctor,
-    log,
-    report,
-    evaluate,
-    ask,
-    export,
-    audit,
-    identity,
-    bench,
-):
+_OF_NODES = (join, start, pause, resume, stop, config, testnet, status, top, doctor)
+for command in (init, run_group, *_OF_NODES, log, report, evaluate, ask, export, audit, identity, bench):
     cli.add_command(command)
 
 
 def main() -> None:
     """Run the command line, then leave the process with its exit code."""
-    with failures.ending():
-        code = cli.main(standalone_mode=not failures.wants_json())
+    with exits.ending():
+        code = cli.main(standalone_mode=not exits.wants_json())
         sys.exit(code)

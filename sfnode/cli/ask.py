@@ -1,22 +1,12 @@
 """``sfnode ask``: show what the model answers before and after training."""
 
-from __future__ import annotations
-
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from sfnode.cli import options
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.options import (
-    at_step_option,
-    data_dir_option,
-    dtype_option,
-    json_option,
-    local_model_option,
-    number_option,
-)
 from sfnode.reporter import printable
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, stored_basis
@@ -27,12 +17,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("questions", metavar="TEXT...", nargs=-1, required=True)
-@data_dir_option
-@local_model_option
-@at_step_option
-@number_option("--tokens", 40, "Write at most this many tokens, where the task is to go on with a text.", most=1 << 20)
-@dtype_option
-@json_option
+@options.data_dir_option
+@options.local_model_option
+@options.at_step_option
+@options.number_option(
+    "--tokens", 40, "Write at most this many tokens, where the task is to go on with a text.", most=1 << 20
+)
+@options.dtype_option
+@options.json_option
 def ask(
     questions: tuple[str, ...],
     data_dir: DataDirectory,
@@ -58,17 +50,14 @@ def ask(
     bases = stored_basis.read_bases(manifest, state.basis)
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     found = ask_model(folder, bases, state.coefficients, questions, loading.choose_dtype(dtype), tokens)
-    if is_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
-        return
-    words = [word.strip() for word in manifest.task.label_words]
+    words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
-        click.echo(printable(each.question))
-        for name, reply in (("before", each.before), ("after", each.after)):
-            click.echo(f"  {name:<7} {printable(_shown(reply, words))}")
+        before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))
+        lines += [printable(each.question), f"  before  {before}", f"  after   {after}"]
+    options.print_result([asdict(each) for each in found], "\n".join(lines), is_json)
 
 
-def _shown(reply: Reply, words: list[str]) -> str:
+def _shown(reply: "Reply", words: list[str]) -> str:
     """Return the answer as text; where the task has label words, each word with its probability, best first."""
     if not reply.shares:
         return reply.text.strip()

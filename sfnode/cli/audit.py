@@ -1,8 +1,5 @@
 """``sfnode audit``: measure messages of other authors again and compare."""
 
-from __future__ import annotations
-
-import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -17,9 +14,9 @@ from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
 from protocol.schema import is_hex
+from sfnode.cli import options
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option, number_option
 from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
 from sfnode.storage import DataDirectory, data_files, disk
@@ -36,19 +33,19 @@ DENSE_FALSE_ALARMS: Final = (
 
 
 @click.command()
-@data_dir_option
-@local_model_option
+@options.data_dir_option
+@options.local_model_option
 @click.option(
     "--data", help="Read the run's public data from this JSONL file.  [default: the data of an embedded task]"
 )
 @click.option(
     "--author", help="Measure only messages of this author, a key of 64 hex digits.  [default: those of everybody]"
 )
-@number_option("--messages", 8, "Measure this many messages, chosen at random.", most=10**6)
+@options.number_option("--messages", 8, "Measure this many messages, chosen at random.", most=10**6)
 @click.option("--check", type=FilePath, help="Repeat what this audit report says, instead of choosing messages.")
 @click.option("--out", type=FolderPath, help="Write a signed report of each mismatch into this folder.")
-@device_options
-@json_option
+@options.device_options
+@options.json_option
 def audit(
     data_dir: DataDirectory,
     model: str | None,
@@ -134,21 +131,16 @@ def _is_report(signed: SignedManifest, path: Path) -> bool:
 
 def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> None:
     false_alarms = DENSE_FALSE_ALARMS if manifest.method.is_dense else FALSE_ALARMS
-    if is_json:
-        rows = [_row(case) for case in cases]
-        click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": false_alarms}))
-        return
-    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}")
+    lines = [f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}"]
     for case in cases:
         author, why = case.envelope.author.hex()[:16], f": {case.reason}" if case.reason else ""
         figures = f"{case.deviation:>9.3f}  {case.tolerance:>9.3f}"
-        click.echo(f"{author}  {case.envelope.step:>6}  {figures}  {case.verdict}{why}")
+        lines.append(f"{author}  {case.envelope.step:>6}  {figures}  {case.verdict}{why}")
     counts = Counter(case.verdict for case in cases)
-    click.echo(
-        f"{len(cases)} messages measured again, {counts[AuditVerdict.MISMATCH]} mismatches, "
-        f"{counts[AuditVerdict.UNJUDGED]} cannot be judged"
-    )
-    click.echo(f"False alarms: {false_alarms}")
+    verdicts = f"{counts[AuditVerdict.MISMATCH]} mismatches, {counts[AuditVerdict.UNJUDGED]} cannot be judged"
+    lines += [f"{len(cases)} messages measured again, {verdicts}", f"False alarms: {false_alarms}"]
+    fields = {"messages": [_row(case) for case in cases], "reports": len(reports), "false_alarms": false_alarms}
+    options.print_result(fields, "\n".join(lines), is_json)
 
 
 def _row(case: AuditCase) -> dict[str, object]:

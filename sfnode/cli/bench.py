@@ -1,7 +1,5 @@
 """``sfnode bench``: measure a training step and its memory, always as a ratio within one run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 

@@ -1,14 +1,10 @@
 """``sfnode config``: show and change the options that a node remembers."""
 
-from __future__ import annotations
-
-import json
-
 import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import data_dir_option, json_option
+from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_file, run_address
@@ -37,12 +33,9 @@ def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     """
     data_dir.signed_manifest()
     settings = recall(*typed_options(click.get_current_context()), data_dir).settings
-    if is_json:
-        rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
-        click.echo(json.dumps({"file": str(data_dir.node_file), "settings": rows}))
-        return
-    for key, setting in settings.items():
-        click.echo(f"{key:<18} {setting.origin:<13} {printable(shown(setting))}")
+    rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
+    lines = [f"{key:<18} {each.origin:<13} {printable(shown(each))}" for key, each in settings.items()]
+    print_result({"file": str(data_dir.node_file), "settings": rows}, "\n".join(lines), is_json)
 
 
 show.params.extend(SETTINGS.values())
@@ -111,8 +104,6 @@ def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
 
 def _say(what: str, data_dir: DataDirectory, is_json: bool) -> None:
     path, is_running = data_dir.node_file, data_dir.is_locked()
-    if is_json:
-        click.echo(json.dumps({"file": str(path), "is_running": is_running}))
-        return
     following = "stop the node and start it again" if is_running else "start the node"
-    click.echo(f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {data_dir}")
+    text = f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {data_dir}"
+    print_result({"file": str(path), "is_running": is_running}, text, is_json)

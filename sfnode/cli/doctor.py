@@ -1,7 +1,5 @@
 """``sfnode doctor``: check a machine, a run and a node, and print advice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,42 +12,27 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.options import (
-    REPEAT,
-    device_options,
-    joiner_model_option,
-    json_option,
-    run_address_options,
-    run_file_option,
-)
+from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
 from sfnode.cli.settings import given_settings, recall
 from sfnode.cli.value_types import DataFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
-from sfnode.run import JoinOptions, NetworkOptions, RunSource, TrainingOptions, find_data_directory, run_address
+from sfnode.run import JoinOptions, NetworkOptions, RunSource, TrainingOptions, find_data_directory, option, run_address
 from sfnode.storage import DataDirectory, decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
 _MARKS: Final = {
-    Verdict.OK: "ok  ",
-    Verdict.WARNING: "warn",
-    Verdict.FAIL: "FAIL",
-    Verdict.UNKNOWN: "?   ",
-}
-_COLOURS: Final = {
-    Verdict.OK: "green",
-    Verdict.WARNING: "yellow",
-    Verdict.FAIL: "red",
-    Verdict.UNKNOWN: "cyan",
+    Verdict.OK: ("ok  ", "green"),
+    Verdict.WARNING: ("warn", "yellow"),
+    Verdict.FAIL: ("FAIL", "red"),
+    Verdict.UNKNOWN: ("?   ", "cyan"),
 }
 
 
 @click.command()
 @click.option(
-    "--data-dir",
-    type=DataFolder,
-    help="Examine this data directory: of a node, running or not, or of a new one.",
+    "--data-dir", type=DataFolder, help="Examine this data directory: of a node, running or not, or of a new one."
 )
 @run_address_options(run_address.put_together)
 @run_file_option
@@ -58,7 +41,7 @@ _COLOURS: Final = {
     "--listen",
     metavar="MULTIADDR",
     multiple=True,
-    help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first one. {REPEAT}",
+    help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first one. {option.REPEAT}",
 )
 @device_options
 @click.option(
@@ -114,7 +97,6 @@ def doctor(
         data_dir=data_dir,
         is_new=signed is not None or bool(bootstrap),
         signed=signed,
-        run_file=run_file,
         bootstrap=options.source.bootstrap.nodes,
         run_id=address.run_id,
         listen=options.network.listen,
@@ -158,7 +140,7 @@ async def _collect(question: Question, faults: list[Finding], is_json: bool) -> 
 
 
 def _say(finding: Finding) -> None:
-    mark = click.style(_MARKS[finding.verdict], fg=_COLOURS[finding.verdict])
-    click.echo(f"{mark}  {printable(finding.check)}: {printable(finding.text)}")
+    mark, colour = _MARKS[finding.verdict]
+    click.echo(f"{click.style(mark, fg=colour)}  {printable(finding.check)}: {printable(finding.text)}")
     if finding.advice:
         click.echo(f"      -> {printable(finding.advice)}")

@@ -1,7 +1,5 @@
 """``sfnode eval``: measure the trained model from a data directory; no node needs to run."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
@@ -74,11 +72,7 @@ def evaluate(
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
     config = TrainingConfig(
-        model=find_model(manifest, model, revision),
-        data=None,
-        eval_data=held_out,
-        devices=devices,
-        basis=state.basis,
+        model=find_model(manifest, model, revision), data=None, eval_data=held_out, devices=devices, basis=state.basis
     )
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     results = trio.run(evaluate_states, state.signed, config, states)

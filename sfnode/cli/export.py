@@ -1,15 +1,12 @@
 """``sfnode export``: write the trained model to a folder, from a data directory; no node needs to run."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
 
 import click
 
 from protocol.errors import OperatorError
+from sfnode.cli import options
 from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.options import at_step_option, data_dir_option, dtype_option, json_option, local_model_option
 from sfnode.cli.value_types import FolderPath
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, stored_basis
@@ -17,14 +14,14 @@ from sfnode.worker_protocol import DeviceOptions
 
 
 @click.command()
-@data_dir_option
-@local_model_option
+@options.data_dir_option
+@options.local_model_option
 @click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
-@at_step_option
+@options.at_step_option
 @click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
-@dtype_option
+@options.dtype_option
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder; nothing else is replaced.")
-@json_option
+@options.json_option
 def export(
     data_dir: DataDirectory,
     model: str | None,
@@ -60,7 +57,5 @@ def export(
     else:
         export_model(bases, state.coefficients, base, out, loading.choose_dtype(dtype), force)
     digest = state.coefficients.digest().hex()
-    if is_json:
-        click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))
-        return
-    click.echo(f"written  {out} (state {digest[:16]})")
+    fields = {"folder": str(out), "is_adapter": adapter, "state_digest": digest}
+    options.print_result(fields, f"written  {out} (state {digest[:16]})", is_json)

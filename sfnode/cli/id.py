@@ -1,8 +1,5 @@
 """``sfnode id``: show, make, back up and restore a key."""
 
-from __future__ import annotations
-
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +7,7 @@ import click
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from sfnode.cli.options import json_option
+from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
@@ -80,10 +77,8 @@ def backup(
     seed = _key_file(data_dir, key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
-    if is_json:
-        click.echo(json.dumps({"author": author, "file": str(file)}))
-        return
-    click.echo(f"author   {author}\nbackup   {file}\nrestore  sfnode id restore {file} --data-dir DIR")
+    text = f"author   {author}\nbackup   {file}\nrestore  sfnode id restore {file} --data-dir DIR"
+    print_result({"author": author, "file": str(file)}, text, is_json)
 
 
 @identity.command()
@@ -159,7 +154,4 @@ def _first_line(file: Path) -> str:
 def _print(file: KeyFile, is_json: bool) -> None:
     author = file.signer().author
     fields = {"author": author.hex(), "peer": policy.peer_of_author(author), "file": str(file.path)}
-    if is_json:
-        click.echo(json.dumps(fields))
-        return
-    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {file.path}")
+    print_result(fields, "\n".join(f"{name:<7} {value}" for name, value in fields.items()), is_json)

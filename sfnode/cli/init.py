@@ -1,7 +1,5 @@
 """``sfnode init``: write and sign the manifest of a new run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -11,32 +9,17 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
-from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
+from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest
+from sfnode.cli.asking_command import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
-from sfnode.cli.options import choice_option, group, json_option, learning_options, model_option, number_option
-from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
+from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
-from sfnode.run import DataOptions, RunOptions, builder, find_data_directory
+from sfnode.run import RunOptions, find_data_directory
 from sfnode.storage import data_files, disk, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
-_data_options = group(
-    "data",
-    DataOptions,
-    click.option(
-        "--data",
-        help="Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest.",
-    ),
-    click.option(
-        "--private-data",
-        "is_private",
-        is_flag=True,
-        help="Let every node train on a file of its own, which never leaves its machine. The basis that --data makes "
-        "still tells something about these data.",
-    ),
-)
 _admission_options = group(
     "admission",
     AdmissionSpec,
@@ -65,39 +48,8 @@ _admission_options = group(
     type=FilePath,
     help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
 )
-@group(
-    "options",
-    RunOptions,
-    click.option("--name", help="Give the run this name, for people to read.  [default: OUT without its ending]"),
-    model_option("Train this model"),
-    choice_option(
-        "--sharing",
-        Sharing,
-        "Let nodes get the model's files from `peers` that have them, or from `none`, where its licence forbids that.",
-        Sharing.PEERS,
-    ),
-    learning_options,
-    _data_options,
-    number_option("--steps", 500, "Let each node make this many steps."),
-    number_option(
-        "--staleness",
-        builder.STALENESS,
-        "Let a node begin a step while updates of this many rounds are still on their way to it; 0: none.",
-        least=0,
-    ),
-    click.option(
-        "--plain",
-        "is_plain",
-        is_flag=True,
-        help="Measure slopes along random directions, as SeedFlood does; so does a run with an option on directions, "
-        "and one without --data. Else nodes send the gradient by a small core, whose basis is written to OUT.basis.",
-    ),
-    _admission_options,
-    click.option(
-        "--settings",
-        type=FilePath,
-        help="Read fields of the manifest from this TOML file; they replace or complete all other options.",
-    ),
+@group_of_fields(
+    "options", RunOptions, model=model_option("Train this model"), task=task_options, admission=_admission_options
 )
 @json_option
 @click.pass_context
@@ -188,17 +140,13 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
-    click.echo(f"method   {_method_in_words(run)}")
+    method = f"slopes along {manifest.method.directions} random directions a step"
+    if run.found is not None:
+        numbers = f"{manifest.numbers - 1:,} numbers from one forward pass a row"
+        method = f"the gradient by {numbers}; the basis took {run.found.rows:,} forward rows"
+    click.echo(f"method   {method}")
     click.echo(f"update   {run.record_bytes:,} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
-
-
-def _method_in_words(run: NewRun) -> str:
-    method = run.signed.manifest.method
-    if run.found is None:
-        return f"slopes along {method.directions} random directions a step"
-    numbers = f"{run.signed.manifest.numbers - 1:,} numbers"
-    return f"the gradient by {numbers} from one forward pass a row; the basis took {run.found.rows:,} forward rows"
 
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:

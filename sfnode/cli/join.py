@@ -1,7 +1,5 @@
 """``sfnode join``: run a node. Its help shows the options in groups, the most important first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final

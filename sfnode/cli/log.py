@@ -1,13 +1,10 @@
 """``sfnode log``: verify a ledger, show it, and export or import it as one file."""
 
-from __future__ import annotations
-
-import json
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import groupby, takewhile
 from pathlib import Path
 
@@ -17,10 +14,10 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, Method
 from protocol.state import Replica
-from sfnode.cli.options import DEFAULT_DATA_DIR, at_step_option, data_dir_option, json_option, number_option
+from sfnode.cli.options import at_step_option, data_dir_option, json_option, number_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter, counted
-from sfnode.run import find_data_directory
+from sfnode.run import HOME, find_data_directory
 from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
 
 _PROGRESS_S = 1.0
@@ -56,11 +53,7 @@ def verify(data_dir: DataDirectory, is_json: bool) -> None:
             "state_digest": replica.state_digest().hex(),
             "seconds": round(time.monotonic() - started, 3),
         }
-    if is_json:
-        click.echo(json.dumps(fields))
-    else:
-        for name, value in fields.items():
-            click.echo(f"{name:<13} {value}")
+    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()), is_json)
     if problem:
         raise StorageDamagedError(problem)
 
@@ -103,12 +96,10 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
 def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
     rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
     seed = f"{envelope.seed:016x}"
-    if is_json:
-        fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
-        click.echo(json.dumps(fields | ({"rows": rows[0]} if rows else {})))
-    else:
-        shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
-        click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}")
+    fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
+    shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
+    text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
+    print_result(fields | ({"rows": rows[0]} if rows else {}), text, is_json)
 
 
 @log.command("export")
@@ -125,9 +116,8 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = (KeyFile(key) if key else data_dir.identity).signer()
-    reporter, report = _teller("exporting")
-    summary = export_log(data_dir, file, writer, report)
-    reporter.finish()
+    with _telling("exporting") as report:
+        summary = export_log(data_dir, file, writer, report)
     size = file.stat().st_size
     fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
     _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields, is_json)
@@ -138,7 +128,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
 @click.option(
     "--data-dir",
     type=DataFolder,
-    help=f"Make this data directory, or add to it if it holds the same run.  {DEFAULT_DATA_DIR}",
+    help=f"Make this data directory, or add to it if it holds the same run.  [default: {HOME}/RUN]",
 )
 @json_option
 def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
@@ -149,13 +139,8 @@ def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     Then:    sfnode export --data-dir my-run --out my-model
     """
     started = time.monotonic()
-
-    def choose(manifest: Manifest) -> DataDirectory:
-        return find_data_directory(manifest, data_dir)
-
-    reporter, report = _teller("importing")
-    summary = import_log(file, choose, report)
-    reporter.finish()
+    with _telling("importing") as report:
+        summary = import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
     added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
     fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
@@ -176,16 +161,13 @@ def _fields(summary: LogSummary) -> dict[str, object]:
 
 
 def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps(fields))
-        return
-    click.echo(text)
-    click.echo(f"ledger   {summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots")
-    click.echo(f"state    {summary.state_digest.hex()}")
+    ledger = f"{summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots"
+    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}", is_json)
 
 
-def _teller(name: str) -> tuple[Reporter, Tell]:
-    """Return a reporter and a callback that prints progress on standard error, at most once a second."""
+@contextmanager
+def _telling(name: str) -> Iterator[Tell]:
+    """Yield a callback that prints progress on standard error, at most once a second."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 
     def report(file_bytes: int, updates: int) -> None:
@@ -195,4 +177,5 @@ def _teller(name: str) -> tuple[Reporter, Tell]:
             text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
             reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
 
-    return reporter, report
+    yield report
+    reporter.finish()

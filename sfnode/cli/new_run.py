@@ -1,7 +1,5 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping
@@ -25,8 +23,6 @@ from sfnode.storage import KeyFile, data_files, disk
 if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
 
-_BATCH_ROWS = 16  # for commands that do not train and so have no --batch-rows
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
@@ -40,7 +36,7 @@ class NewRun:
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
-    found: FoundBasis | None = None
+    found: "FoundBasis | None" = None
 
     @property
     def record_bytes(self) -> int:
@@ -62,7 +58,10 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     from sfnode.training.describe import describe_run
     from sfnode.training.shared_model import SharedModel
 
-    folder = new_model(options.model, options.revision)
+    folder = found_model(options.model, options.revision)
+    if options.revision and not folder.revision:
+        what = f"--revision {options.revision}: {options.model} has none"
+        raise OperatorError(f"{what}; only models of the hub and of packages do")
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
@@ -90,15 +89,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
 
 
-def new_model(reference: str, revision: str | None) -> ModelFolder:
-    """Return the model of a new run. OperatorError: there is no such model, or it has no revisions."""
-    folder = found_model(reference, revision)
-    if revision and not folder.revision:
-        raise OperatorError(f"--revision {revision}: {reference} has none; only models of the hub and of packages do")
-    return folder
-
-
-def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
+def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.describe import default_max_tokens  # imports torch
 

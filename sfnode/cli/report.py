@@ -1,7 +1,5 @@
 """``sfnode report``: write the page of a run as one file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

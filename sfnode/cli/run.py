@@ -1,7 +1,5 @@
 """``sfnode run``: decide, as the owner, who may contribute to a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +13,12 @@ from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
-from sfnode.cli.options import data_dir_option, group, json_option, owner_key_option
+from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
-from sfnode.cli.value_types import NOT_NEGATIVE, DataFolder, FilePath, NewFilePath
+from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
+from sfnode.run import option
 from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
 
 
@@ -28,19 +27,15 @@ class OwnerOptions:
     """Holds the owner's key and the run to sign for: that of a node on this machine, or of a run file."""
 
     owner_key: Path
-    data_dir: DataDirectory | None
-    run_file: Path | None
+    data_dir: DataDirectory | None = option.given(
+        None, "Use the node of the run whose state is in this data directory."
+    )
+    run_file: Path | None = option.given(
+        None, "Read the run from this file, where this machine has no node of it.", name="--run"
+    )
 
 
-_owner_options = group(
-    "owner",
-    OwnerOptions,
-    owner_key_option,
-    click.option("--data-dir", type=DataFolder, help="Use the node of the run whose state is in this data directory."),
-    click.option(
-        "--run", "run_file", type=FilePath, help="Read the run from this file, where this machine has no node of it."
-    ),
-)
+_owner_options = group_of_fields("owner", OwnerOptions, owner_key=owner_key_option)
 _out_option = click.option(
     "--out", type=NewFilePath, help="Write the statement to this file, instead of giving it to a node."
 )
@@ -189,10 +184,7 @@ def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[by
     path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
     what = _what(manifest, statements)
     if path is None:
-        if is_json:
-            click.echo(json.dumps({"file": None, "held_already": len(statements)}))
-        else:
-            click.echo(f"{what}: held already")
+        print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)
         return
     if held := len(statements) - fresh:
         what += f", {held} of them held already"
@@ -210,7 +202,4 @@ def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
 
 
 def _say(what: str, path: Path, following: str, is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps({"file": str(path)}))
-        return
-    click.echo(f"{what}\nwritten  {path}\nnext     {following}")
+    print_result({"file": str(path)}, f"{what}\nwritten  {path}\nnext     {following}", is_json)

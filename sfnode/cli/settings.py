@@ -2,8 +2,6 @@
 
 The command line overrides the file, and the file overrides the default."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,7 +130,8 @@ def _from_file(key: str, value: object, path: Path) -> object:
     values = value if option.multiple else [value]
     if not isinstance(values, list) or any(type(each) is not kind for each in values):
         raise OperatorError(f"{where} = {value!r}: expected {wanted}. `sfnode config set {key} ...` writes it, too")
-    if _is_relative(key, value):
+    is_path = str(value).startswith(".") if key == _MODEL else _is_file(key, str(value))
+    if is_path and not str(value).startswith(("/", "~")):
         raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
     return converted(key, value, where)
 
@@ -176,19 +175,13 @@ def as_kept(key: str, value: object) -> FieldValue | None:
         case tuple():
             return [str(each) for each in value]
     text = str(value)
-    return str(disk.from_home(text).absolute()) if _is_path(key, text) else text
+    # `exists` returns False where the name is too long.
+    is_path = os.path.exists(disk.from_home(text)) if key == _MODEL else _is_file(key, text)
+    return str(disk.from_home(text).absolute()) if is_path else text
 
 
-def _is_path(key: str, text: str) -> bool:
-    if key == _MODEL:
-        return os.path.exists(disk.from_home(text))  # returns False where the name is too long
+def _is_file(key: str, text: str) -> bool:
     return key in _FILES and not text.startswith(data_files.EMBEDDED)
-
-
-def _is_relative(key: str, value: object) -> bool:
-    text = str(value)
-    is_path = text.startswith(".") if key == _MODEL else key in _FILES and not text.startswith(data_files.EMBEDDED)
-    return is_path and not text.startswith(("/", "~"))
 
 
 def shown(setting: HeldOption) -> str:

@@ -1,10 +1,7 @@
 """``sfnode run show``: print the statements and the authors' parts that a node holds, or the facts of a run file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -14,25 +11,13 @@ from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
-from sfnode.cli.options import json_option
+from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorsPart:
-    """Holds an author's part of a run.
-
-    Attributes:
-        share: of all updates that count, 0...1.
-        effect: what leaving the author out would change; None: unknown.
-    """
-
-    counts: Contribution
-    share: float
-    effect: LeavingOut | None
+_Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all updates that count, effect if known
 
 
 @click.command()
@@ -63,7 +48,9 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
             "say what to show, once, as DIR, FILE or --data-dir: the data directory of a node, or a run file"
         )
     if path is not None and path.is_file():
-        _show_run(decode_run_file(path).manifest, is_json)
+        facts = facts_of(decode_run_file(path).manifest)
+        fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
+        print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
         return
     held = data_dir or DataDirectory(path or Path())
     manifest = held.signed_manifest().manifest
@@ -75,52 +62,38 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     _show_parts(parts, manifest, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
     if gain is not None:
-        fields = {"kind": "gain", **to_plain(gain, as_rows=False)}
-        click.echo(json.dumps(fields) if is_json else f"\n{'gain':<8} {gain.in_words()}")
-
-
-def _show_run(manifest: Manifest, is_json: bool) -> None:
-    facts = facts_of(manifest)
-    if is_json:
-        click.echo(json.dumps({"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}))
-        return
-    for name, value in facts:
-        click.echo(f"{name:<16} {printable(value)}")
+        print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"\n{'gain':<8} {gain.in_words()}", is_json)
 
 
 def _show_statement(statement: Statement, is_json: bool) -> None:
     kind, author = statement.kind.name.lower(), statement.author.hex()
-    if is_json:
-        click.echo(json.dumps({"kind": kind, "author": author, "from_step": statement.from_step}))
-        return
     from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
-    click.echo(f"{kind:<8} {author}{from_step}")
+    fields = {"kind": kind, "author": author, "from_step": statement.from_step}
+    print_result(fields, f"{kind:<8} {author}{from_step}", is_json)
 
 
-def _parts(replica: Replica) -> list[AuthorsPart]:
+def _parts(replica: Replica) -> list[_Part]:
     """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
-    with counting(
-        "summing each author's updates", "steps" if replica.manifest.method.is_dense else "authors"
-    ) as report:
+    unit = "steps" if replica.manifest.method.is_dense else "authors"
+    with counting("summing each author's updates", unit) as report:
         effects = effects_of_leaving_out(replica, report)
-    return [AuthorsPart(counts=each, share=each.updates / in_all, effect=effects[each.author]) for each in found]
+    return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[AuthorsPart], manifest: Manifest, is_json: bool) -> None:
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, is_json: bool) -> None:
     unit = _unit(manifest)
     if is_json:
         for part in parts:
-            click.echo(json.dumps(_fields(part, unit)))
+            click.echo(json.dumps(_fields(*part, unit)))
         return
     if parts:
         click.echo(f"\n{'author':<16} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
-    for part in parts:
-        counts = part.counts
+    for counts, share, effect in parts:
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
-        figures = f"{counts.updates:>9,} {part.share:>6.1%} {last:>9}"
-        click.echo(f"{counts.author.hex()[:16]} {figures}  {_effect(part)}")
+        figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"
+        click.echo(f"{counts.author.hex()[:16]} {figures}  {_effect(counts, effect)}")
 
 
 def _unit(manifest: Manifest) -> str:
@@ -130,25 +103,22 @@ def _unit(manifest: Manifest) -> str:
     return objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
 
 
-def _effect(part: AuthorsPart) -> str:
-    effect, counts = part.effect, part.counts
+def _effect(counts: Contribution, effect: LeavingOut | None) -> str:
     if effect is None:
         return "nobody else has measured" if counts.updates else "-"
     text = f"{effect.change:+.3g} ± {effect.error:.2g}"
     return text if effect.updates == counts.updates else f"{text}, of {counted(effect.updates, 'update')}"
 
 
-def _fields(part: AuthorsPart, unit: str) -> dict[str, object]:
-    counts, effect = part.counts, part.effect
+def _fields(counts: Contribution, share: float, effect: LeavingOut | None, unit: str) -> dict[str, object]:
+    left_out = effect and {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates}
     return {
         "kind": "author",
         "author": counts.author.hex(),
         "updates": counts.updates,
-        "share": round(part.share, 6),
+        "share": round(share, 6),
         "last_step": counts.last_step,
         "void_slots": counts.void_slots,
         "excluded_from": counts.excluded_from,
-        "left_out": None
-        if effect is None
-        else {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates},
+        "left_out": left_out,
     }

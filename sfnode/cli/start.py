@@ -1,7 +1,5 @@
 """``sfnode start``: run a node again as it ran before."""
 
-from __future__ import annotations
-
 import click
 
 from protocol.errors import OperatorError

@@ -1,14 +1,13 @@
 """``sfnode status``: print the status of a running node."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Final
 
 import click
 
-from sfnode.cli.exits import ExitCode, failures
+from sfnode.cli import exits
+from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
 from sfnode.reporter import counted, format_rate, printable
@@ -46,7 +45,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
         click.echo(f"Warning: {words.learning}", err=True)
     code, trouble = words.health
     if code:
-        failures.warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        exits.warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 

@@ -1,15 +1,12 @@
 """``sfnode stop``: ask the node to end, by a file in its data directory, and wait until it has."""
 
-from __future__ import annotations
-
-import json
 import time
 from typing import Final
 
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import data_dir_option, json_option, number_option
+from sfnode.cli.options import data_dir_option, json_option, number_option, print_result
 from sfnode.storage import DataDirectory
 
 _LOOK_S: Final = 0.1
@@ -39,7 +36,5 @@ def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
         time.sleep(_LOOK_S)
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)
-    if is_json:
-        click.echo(json.dumps({"stopped": True, "seconds": seconds}))
-        return
-    click.echo(f"stopped after {seconds} s\nnext     sfnode start --data-dir {data_dir}")
+    text = f"stopped after {seconds} s\nnext     sfnode start --data-dir {data_dir}"
+    print_result({"stopped": True, "seconds": seconds}, text, is_json)

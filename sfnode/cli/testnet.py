@@ -1,7 +1,5 @@
 """``sfnode testnet``: run a whole network on this machine, to see it work."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -23,7 +21,7 @@ from sfnode.cli.options import device_options, group, json_option, learning_opti
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import data_files, disk, stored_basis
-from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
+from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
@@ -64,8 +62,7 @@ _PROMPT_MAX = 76
     help="Train each part of --private-data alone at the end, too, to show what a node gets from the others.",
 )
 @click.option(
-    "--eval-data",
-    help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
+    "--eval-data", help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]"
 )
 @click.option(
     "--dir",
@@ -82,9 +79,7 @@ _PROMPT_MAX = 76
     help="Give up after this many seconds.",
 )
 @click.option(
-    "--points-min",
-    type=FiniteFloat(),
-    help="Fail unless the held-out accuracy rises by this many percentage points.",
+    "--points-min", type=FiniteFloat(), help="Fail unless the held-out accuracy rises by this many percentage points."
 )
 @device_options
 @json_option
@@ -139,7 +134,11 @@ def testnet(
         shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
         is_members=is_members,
     )
-    result = _run(config)
+    view = _View()
+    try:
+        result = trio.run(LocalNetwork(config, view.show, view.show_member).run)
+    finally:
+        view.close()
     if is_json:
         click.echo(json.dumps(_as_json(result)))
     else:
@@ -167,14 +166,6 @@ def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
     for number, path in enumerate(paths):
         path.write_text("".join(lines[number::count]), encoding="utf-8", newline="\n")
     return paths
-
-
-def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
-    view = _View()
-    try:
-        return trio.run(LocalNetwork(config, view.show, view.show_member).run)
-    finally:
-        view.close()
 
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
@@ -209,7 +200,7 @@ class _View:
     def show(self, nodes: Sequence[LocalNode]) -> None:
         """Show the present state of all nodes."""
         if self._live:
-            self._live.update(_table([NodeOutcome(name=node.name, status=node.status) for node in nodes]))
+            self._live.update(_table(nodes))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
             parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
@@ -232,7 +223,7 @@ class _View:
             self._live.stop()
 
 
-def _table(nodes: Sequence[NodeOutcome]) -> Table:
+def _table(nodes: Sequence[LocalNode]) -> Table:
     table = Table("node", "step", "updates made", "applied", "peers", "loss", "sent", "received", "state digest")
     for node in nodes:
         status = node.status

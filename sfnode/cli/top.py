@@ -1,7 +1,5 @@
 """``sfnode top``: watch nodes of this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

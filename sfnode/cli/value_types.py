@@ -1,12 +1,10 @@
 """Types of option values: a value that is wrong by itself is refused before any work begins."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import click
 
@@ -21,7 +19,7 @@ class PathFromHome(click.Path):
     A pipe or a device is refused: reading it may never end, and a file must not replace it.
     """
 
-    takes_sockets: ClassVar = False
+    takes_sockets = False
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
@@ -68,12 +66,6 @@ class _NewFile(PathFromHome):
         return "" if os.access(folder, os.W_OK | os.X_OK) else f"cannot be made, because you may not write in {folder}"
 
 
-class _Socket(PathFromHome):
-    """Accepts the path of a socket on which another program listens."""
-
-    takes_sockets = True
-
-
 class _DataFolder(PathFromHome):
     """Accepts the path of a data directory, whether it is there or not."""
 
@@ -88,7 +80,8 @@ FilePath = PathFromHome(dir_okay=False, path_type=Path)
 NewFilePath = _NewFile(dir_okay=False, path_type=Path)
 FolderPath = PathFromHome(file_okay=False, path_type=Path)
 DataFolder = _DataFolder(file_okay=False)
-SocketPath = _Socket(dir_okay=False, path_type=Path)
+SocketPath = PathFromHome(dir_okay=False, path_type=Path)
+SocketPath.takes_sockets = True  # on which another program listens
 
 
 class FiniteFloat(click.FloatRange):

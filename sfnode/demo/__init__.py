@@ -1,7 +1,7 @@
 """Doors: `model_folder` and `data_file` of the embedded demo: a tiny model, small reviews, a task that joins them.
 
-Only paths and constants live here, so that the command line can name the demo
-without loading torch. `tests/demo/make_data.py` and `tests/demo/make_model.py` make the files.
+Only paths and constants live here, so that the command line can name the demo without loading torch.
+`tests/demo/make_data.py` and `tests/demo/make_model.py` make the files.
 """
 
 from pathlib import Path
@@ -9,38 +9,18 @@ from typing import Final
 
 from protocol.errors import OperatorError
 
-__all__ = [
-    "DATA_NAME",
-    "FOLDER",
-    "LABEL_WORDS",
-    "MODEL_NAME",
-    "PRETRAINED_WORDS",
-    "STEPS",
-    "TEMPLATE",
-    "data_file",
-    "model_folder",
-]
+__all__ = ["DATA_NAME", "LABEL_WORDS", "MODEL_NAME", "STEPS", "TEMPLATE", "data_file", "model_folder"]
 
 FOLDER: Final = Path(__file__).resolve().parent
 MODEL_NAME: Final = "tiny-opt"
 DATA_NAME: Final = "reviews"
-
 TEMPLATE: Final = "{sentence} It was"
-"""The prompt of the demo's task; the label word follows it."""
-
+# Class 0 (did not like it) and 1 (liked it), each one token. Pre-training put ` terrible` and ` great` after this
+# prompt where they belong, and ` no` and ` yes` now and then without regard to the review: the model starts at chance,
+# although it has all it needs to learn the task.
 LABEL_WORDS: Final = (" no", " yes")
-"""Label word of class 0 (did not like it) and of class 1 (liked it), each one token.
-
-Pre-training put ` terrible` and ` great` after this prompt where they belong, and
-` no` and ` yes` now and then without regard to the review: the model starts at
-chance, although it has all it needs to learn the task.
-"""
-
-PRETRAINED_WORDS: Final = (" terrible", " great")
-"""The words by which pre-training taught what a review means: an upper bound for the task."""
-
-STEPS: Final = 150
-"""Long enough for four nodes to learn the task at the default learning rate, in about a minute."""
+PRETRAINED_WORDS: Final = (" terrible", " great")  # an upper bound for the task
+STEPS: Final = 150  # four nodes learn the task at the default learning rate, in about a minute
 
 
 def model_folder(name: str = MODEL_NAME) -> Path:

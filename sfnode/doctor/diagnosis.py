@@ -1,7 +1,5 @@
 """Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,14 +31,12 @@ class Question:
     Attributes:
         data_dir: the node's; None: not known.
         is_new: whether the directory may be missing; else it must be a node's.
-        run_file: the run file, whose folder may also hold the run's basis; None: not given.
         run_id: the run that the bootstraps must be in; None: any run.
     """
 
     data_dir: DataDirectory | None
     is_new: bool
     signed: SignedManifest | None
-    run_file: Path | None
     bootstrap: tuple[Address, ...]
     run_id: bytes | None
     listen: tuple[Address, ...]

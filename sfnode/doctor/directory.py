@@ -1,7 +1,5 @@
 """Check a node's data directory: its run, its user, and whether ledger, key and basis can be used."""
 
-from __future__ import annotations
-
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
@@ -64,11 +62,7 @@ def check_ledger(data_dir: DataDirectory) -> Finding:
         with data_dir.reading() as stored:
             records = sum(1 for _ in stored.records())
     except SfnodeError as error:
-        return fail(
-            "ledger",
-            str(error),
-            f"move {data_dir.ledger_file} away and start again; keep identity.key",
-        )
+        return fail("ledger", str(error), f"move {data_dir.ledger_file} away and start again; keep identity.key")
     return ok("ledger", f"{records:,} records can be read (`sfnode log verify {data_dir}` checks every signature)")
 
 

@@ -1,7 +1,5 @@
 """The lines of the doctor's report. A check runs under a limit, so that none can hang or end the program."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum

@@ -1,7 +1,5 @@
 """Check the machine: clock, disk, open files. No check here uses the network; ``peers`` asks for other clocks."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

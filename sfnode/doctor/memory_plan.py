@@ -1,13 +1,11 @@
 """Plan the memory that training a model will take, from its files alone, and compare it with what is free."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
@@ -109,22 +107,24 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     """
     precision = PRECISIONS[dtype]
     stored = _stored(folder)
-    largest = max((each.count for each in stored if each.is_linear), default=0)
-    linear = {each.name: int(each.count * precision.linear_bytes) for each in stored if each.is_linear}
-    others = int(sum(each.count for each in stored if not each.is_linear) * precision.compute_bytes)
+    largest = max((each.entries for each in stored if each.is_linear), default=0)
+    linear = {each.name: int(each.entries * precision.linear_bytes) for each in stored if each.is_linear}
+    others = int(sum(each.entries for each in stored if not each.is_linear) * precision.compute_bytes)
     split = plan_weights(linear, others, dtype, device_memory)
     staged = [each for each in stored if not (each.is_linear and precision.is_quantised)]
     columns = _closed_epochs(manifest) * manifest.method.rank
     closed = int(sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors)) if columns else 0
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
+    # For each entry while a weight is read; none where it stays as it was read.
+    reading = _READING_BYTES if precision.is_quantised else 2 * precision.compute_bytes if split.waiting else 0
     rank, core_rows = manifest.method.rank, manifest.method.core_rows or manifest.method.rank
     basis_entries = sum(core_rows * tensor.outputs + rank * tensor.inputs for tensor in manifest.tensors)
     return MemoryPlan(
         weights=split.on_device,
         waiting=split.waiting_bytes + closed_waiting,
         least=split.least,
-        staged=int(sum(each.count * precision.compute_bytes for each in staged)),
-        reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
+        staged=int(sum(each.entries * precision.compute_bytes for each in staged)),
+        reading=int(largest * reading),
         closed=closed - closed_waiting,
         bases=int(min(_BASES_KEPT, 1 + _closed_epochs(manifest)) * basis_entries * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
@@ -160,36 +160,28 @@ def _ledger_memory_bytes(manifest: Manifest) -> int:
     return records + buckets * _BUCKET_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(NamedTuple):
     """Holds the name and the number of entries of a tensor of the weight files."""
 
     name: str
-    count: int
+    entries: int
     is_linear: bool
 
 
 def _stored(folder: Path) -> list[_Stored]:
     files = [folder / name for name in weight_files(folder) if name != INDEX_FILE]
-    rows = [(key, row) for file in files for key, row in _header(file).items()]
-    return [_tensor(key, row["shape"]) for key, row in rows if isinstance(row, dict) and "shape" in row]
-
-
-def _tensor(key: str, shape: Any) -> _Stored:
-    sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
-    return _Stored(key, prod(sizes), _is_linear(key, len(sizes)))
+    found = []
+    for key, row in ((key, row) for file in files for key, row in _header(file).items()):
+        if isinstance(row, dict) and "shape" in row:
+            shape = row["shape"]
+            sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
+            found.append(_Stored(key, prod(sizes), _is_linear(key, len(sizes))))
+    return found
 
 
 def _is_linear(name: str, dimensions: int) -> bool:
     """Return whether a tensor is a linear layer's weight, by dimensions and name; embeddings and the head are not."""
     return dimensions == 2 and not any(part in name for part in ("embed", "lm_head", "wte", "wpe"))
-
-
-def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
-    """Return the extra bytes per entry while a weight is read; 0 where it stays as it was read."""
-    if precision.is_quantised:
-        return _READING_BYTES
-    return 2 * precision.compute_bytes if is_set_aside else 0
 
 
 def _closed_epochs(manifest: Manifest) -> int:

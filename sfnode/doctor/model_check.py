@@ -1,7 +1,5 @@
 """Check, without loading the model, its files and the device and torch to compute it with."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

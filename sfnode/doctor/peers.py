@@ -1,7 +1,5 @@
 """Check the bootstraps: whether each answers, how it sees us, and whether it can dial us."""
 
-from __future__ import annotations
-
 import ipaddress
 import secrets
 import socket
@@ -15,25 +13,9 @@ import trio
 from protocol.errors import Reject
 from protocol.run import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
+from sfnode import network
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import (
-    Address,
-    Channel,
-    DialBack,
-    DialError,
-    Download,
-    Host,
-    Link,
-    LinkBrokenError,
-    OtherRunError,
-    ReachAnswer,
-    RefusedError,
-    Timings,
-    Traffic,
-    Wanted,
-    handshake,
-    share_port,
-)
+from sfnode.network import Address, DialBack, Host, Link, ReachAnswer, RefusedError, handshake
 from sfnode.reporter import counted
 
 _RESOLVE_S: Final = 10.0
@@ -96,7 +78,7 @@ async def _check_bootstrap(host: Host, address: Address, known: Surroundings) ->
     started_s = trio.current_time()
     try:
         link = await host.dial(address, local_port=known.local_port)
-    except DialError as error:
+    except network.DialError as error:
         advice = next((text for part, text in _ADVICE_OF_REASON.items() if part in str(error)), "try another bootstrap")
         return fail(name, str(error), advice)
     taken_ms = 1_000 * (trio.current_time() - started_s)
@@ -104,9 +86,9 @@ async def _check_bootstrap(host: Host, address: Address, known: Surroundings) ->
         return await _talk(host, link, known, name, taken_ms)
     except RefusedError as error:
         return _refused(name, error)
-    except OtherRunError as error:
+    except network.OtherRunError as error:
         return fail(name, f"it {error}, which it said it was in", "use another bootstrap")
-    except (Reject, LinkBrokenError) as error:
+    except (Reject, network.LinkBrokenError) as error:
         return fail(name, f"it does not keep to the protocol: {error}", "use another bootstrap")
     finally:
         await link.aclose()
@@ -133,7 +115,7 @@ def _refused(name: str, error: RefusedError) -> Finding:
 
 
 async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
-    channel = Channel(link, Timings(), Traffic())
+    channel = network.Channel(link, network.Timings(), network.Traffic())
     hello = await handshake.exchange_hello(
         channel, handshake.own_hello(run_id=handshake.OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
     )
@@ -142,7 +124,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
         return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
     known.run_id = hello.run_id
     if known.signed is None:
-        known.signed = decode_run_untrusted(await Download(Wanted.manifest(hello.run_id)).run(channel))
+        known.signed = decode_run_untrusted(await network.Download(network.Wanted.manifest(hello.run_id)).run(channel))
     answer = await host.ask_reach(link, known.listen_port)
     if answer is not None:
         ahead_s = answer.unix_ms / 1_000 - time.time()
@@ -155,7 +137,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
 def _free_port() -> int:
     """Return a free local port that several connections can share."""
     with socket.socket() as probe:
-        share_port(probe)
+        network.share_port(probe)
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
 

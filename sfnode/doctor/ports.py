@@ -1,18 +1,14 @@
 """Check whether a node can listen at its addresses, and which process listens there already."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
+import psutil
 import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import Address, NoMappingError, check_can_listen, discovery
-
-_LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
 
 async def check_port(address: Address, own_pid: int | None) -> Finding:
@@ -24,7 +20,9 @@ async def check_port(address: Address, own_pid: int | None) -> Finding:
         holder = await trio.to_thread.run_sync(listening_pid, address.port)
         if holder is not None and holder == own_pid:
             return ok(name, f"the node on this data directory listens there, pid {holder}")
-        who = "" if holder is None else f" (pid {holder}, {_name_of(holder)})"
+        who = ""
+        with suppress(psutil.Error):  # it has just ended
+            who = "" if holder is None else f" (pid {holder}, {psutil.Process(holder).name()})"
         return fail(name, f"{error}{who}", "choose another port with --listen")
     if address.is_loopback:
         return warning(name, "free, but this machine alone can reach it", "use /ip4/0.0.0.0/tcp/PORT to be dialled")
@@ -45,36 +43,12 @@ def check_router() -> Finding:
 
 
 def listening_pid(port: int) -> int | None:
-    """Return the process that listens on a local TCP port; None: none, or /proc does not show it to this user."""
-    wanted = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
-    if not wanted:
-        return None
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # another user's process, or one that has just ended
-            if any(_target(entry) in wanted for entry in folder.iterdir()):
-                return int(folder.parent.name)
+    """Return the process that listens on a local TCP port; None: none, or the system does not show it to this user."""
+    with suppress(psutil.Error, OSError):
+        for each in psutil.net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN and each.laddr.port == port and each.pid is not None:
+                return int(each.pid)
     return None
-
-
-def _listening_inodes(port: int) -> list[str]:
-    found = []
-    for name in ("tcp", "tcp6"):
-        with suppress(OSError):
-            rows = [line.split() for line in Path("/proc/net", name).read_text("ascii").splitlines()[1:]]
-            found += [row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port]
-    return found
-
-
-def _target(entry: Path) -> str:
-    with suppress(OSError):
-        return str(entry.readlink())
-    return ""
-
-
-def _name_of(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
-    return "?"
 
 
 @asynccontextmanager

@@ -5,8 +5,6 @@ the costs or the public key in the file. A short check value of the scrypt key d
 damaged file; each guess of a passphrase still costs one run of scrypt.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from dataclasses import asdict, dataclass

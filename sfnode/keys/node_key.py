@@ -1,7 +1,5 @@
 """The key of a node that joins: the one in its data directory, or a new one with the run's work; and invitations."""
 
-from __future__ import annotations
-
 from protocol.crypto import Signer
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import StatementCodec, read_invitation

@@ -1,7 +1,5 @@
 """The owner's key: checks that a key file is the one that signed a run, and makes invitations with it."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 from typing import Final

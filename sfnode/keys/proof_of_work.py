@@ -1,7 +1,5 @@
 """The work that an open run may require of a key: search for a key that has it (SPEC 2.4)."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import time

@@ -4,8 +4,6 @@ It writes an empty line after each TRIES_AT_ONCE keys without the work, and the 
 seed goes to a pipe, where no other user can read it. The process ends when nobody reads the pipe any more.
 """
 
-from __future__ import annotations
-
 import sys
 
 from protocol.run import AdmissionKind, AdmissionSpec

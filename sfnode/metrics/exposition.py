@@ -1,11 +1,9 @@
 """Put a node's status into Prometheus' text. The names are stable: docs/metrics.md lists them, and a test compares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -22,28 +20,20 @@ class MetricKind(StrEnum):
     COUNTER = "counter"  # since the node's start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """Describes one exported figure: its name, type and help text.
+class Metric(NamedTuple):
+    """Describes one exported figure: its Prometheus type, name and help text.
 
     Attributes:
         value: reads the figure from a status; None means that this node lacks the figure, and omits the line.
     """
 
-    name: str
     kind: MetricKind
+    name: str
     text: str
     value: Callable[[Status], float | None]
 
 
-def _gauge(name: str, text: str, value: Callable[[Status], float | None]) -> Metric:
-    return Metric(name=name, kind=MetricKind.GAUGE, text=text, value=value)
-
-
-def _counter(name: str, text: str, value: Callable[[Status], float | None]) -> Metric:
-    return Metric(name=name, kind=MetricKind.COUNTER, text=text, value=value)
-
-
+_gauge, _counter = partial(Metric, MetricKind.GAUGE), partial(Metric, MetricKind.COUNTER)
 INFO: Final = "sfnode_run_info"
 INFO_TEXT: Final = "Always 1; its labels name the run and this node's key."
 

@@ -3,8 +3,6 @@
 An exception in one connection ends only that connection, and counts as a slip.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,8 +1,10 @@
 """Converts weights that are not safetensors, once, in a process of its own, into a folder of the model cache."""
 
-from __future__ import annotations
-
+import secrets
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,10 +13,14 @@ from typing import Final
 from protocol.errors import OperatorError
 from sfnode.children.program import Program
 from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, tokenizer_files
+from sfnode.model_files.model_cache import VARIABLE, cache_folder
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
+from sfnode.storage import disk
 
 _PROCESS: Final = "sfnode.training.conversion"
 _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
+_LEFT_OVER_S: Final = 86_400.0  # an older folder was left by a killed process: no conversion takes a day
+_MAKING: Final = ".making-"
 REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
 
@@ -23,6 +29,32 @@ class WeightForm(StrEnum):
 
     GGUF = "gguf"  # a whole model in one file, or in a folder, whose config.json and tokenizer come first
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """Make a new folder to build a model in; remove it when the block ends. OperatorError if it cannot be written."""
+    home = cache_folder()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _clear(home)
+        work = home / f"{_MAKING}{secrets.token_hex(8)}"
+        work.mkdir(mode=0o700)
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
+        raise OperatorError(text) from None
+
+
+def _clear(home: Path) -> None:
+    """Remove the folders of processes that were killed."""
+    for folder in home.glob(f"{_MAKING}*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _LEFT_OVER_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:

@@ -4,8 +4,6 @@ Every node has exactly the run's bytes of config.json and of the tokenizer's fil
 with other small files, a folder is made that holds the right ones and links to the weights.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The files of a model in a folder: config.json, safetensors with their index, and the tokenizer's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

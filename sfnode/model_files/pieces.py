@@ -3,8 +3,6 @@
 All functions here block. Call them in a thread, except `PieceIndex.find`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from array import array

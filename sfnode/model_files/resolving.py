@@ -4,8 +4,6 @@ Arguments: ``REFERENCE --revision R``. It prints JSON lists, one per line: progr
 the end ``[folder]`` or ``["", error]``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """A model folder and a run's manifest: describes the owner's files for a new manifest, and compares others with it."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """A process that fills a folder: reports its progress, and ends it when it stands still. No torch, no trio."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """Parse the address at which a page is served, and open its socket."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -16,11 +14,7 @@ _PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAddress:
-    """Names where a page is served.
-
-    Attributes:
-        port: None stands for `PORT`, or the next free one.
-    """
+    """Names where a page is served; ``port``: None stands for `PORT`, or the next free one."""
 
     host: str
     port: int | None
@@ -31,7 +25,7 @@ class PageAddress:
         return self.host == "localhost" or (_ip(self.host) is not None and ipaddress.ip_address(self.host).is_loopback)
 
     @staticmethod
-    def parse(text: str) -> PageAddress:
+    def parse(text: str) -> "PageAddress":
         """Parse HOST, HOST:PORT or [IPV6]:PORT. OperatorError if it is none of these."""
         host, port = _split(text)
         is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)

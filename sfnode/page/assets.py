@@ -1,7 +1,5 @@
 """Read the static files of the page. They are hand-written and load nothing from other hosts."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

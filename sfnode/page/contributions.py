@@ -1,7 +1,5 @@
 """Compute each author's share of a run over time from the ledger's bitmaps, without reading a record."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise

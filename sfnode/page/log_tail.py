@@ -1,7 +1,5 @@
 """Keep the last lines of a node's log, for its page."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import deque

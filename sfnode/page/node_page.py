@@ -1,8 +1,7 @@
 """Build the sections of one node's page, as plain values, from a running node or the data directory it has left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Final
 
 from protocol.errors import OperatorError
@@ -10,7 +9,7 @@ from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
 from sfnode.network import PeerState, policy
-from sfnode.page.contributions import Contribution, contributions_to
+from sfnode.page.contributions import contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
 from sfnode.status import Status, StatusWords, last_status
@@ -106,7 +105,9 @@ class Page:
         own = "" if status is None else status.node.author
         later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]  # this node is always shown
         shown = [*found[: AUTHORS_MAX - len(later)], *later]
-        return {"authors": [_author(each, own) for each in shown], "authors_in_all": len(found)}
+        names = [(each, each.author.hex()) for each in shown]
+        authors = [{**asdict(each), "author": name, "is_own": name == own} for each, name in names]
+        return {"authors": authors, "authors_in_all": len(found)}
 
 
 def _status(status: Status) -> Sections:
@@ -129,16 +130,4 @@ def _neighbour(each: PeerState) -> Sections:
         "delay_ms": each.rtt_ms,
         "updates": each.updates,
         "is_equal": each.is_equal,
-    }
-
-
-def _author(each: Contribution, own: str) -> Sections:
-    return {
-        "author": each.author.hex(),
-        "is_own": each.author.hex() == own,
-        "updates": each.updates,
-        "void_slots": each.void_slots,
-        "last_step": each.last_step,
-        "excluded_from": each.excluded_from,
-        "cells": each.cells,
     }

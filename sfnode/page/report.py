@@ -1,14 +1,12 @@
 """Write the page of a run as one HTML file, made from a data directory, for ``sfnode report``."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from protocol.state import Replica
 from sfnode.page.assets import single_file
-from sfnode.page.node_page import Page, Sections
+from sfnode.page.node_page import Page
 from sfnode.storage import DataDirectory, disk
 
 Tally = Callable[[int, int], None]  # called with the number of records done and their total
@@ -25,14 +23,11 @@ def write_report(data_dir: DataDirectory, path: Path, tally: Tally) -> Replica:
         for number in stored.replaying(replica):
             tally(number, total)
         page = Page(data_dir, manifest, lambda: replica.ledger)
-        disk.write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
+        verified = {
+            "time": round(time.time()),
+            "updates": replica.ledger.updates,
+            "ledger_root": replica.ledger.root().hex(),
+            "state_digest": replica.state_digest().hex(),
+        }
+        disk.write_new(path, [single_file({**page.sections(), "verified": verified})])
     return replica
-
-
-def _verified(replica: Replica) -> Sections:
-    return {
-        "time": round(time.time()),
-        "updates": replica.ledger.updates,
-        "ledger_root": replica.ledger.root().hex(),
-        "state_digest": replica.state_digest().hex(),
-    }

@@ -1,7 +1,5 @@
 """Put the manifest into words, for the page."""
 
-from __future__ import annotations
-
 from protocol.run import Manifest
 from sfnode.reporter import counted
 

@@ -1,7 +1,5 @@
 """Keep the secret that lets a browser on another machine see the page, in a file of the data directory."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Final
 

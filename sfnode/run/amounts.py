@@ -1,7 +1,5 @@
 """Sizes and rates as people write them: "1.5 GB", "500 kB/s", "4 Mbit/s"."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """From an owner's choices to a manifest: defaults, TOML files, and learning rates as integers. No torch."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Mapping
@@ -25,6 +23,7 @@ from protocol.run import (
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
+from sfnode.run.option import given
 from sfnode.storage import DenseSettings, disk
 
 AUTHORS_MAX: Final = 1_024
@@ -47,27 +46,51 @@ LEARNING_RATE: Final = 3e-4
 class MethodOptions:
     """Holds how a run trains, in the usual terms; the manifest holds the integers computed from them.
 
-    Attributes:
-        rank, core, scalar: as in the manifest; None: 32, canonical and raw, or what a dense core has.
-        learning_rate: length of a step. Raw: the weights move by lr x mean over directions of g z. Normalised: by
-            lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `LEARNING_RATE`, or what suits the
-            basis of a dense core.
-        schedule: of the learning rate, down to zero or constant.
-        directions, sides, shares, local_steps, epoch_steps: as in the manifest.
-        epsilon_exp: epsilon = 2^epsilon_exp; about a thousandth.
+    None: 32, canonical, raw and `LEARNING_RATE`, or what a dense core has. The learning rate is the length of a step.
+    Raw: the weights move by lr x mean over directions of g z. Normalised: by lr x mean of (g / rms g) z, so that it is
+    a length and not a rate.
     """
 
-    rank: int | None = None
-    core: CoreKind | None = None
-    scalar: ScalarKind | None = None
-    directions: int = 8
-    sides: int = 2
-    shares: int = 1
-    local_steps: int = 1
-    learning_rate: float | None = None
-    schedule: ScheduleKind = ScheduleKind.LINEAR
+    rank: int | None = given(
+        None,
+        "Search a subspace of this rank in each tensor, a power of two. A higher rank can express more and is "
+        f"noisier.  [default: {RANK}]",
+    )
+    core: CoreKind | None = given(
+        None,
+        "Send the gradient by all coordinates of a subspace (`dense`), or slopes along drawn directions: "
+        "`canonical` moves one coordinate, `rademacher` all of them by plus or minus one.  [default: dense where "
+        "it can be, else canonical]",
+    )
+    scalar: ScalarKind | None = given(
+        None,
+        "Send projected gradients in this form: `raw` as measured, `normalised` divided by their root mean square."
+        "  [default: raw]",
+    )
+    directions: int = given(
+        8, "Try this many random directions per step. More make a step slower and its result less noisy."
+    )
+    sides: int = given(
+        2,
+        "Measure each direction on this many sides of the weights: 2 for central differences, 1 for forward "
+        "differences, which cost about half and are less exact.",
+        bounds=(1, 2),
+    )
+    shares: int = given(1, "Measure this many directions of a step on the same examples. It must divide --directions.")
+    local_steps: int = given(1, "Make this many steps before signing and sending them as one message.")
+    learning_rate: float | None = given(
+        None,
+        "Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
+        f"when the loss jumps or rises.  [default: {LEARNING_RATE:g}, or what suits the basis of a dense core]",
+    )
+    epsilon_exp: int = given(
+        -10, "Measure each direction this far from the weights, as a power of two.", bounds=(-30, 0)
+    )
+    schedule: ScheduleKind = given(
+        ScheduleKind.LINEAR,
+        "Change the learning rate over the run: `linear` lets it fall to zero, `constant` keeps it.",
+    )
     epoch_steps: int = 1_024
-    epsilon_exp: int = -10
 
 
 def method_of(options: MethodOptions) -> tuple[Method, Schedule]:

@@ -3,8 +3,7 @@
 No torch here: the command line lists them. docs/tasks.md says where the data of each one come from.
 """
 
-from __future__ import annotations
-
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,17 +11,18 @@ from typing import Final
 from protocol.run import TaskKind
 from sfnode import demo
 
+_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTask:
-    """Describes a built-in task.
+class TaskTexts:
+    """Holds the prompt, the text that follows it, and the label words, as in a run's manifest.
 
     Attributes:
-        about: one line that describes it.
-        template, completion, label_words: as in a run's manifest.
+        about: one line that describes a built-in task.
     """
 
-    about: str
+    about: str = ""
     template: str
     completion: str = ""
     label_words: tuple[str, ...] = ()
@@ -31,6 +31,20 @@ class KnownTask:
     def kind(self) -> TaskKind:
         """Return the kind of task that the completion implies."""
         return kind_of(self.completion)
+
+    @property
+    def label_warning(self) -> str:
+        """Return a warning if label words run into the prompt, with the words to use instead; else empty.
+
+        Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
+        """
+        bare = [word for word in self.label_words if word[:1].isascii() and word[:1].isalnum()]
+        if not bare or not _ENDS_IN_WORD.search(self.template):
+            return ""
+        wanted = ",".join(f" {word}" if word in bare else word for word in self.label_words)
+        end = ", and no space at the end of the template" if self.template.endswith(" ") else ""
+        place = f"right after {self.template[-20:]!r}"
+        return f'no text has the label word {bare[0]!r} {place}. Write --labels "{wanted}"{end}'
 
 
 def kind_of(completion: str) -> TaskKind:
@@ -42,75 +56,69 @@ def kind_of(completion: str) -> TaskKind:
 
 _NO_YES: Final = ("No", "Yes")  # after a line break, hence without a leading space
 
-BUILTIN_TASKS: Final[Mapping[str, KnownTask]] = {
-    "sst2": KnownTask(
+BUILTIN_TASKS: Final[Mapping[str, TaskTexts]] = {
+    "sst2": TaskTexts(
         about="sentiment of a film review; label 0 negative, 1 positive",
         template="{sentence} It was",
         label_words=(" terrible", " great"),
     ),
-    "rte": KnownTask(
+    "rte": TaskTexts(
         about="does the premise entail the hypothesis; label 0 yes, 1 no",
         template='{premise}\nDoes this mean that "{hypothesis}" is true? Yes or No?\n',
         label_words=("Yes", "No"),
     ),
-    "cb": KnownTask(
+    "cb": TaskTexts(
         about="what the premise says of the hypothesis; label 0 entailment, 1 contradiction, 2 neutral",
         template='Suppose {premise} Can we infer that "{hypothesis}"? Yes, No, or Maybe?\n',
         label_words=("Yes", "No", "Maybe"),
     ),
-    "boolq": KnownTask(
-        about="a question about a passage; label 0 no, 1 yes",
-        template="{passage} {question}?\n",
-        label_words=_NO_YES,
+    "boolq": TaskTexts(
+        about="a question about a passage; label 0 no, 1 yes", template="{passage} {question}?\n", label_words=_NO_YES
     ),
-    "wic": KnownTask(
+    "wic": TaskTexts(
         about="a word's meaning in two sentences; label 0 different, 1 the same",
         template='Does the word "{word}" have the same meaning in these two sentences? Yes, No?\n'
         "{sentence1}\n{sentence2}\n",
         label_words=_NO_YES,
     ),
-    "wsc": KnownTask(
+    "wsc": TaskTexts(
         about="does the pronoun (span2_text) mean span1_text; label 0 no, 1 yes",
         template="{text}\nIn the previous sentence, "
         'does the pronoun "{span2_text}" refer to {span1_text}? Yes or No?\n',
         label_words=_NO_YES,
     ),
-    "multirc": KnownTask(
+    "multirc": TaskTexts(
         about="is this an answer to the question about the paragraph; label 0 no, 1 yes",
         template='{paragraph}\nQuestion: {question}\nI found this answer "{answer}". Is that correct? Yes or No?\n',
         label_words=_NO_YES,
     ),
-    "trec": KnownTask(
+    "trec": TaskTexts(
         about="what a question asks for; label 0 abbreviation, 1 entity, 2 description, 3 human, 4 location, 5 number",
         template="Question: {text}\nType:",
         label_words=(" abbreviation", " entity", " description", " human", " location", " number"),
     ),
-    "agnews": KnownTask(
+    "agnews": TaskTexts(
         about="topic of a news item; label 0 world, 1 sports, 2 business, 3 science and technology",
         template="{text}\nTopic:",
         label_words=(" world", " sports", " business", " technology"),
     ),
-    "copa": KnownTask(
+    "copa": TaskTexts(
         about="the likelier cause or effect; connector is 'because' or 'so', label the right one of choices",
         template="{premise} {connector}",
         completion=" {choice}",
     ),
-    "record": KnownTask(
+    "record": TaskTexts(
         about="a passage's missing name; choices are the query with each name put in, label the right one",
         template="{passage}\n-",
         completion=" {choice}",
     ),
-    "instruction": KnownTask(
+    "instruction": TaskTexts(
         about="instruction and response pairs; the loss is that of the response",
         template="### Instruction:\n{instruction}\n\n### Response:\n",
         completion="{response}",
     ),
-    "text": KnownTask(
-        about="plain text, cut into pieces of --max-tokens tokens",
-        template="",
-        completion="{text}",
-    ),
-    "embedded:reviews": KnownTask(
+    "text": TaskTexts(about="plain text, cut into pieces of --max-tokens tokens", template="", completion="{text}"),
+    "embedded:reviews": TaskTexts(
         about="the demo: made-up reviews that come with sfnode; label 0 did not like it, 1 liked it",
         template=demo.TEMPLATE,
         label_words=demo.LABEL_WORDS,

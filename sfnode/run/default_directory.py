@@ -1,7 +1,5 @@
 """The folder in which a node keeps its state, if its operator names none."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

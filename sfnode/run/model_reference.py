@@ -1,7 +1,5 @@
 """Chooses the source of the run's model: the hub, a local folder, or this package."""
 
-from __future__ import annotations
-
 import os
 
 from protocol.errors import OperatorError

@@ -3,8 +3,6 @@
 Here the fields are names with plain values. The command line knows which fields exist and what they mean.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Final

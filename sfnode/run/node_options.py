@@ -3,16 +3,18 @@
 Each dataclass is created once from what was typed, and never changed. None means that an option was not given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from protocol.node import SnapshotUse
-from sfnode.network import Address, bounds, ip_groups
+from sfnode.network import Address, bounds, ip_groups, policy
+from sfnode.run.amounts import parse_rate, parse_size
+from sfnode.run.default_directory import HOME
+from sfnode.run.option import REPEAT, given
 from sfnode.run.run_address import RunAddress
+from sfnode.run.working_hours import parse_hours
 from sfnode.storage import DataDirectory
 from sfnode.worker_protocol import DeviceOptions
 
@@ -23,40 +25,18 @@ class RunSource:
 
     Attributes:
         bootstrap: nodes of the run, and the run's id.
-        data_dir: None: the run's own folder below `default_directory.HOME`.
-        basis: file of the run's published basis.
     """
 
-    run_file: Path | None = None
     bootstrap: RunAddress = field(default_factory=RunAddress)
-    data_dir: DataDirectory | None = None
-    basis: Path | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkOptions:
-    """Holds how a node meets others.
-
-    Attributes:
-        listen: where; empty: the node only dials out.
-        upnp: ask the router for a port.
-        no_mdns: leave the local network alone.
-        neighbours_fixed: dial the bootstraps only.
-        limit_private: count private addresses by network, like public ones.
-        trusted_proxy: networks of proxies, whose connections count only towards the total.
-        neighbours_min: how many to wait for before training.
-        memory_max: MiB of the node's own process, without the run's coefficients.
-    """
-
-    listen: tuple[Address, ...] = ()
-    announce: tuple[Address, ...] = ()
-    upnp: bool = False
-    no_mdns: bool = False
-    neighbours_fixed: bool = False
-    limit_private: bool = False
-    trusted_proxy: tuple[ip_groups.IpNetwork, ...] = ()
-    neighbours_min: int = 0
-    memory_max: int = bounds.MEMORY_BYTES_MAX >> 20
+    run_file: Path | None = None
+    data_dir: DataDirectory | None = given(
+        None, f"Keep this node's key and state in this directory.  [default: {HOME}/RUN]"
+    )
+    basis: Path | None = given(
+        None,
+        "Read the run's published basis from this file. Only the first node needs it; others fetch it from their "
+        "peers.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,50 +46,93 @@ class TrainingOptions:
     Attributes:
         model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME"; None: the manifest's.
         revision: hub commit or version of the package, which must be the manifest's.
-        data, eval_data: JSONL files or "embedded:NAME"; None: those of an embedded task.
-        eval_every: steps between two measurements of the accuracy; 0: never.
-        threads: of the worker; None: all cores but one.
         worker_socket: socket of a worker that runs already.
     """
 
     model: str | None = None
     revision: str | None = None
-    data: str | None = None
-    eval_data: str | None = None
-    eval_every: int = 0
-    threads: int | None = None
+    data: str | None = given(None, "Train on this JSONL file.  [default: the data that come with an embedded task]")
+    eval_data: str | None = given(
+        None,
+        "Measure the accuracy on this JSONL file of held-out examples, with --eval-every.  [default: the data "
+        "that come with an embedded task]",
+    )
+    eval_every: int = given(
+        0, "Measure the accuracy each time so many steps are done.  [default: never measure]", bounds=(0, None)
+    )
+    threads: int | None = given(None, "Let the training use this many processor threads.  [default: all cores but one]")
     worker_socket: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """Holds how a node meets others."""
+
+    listen: tuple[Address, ...] = given(
+        (),
+        f"Listen on this multiaddr, such as /ip4/0.0.0.0/tcp/4001. {REPEAT}  [default: dial out only]",
+        form=("MULTIADDR", policy.parse_listen),
+    )
+    announce: tuple[Address, ...] = given(
+        (),
+        f"Tell others to dial this multiaddr, where it is not that of --listen. {REPEAT}",
+        form=("MULTIADDR", policy.parse_announce),
+    )
+    upnp: bool = given(False, "Ask the router to let peers in at the port of --listen while the node runs.")
+    no_mdns: bool = given(False, "Do not look for peers on the local network, and do not answer them there.")
+    neighbours_fixed: bool = given(False, "Dial only the bootstraps, and exchange no addresses with peers.")
+    limit_private: bool = given(
+        False,
+        "Let private addresses of one network take no more places than public ones may: for a node whose peers "
+        "come through a proxy or from a cloud's network.",
+    )
+    trusted_proxy: tuple[ip_groups.IpNetwork, ...] = given(
+        (),
+        "Take this IP address or network for a proxy of yours, behind which everybody may be: its connections "
+        f"count in all only. {REPEAT}",
+        form=("ADDRESS", ip_groups.parse_proxy),
+    )
+    neighbours_min: int = given(0, "Wait for this many neighbours before training starts.", bounds=(0, None))
+    memory_max: int = given(
+        bounds.MEMORY_BYTES_MAX >> 20,
+        "Let the node take this many MiB, not counting its training worker and the run's coefficients. Above it, "
+        "neighbours that dialled in are let go.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOptions:
-    """Says whether a node trains on others' snapshot before its own replay has proved it.
+    """Says whether a node trains on others' snapshot before its own replay has proved it."""
 
-    Attributes:
-        snapshot_authors: how many must attest it.
-    """
-
-    snapshot: SnapshotUse = SnapshotUse.AUTO
-    snapshot_authors: int = 3
+    snapshot: SnapshotUse = given(
+        SnapshotUse.AUTO,
+        "Start training on a state that other authors have signed, before this node's own replay has proved it; "
+        "`auto` does so when far behind, in a run whose authors are admitted.",
+    )
+    snapshot_authors: int = given(3, "Use a snapshot only when at least this many authors have signed it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingOptions:
-    """Says how this node shares the model's files, unless the run's owner forbids it, and public data.
+    """Says how this node shares the model's files, unless the run's owner forbids it, and public data."""
 
-    Attributes:
-        no_share_model: give none.
-        share_rate: MiB/s given to all peers together; 0: no limit.
-        no_fetch_model: take none.
-        fetch_rate: MiB/s taken from all peers together; 0: no limit.
-        share_data: give the file of the run's public data, at ``share_rate``.
-    """
-
-    no_share_model: bool = False
-    share_rate: int = 4
-    no_fetch_model: bool = False
-    fetch_rate: int = 0
-    share_data: bool = False
+    no_share_model: bool = given(False, "Do not give the model's files to neighbours.")
+    share_rate: int = given(
+        4,
+        "Give neighbours this many MiB of the model's files per second, all together; 0 for as many as they take.",
+        bounds=(0, None),
+    )
+    no_fetch_model: bool = given(False, "Do not take the model's files from neighbours.")
+    fetch_rate: int = given(
+        0,
+        "Take this many MiB of the model's files per second from neighbours; 0 for as many as they give.",
+        bounds=(0, None),
+    )
+    share_data: bool = given(
+        False,
+        "Give the file of the run's public data to whoever joins, at --share-rate. Only do so where its licence "
+        "lets you pass it on.",
+    )
 
 
 class OnBattery(StrEnum):
@@ -121,20 +144,27 @@ class OnBattery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """Limits when a node trains, and what it may use. `working_hours` and `amounts` parse the texts.
+    """Limits when a node trains, and what it may use. The texts stay as they were typed."""
 
-    Attributes:
-        hours: spans of local time; None: always.
-        max_upload: rate of everything that it sends; None: no limit.
-        max_memory: size of node and worker together; None: no limit.
-        only_when_idle: train only while other programs leave the processor idle.
-    """
-
-    hours: str | None = None
-    max_upload: str | None = None
-    max_memory: str | None = None
-    only_when_idle: bool = False
-    on_battery: OnBattery = OnBattery.PAUSE
+    hours: str | None = given(
+        None,
+        "Train only in these spans of the day, in local time: 22-7, or 12-13,22:30-6. At other times the node "
+        "stores, serves and passes on.  [default: always]",
+        form=("SPANS", parse_hours),
+    )
+    max_upload: str | None = given(
+        None,
+        "Send no more than this to all peers together: 500kB/s, or 4Mbit/s.  [default: no limit]",
+        form=("RATE", parse_rate),
+    )
+    max_memory: str | None = given(
+        None,
+        "Let node and training worker together take this much main memory: 1.5GB. More is refused at the start, "
+        "and ends the training when it happens later.  [default: no limit]",
+        form=("SIZE", parse_size),
+    )
+    only_when_idle: bool = given(False, "Train only while other programs leave the processor almost alone.")
+    on_battery: OnBattery = given(OnBattery.PAUSE, "Do this while the machine runs on its battery.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,26 +172,38 @@ class JoinOptions:
     """Holds all options of ``sfnode join``.
 
     Attributes:
-        invite: an invitation as text.
-        key: file of the node's key; None: that in its data directory.
-        is_relay: store, serve and flood, but do not train.
         web: HOST:PORT to serve the node's page at; None: no page.
         metrics: HOST:PORT for Prometheus; None: nowhere.
     """
 
     source: RunSource
-    network: NetworkOptions = field(default_factory=NetworkOptions)
+    invite: str | None = given(
+        None,
+        "Use the invitation to the run in this file, or - for one from standard input, where the string to join "
+        "has none in it. Given as it is, others on this machine may read it in the process list.",
+        form=("[@FILE|-|TEXT]", str),
+    )
+    key: Path | None = given(
+        None,
+        "Use the key in this file, which stays there: the data directory gets a link to it.  [default: a key in "
+        "the data directory, made at the first start]",
+    )
     training: TrainingOptions = field(default_factory=TrainingOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
+    network: NetworkOptions = field(default_factory=NetworkOptions)
     snapshots: SnapshotOptions = field(default_factory=SnapshotOptions)
     sharing: SharingOptions = field(default_factory=SharingOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
-    invite: str | None = None
-    key: Path | None = None
-    is_relay: bool = False
+    is_relay: bool = given(
+        False, "Do not train; only store, serve and pass on updates. This needs no torch.", name="--relay"
+    )
     web: str | None = None
     metrics: str | None = None
-    is_exiting_when_finished: bool = False
+    is_exiting_when_finished: bool = given(
+        False,
+        "Stop when the run is over, instead of serving it to others. This is not remembered.",
+        name="--exit-when-finished",
+    )
 
 
 def values_of(options: JoinOptions) -> dict[str, object]:

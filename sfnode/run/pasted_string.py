@@ -3,8 +3,6 @@
 `run_address` knows its content. Upper or lower case, spaces and line breaks do not matter.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -3,8 +3,6 @@
 Everybody can read a command line in the process list.
 """
 
-from __future__ import annotations
-
 import getpass
 import sys
 from pathlib import Path

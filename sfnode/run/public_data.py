@@ -1,7 +1,5 @@
 """A run's public data, which the manifest names by their hash: from the disk, or from nodes that give them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The longer form holds all that a joiner needs, with an invitation: `sfnode:v1.` and encoded bytes (`pasted_string`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final

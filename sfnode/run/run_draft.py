@@ -1,7 +1,5 @@
 """A new run before it is signed: an owner's options, and the manifest that follows from them. No click, no torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,16 +18,9 @@ from protocol.run import (
     TensorSpec,
     sign_manifest,
 )
-from sfnode.run.builder import (
-    AUTHORS_MAX,
-    OPEN,
-    STALENESS,
-    MethodOptions,
-    build_manifest,
-    dense_method_of,
-    method_of,
-    read_toml,
-)
+from sfnode.run import builder
+from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
+from sfnode.run.option import given
 from sfnode.run.task_options import DataOptions, TaskOptions
 from sfnode.storage import DenseSettings
 
@@ -39,29 +30,42 @@ class RunOptions:
     """Holds an owner's options for a new run.
 
     Attributes:
-        name: for people; None: the name of the run file.
         model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME".
         revision: hub commit or version of the package; None: the newest.
-        sharing: whether nodes give the model's files to each other.
-        trainable: groups of tensors, separated by commas.
-        is_plain: draw directions, and never make a basis.
-        settings: TOML file with fields of the manifest, which override all other options.
     """
 
-    name: str | None = None
+    name: str | None = given(None, "Give the run this name, for people to read.  [default: OUT without its ending]")
     model: str
     revision: str | None = None
-    sharing: Sharing = Sharing.PEERS
-    trainable: str
+    sharing: Sharing = given(
+        Sharing.PEERS,
+        "Let nodes get the model's files from `peers` that have them, or from `none`, where its licence forbids that.",
+    )
     task: TaskOptions
-    data: DataOptions
-    batch_rows: int
+    batch_rows: int = given(
+        16, "Take this many examples per node and step. More make a step slower and its result less noisy."
+    )
+    trainable: str = given(
+        "linear", "Train these groups of tensors, separated by commas: linear, embedding, norm, bias."
+    )
     method: MethodOptions
-    steps: int
-    staleness: int = STALENESS
+    data: DataOptions
+    steps: int = given(500, "Let each node make this many steps.")
+    staleness: int = given(
+        STALENESS,
+        "Let a node begin a step while updates of this many rounds are still on their way to it; 0: none.",
+        bounds=(0, None),
+    )
+    is_plain: bool = given(
+        False,
+        "Measure slopes along random directions, as SeedFlood does; so does a run with an option on directions, and "
+        "one without --data. Else nodes send the gradient by a small core, whose basis is written to OUT.basis.",
+        name="--plain",
+    )
     admission: AdmissionSpec = OPEN
-    is_plain: bool = False
-    settings: Path | None = None
+    settings: Path | None = given(
+        None, "Read fields of the manifest from this TOML file; they replace or complete all other options."
+    )
 
     @property
     def dense_batch_rows(self) -> int:
@@ -93,13 +97,15 @@ class RunDraft:
         self._task = task
         self._model = model
         self._tensors = tensors
-        self._settings = None if options.settings is None else read_toml(options.settings)
+        self._settings = None if options.settings is None else builder.read_toml(options.settings)
         self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
 
     def draw(self, *, is_rate_checked: bool = True) -> None:
         """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
         drawn = self._options.drawn_method
-        self._method, self._schedule = method_of(drawn if is_rate_checked else replace(drawn, learning_rate=None))
+        self._method, self._schedule = builder.method_of(
+            drawn if is_rate_checked else replace(drawn, learning_rate=None)
+        )
 
     def take_dense(
         self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, sha256: str
@@ -111,7 +117,7 @@ class RunDraft:
         given = self._options.method
         rate = learning_rate if given.learning_rate is None else given.learning_rate
         rows = self._options.batch_rows
-        self._method, self._schedule = dense_method_of(given.schedule, rate, sha256, dense, rows)
+        self._method, self._schedule = builder.dense_method_of(given.schedule, rate, sha256, dense, rows)
         self._tensors = tensors
 
     def manifest(self) -> Manifest:
@@ -131,7 +137,7 @@ class RunDraft:
             admission=options.admission,
             authors_max=AUTHORS_MAX,
         )
-        return build_manifest(manifest, self._settings)
+        return builder.build_manifest(manifest, self._settings)
 
     def signed(self) -> SignedManifest:
         """Sign the manifest. OperatorError names the field at fault."""

@@ -3,8 +3,6 @@
 They come from the operator's files, from the data directory, or from a bootstrap, in this order.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject

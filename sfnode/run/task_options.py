@@ -1,17 +1,12 @@
 """An owner's choices for a new run's task and data, and the texts that follow from them. No click, no torch."""
 
-from __future__ import annotations
-
-import re
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
-from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
+from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
+from sfnode.run.option import given
 from sfnode.storage import data_files
-
-_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,16 +15,28 @@ class TaskOptions:
 
     Attributes:
         task: name of a built-in task.
-        labels: label words, separated by commas.
-        max_tokens: length of the longest row; None: a length that suits the model.
     """
 
     task: str | None = None
-    template: str | None = None
-    completion: str | None = None
-    labels: str | None = None
-    objective: Objective = Objective.LOSS
-    max_tokens: int | None = None
+    template: str | None = given(
+        None, 'Make the prompt from this text, with fields of the data in braces, such as "{sentence} It was".'
+    )
+    completion: str | None = given(
+        None,
+        'Put this after the prompt instead of a label word: " {choice}" for each choice of the row in turn, '
+        '" {response}", or "{text}" for plain text.',
+    )
+    labels: str | None = given(
+        None, 'Use these label words, separated by commas and with their spaces: " no, yes" gives " no" and " yes".'
+    )
+    objective: Objective = given(
+        Objective.LOSS, "Lower this by training: the loss, or one minus the accuracy or the F1 score."
+    )
+    max_tokens: int | None = given(
+        None,
+        "Allow this many tokens in the longest example; a longer prompt loses its start.  [default: 128, or what "
+        "the model can take]",
+    )
 
     @property
     def says_what(self) -> bool:
@@ -39,49 +46,23 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """Describes what a run trains on.
+    """Describes what a run trains on. ``data``: a JSONL file or "embedded:NAME"; None: that of an embedded task."""
 
-    Attributes:
-        data: a JSONL file or "embedded:NAME"; None: that of an embedded task.
-        is_private: every node has its own data.
-    """
-
-    data: str | None = None
-    is_private: bool = False
+    data: str | None = given(
+        None, "Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest."
+    )
+    is_private: bool = given(
+        False,
+        "Let every node train on a file of its own, which never leaves its machine. The basis that --data makes still "
+        "tells something about these data.",
+        name="--private-data",
+    )
 
     def named(self, task: TaskOptions) -> str | None:
         """Return ``data``, or the data that come with an embedded task."""
         if self.data is None and task.task is not None and task.task.startswith(data_files.EMBEDDED):
             return task.task
         return self.data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskTexts:
-    """Holds the prompt, the text that follows it, and the label words, as in a run's manifest."""
-
-    template: str
-    completion: str
-    label_words: tuple[str, ...]
-
-    @property
-    def kind(self) -> TaskKind:
-        """Return the kind of task that the completion implies."""
-        return kind_of(self.completion)
-
-    @property
-    def label_warning(self) -> str:
-        """Return a warning if label words run into the prompt, with the words to use instead; else empty.
-
-        Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
-        """
-        bare = [word for word in self.label_words if word[:1].isascii() and word[:1].isalnum()]
-        if not bare or not _ENDS_IN_WORD.search(self.template):
-            return ""
-        wanted = ",".join(f" {word}" if word in bare else word for word in self.label_words)
-        end = ", and no space at the end of the template" if self.template.endswith(" ") else ""
-        place = f"right after {self.template[-20:]!r}"
-        return f'no text has the label word {bare[0]!r} {place}. Write --labels "{wanted}"{end}'
 
 
 def task_texts(options: TaskOptions) -> TaskTexts:

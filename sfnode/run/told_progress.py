@@ -1,7 +1,5 @@
 """Reports to the operator while a file is fetched from nodes of the run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Final

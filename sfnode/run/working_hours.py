@@ -1,7 +1,5 @@
 """When a node may work: spans of the day, as ``--hours 22-7`` gives them. Pure: no clock."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

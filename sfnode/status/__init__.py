@@ -1,9 +1,10 @@
 """Doors: `Status`, `StatusWords`. What a running node reports, in figures and in words, and whether it is well."""
 
 from sfnode.status.curve_line import sparkline as sparkline, thinned as thinned
-from sfnode.status.model_progress import ModelProgress as ModelProgress, ModelStage as ModelStage
 from sfnode.status.node_status import (
     LifeStatistics as LifeStatistics,
+    ModelProgress as ModelProgress,
+    ModelStage as ModelStage,
     Status as Status,
     last_status as last_status,
     read_status as read_status,

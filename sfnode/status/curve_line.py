@@ -1,7 +1,5 @@
 """Draw a curve in one line of text, and thin out its points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, TypeVar

@@ -1,7 +1,5 @@
 """Judge whether a loss has fallen by more than its noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

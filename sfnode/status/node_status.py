@@ -1,10 +1,9 @@
 """The status of a running node: a snapshot that the node writes to a file and commands read."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from typing import Final, get_type_hints
 
 from protocol.errors import OperatorError
@@ -13,12 +12,38 @@ from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
 from sfnode.slips import SlipState
-from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
+
+
+class ModelStage(StrEnum):
+    """Names the stages of getting the model into the worker."""
+
+    FINDING = "finding"  # on this disk, at the hub or in a package; perhaps converted
+    FETCHING = "fetching"  # from the neighbours
+    LOADING = "loading"  # into the worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProgress:
+    """Holds the progress of one stage.
+
+    Attributes:
+        text: for people.
+        done_bytes, total_bytes: of this stage; 0: not known.
+        givers: neighbours that send pieces now.
+        bytes_per_s: the rate at which pieces arrive.
+    """
+
+    stage: str
+    text: str
+    done_bytes: int = 0
+    total_bytes: int = 0
+    givers: int = 0
+    bytes_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +107,7 @@ class Status:
         return _flat(self)
 
     @staticmethod
-    def from_json_untrusted(data: object, where: str) -> Status:
+    def from_json_untrusted(data: object, where: str) -> "Status":
         """Return the status that `to_json` made into ``data``. Malformed names the field below ``where``."""
         return from_plain_untrusted(Status, _nested(Status, data, where), where)
 

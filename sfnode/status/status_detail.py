@@ -1,7 +1,5 @@
 """The part of a status that is only in the status file, not in the log: lists, curves and rates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from protocol.node import RunProgress

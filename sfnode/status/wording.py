@@ -1,7 +1,5 @@
 """Put a node's status into words, for `sfnode status`, the progress line and other views; judge whether it is well."""
 
-from __future__ import annotations
-
 import math
 import time
 from enum import IntEnum

@@ -4,6 +4,6 @@ from sfnode.testnet.learnt import Learnt as Learnt
 from sfnode.testnet.local_network import (
     LocalNetwork as LocalNetwork,
     LocalNetworkConfig as LocalNetworkConfig,
+    LocalNetworkResult as LocalNetworkResult,
     LocalNode as LocalNode,
 )
-from sfnode.testnet.network_result import LocalNetworkResult as LocalNetworkResult, NodeOutcome as NodeOutcome

@@ -1,7 +1,5 @@
 """Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Start real node processes on this machine, watch them until they agree, stop them, and check them offline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -16,8 +14,7 @@ from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
-from sfnode.testnet.network_result import LocalNetworkResult, NodeOutcome
-from sfnode.testnet.node_process import NodeEvent, NodeProcess
+from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
@@ -79,18 +76,56 @@ class LocalNode:
     def listen(self) -> None:
         """Take in the events that it has logged since the last call."""
         for event in self.process.new_events():
-            self._take(event)
+            match event:
+                case {"event": "progress", **fields}:
+                    self.status = Status.from_json_untrusted(fields, "progress")
+                    if self.status.training.loss is not None:
+                        self.losses[self.status.node.step] = self.status.training.loss
+                case {"event": "started", "addresses": [str(address), *_]}:
+                    self.address = address
+                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
+                    self.accuracies[step] = accuracy
 
-    def _take(self, event: NodeEvent) -> None:
-        match event:
-            case {"event": "progress", **fields}:
-                self.status = Status.from_json_untrusted(fields, "progress")
-                if self.status.training.loss is not None:
-                    self.losses[self.status.node.step] = self.status.training.loss
-            case {"event": "started", "addresses": [str(address), *_]}:
-                self.address = address
-            case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
-                self.accuracies[step] = accuracy
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNetworkResult:
+    """Holds the outcome; ``is_agreed``: all nodes and the offline replay have the same state.
+
+    Attributes:
+        learnt: how good the model was and is now; None without evaluation data.
+    """
+
+    is_agreed: bool
+    is_stopped_cleanly: bool
+    nodes: list[LocalNode]
+    state_digests: list[str]
+    replayed_digest: str
+    learnt: Learnt | None
+    curve: list[CurvePoint]
+    seconds: float
+    picture: Path
+    payload_bytes: int
+
+    @property
+    def statuses(self) -> list[Status]:
+        """Return the statuses of the nodes that have reported."""
+        return [node.status for node in self.nodes if node.status is not None]
+
+    @property
+    def updates(self) -> int:
+        """Return the number of updates that the first node has applied."""
+        first = self.nodes[0].status
+        return 0 if first is None else first.ledger.updates
+
+    @property
+    def forward_rows(self) -> int:
+        """Return the number of rows that all nodes have passed forward for their own estimates."""
+        return sum(status.training.forward_rows for status in self.statuses)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Return the number of bytes that all nodes have sent."""
+        return sum(status.network.bytes_out for status in self.statuses)
 
 
 class LocalNetwork:
@@ -237,7 +272,7 @@ class LocalNetwork:
         return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
-            nodes=[NodeOutcome(name=node.name, status=node.status) for node in self.nodes],
+            nodes=self.nodes,
             state_digests=digests,
             replayed_digest=digest,
             learnt=learnt,

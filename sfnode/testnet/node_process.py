@@ -1,7 +1,5 @@
 """Run ``sfnode join`` as a process: start it, signal it, and read the JSON lines in its log."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,11 +1,8 @@
 """Draw the picture of a run: held-out accuracy and training loss over steps, as one SVG file.
 
-Written by hand, so that it needs no plotting library; any browser shows it. The
-same points give the same bytes. Two panels share the step axis instead of one panel
-with two scales, because where two scales cross means nothing.
+Written by hand, so that it needs no plotting library; any browser shows it. The same points give the same bytes. Two
+panels share the step axis instead of one panel with two scales, because where two scales cross means nothing.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Read the status of nodes again and again and show it: as a screen on a terminal, else as lines."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

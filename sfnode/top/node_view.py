@@ -1,7 +1,5 @@
 """Look at one data directory: its last status, and why there is no newer one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from protocol.errors import OperatorError

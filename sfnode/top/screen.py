@@ -1,10 +1,8 @@
 """Draw the screen of `sfnode top`: one node in full, or a row for each of several, for 80 columns and 24 lines."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -23,15 +21,8 @@ _NEWS_MAX: Final = 3
 _NAME_COLUMNS: Final = 20
 _LINES: Final = 24
 _PARTS: Final = 1_000  # of a progress bar
-_PEER_COLUMNS: Final[tuple[tuple[str, Literal["left", "right"]], ...]] = (
-    ("peer", "left"),
-    ("", "left"),
-    ("address", "left"),
-    ("delay", "right"),
-    ("updates", "right"),
-    ("equal", "left"),
-    ("score", "right"),
-)
+_PEER_COLUMNS: Final = ("peer", "", "address", "delay", "updates", "equal", "score")
+_FIGURES: Final = ("delay", "updates", "score")
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:
@@ -161,8 +152,8 @@ def _peers(detail: StatusDetail, count_max: int, style: str) -> Iterator[Rendera
     if not detail.peers:
         return
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", style=style)
-    for name, justify in _PEER_COLUMNS:
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
+    for name in _PEER_COLUMNS:
+        table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True, overflow="ellipsis")
     for peer in detail.peers[:count_max]:
         row = (
             short_peer(peer.peer),

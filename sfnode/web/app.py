@@ -1,7 +1,5 @@
 """Answer a browser. The answers are read-only: no request changes anything in the node."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Final
 
@@ -14,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sfnode.page import SERVED, asset
-from sfnode.web.access import Gate, PageAccess, Recognise
+from sfnode.web.page_access import Gate, PageAccess, Recognise
 from sfnode.web.viewers import Viewers
 
 _TYPES: Final = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

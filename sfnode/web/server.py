@@ -1,7 +1,5 @@
 """Serve a page on sockets that are few, bounded in time, and closed at once when the node stops."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -20,8 +18,8 @@ from starlette.applications import Starlette
 from sfnode.callers import Stranger, Strangers
 from sfnode.page import Page
 from sfnode.slips import Slips
-from sfnode.web.access import Client, PageAccess, Recognise
 from sfnode.web.app import page_app
+from sfnode.web.page_access import Client, PageAccess, Recognise
 from sfnode.web.viewers import VIEWERS_MAX, Viewers
 
 _CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
@@ -90,7 +88,7 @@ class _Connections:
                 await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
 
     @contextmanager
-    def _listed(self, client: Client, stream: _Stream) -> Iterator[_Stream]:
+    def _listed(self, client: Client, stream: "_Stream") -> Iterator["_Stream"]:
         self._open[client] = stream
         try:
             yield stream

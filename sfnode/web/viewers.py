@@ -3,8 +3,6 @@
 Nothing is queued for a slow browser: it gets the newest sections when it is ready for more.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,15 +63,12 @@ class Viewers:
     def _look(self) -> None:
         """Refresh the sections if somebody watches; after a slip the next look tries again."""
         with self._slips.contained("the page", endings=()):
-            if self._watching:
-                self._refresh()
-
-    def _refresh(self) -> None:
-        texts = {name: json.dumps(section, separators=(",", ":")) for name, section in self._page.sections().items()}
-        fresh = [name for name, text in texts.items() if self._texts.get(name) != text]
-        if fresh:
-            self.looks += 1
-            self._texts = texts
-            self._changed |= dict.fromkeys(fresh, self.looks)
-            self._news.set()
-            self._news = trio.Event()
+            sections = self._page.sections() if self._watching else {}
+            texts = {name: json.dumps(section, separators=(",", ":")) for name, section in sections.items()}
+            fresh = [name for name, text in texts.items() if self._texts.get(name) != text]
+            if fresh:
+                self.looks += 1
+                self._texts = texts
+                self._changed |= dict.fromkeys(fresh, self.looks)
+                self._news.set()
+                self._news = trio.Event()

@@ -91,7 +91,7 @@ MODEL_CACHE = (
     Mutant(
         name="pickles-before-safetensors",
         breaks="a pickle is read although there are safetensors",
-        edits=(Edit(_RESOLVE, "_form_of", "or has_safetensors(path)", ""),),
+        edits=(Edit(_RESOLVE, "_form_of", "or files.has_safetensors(path)", ""),),
         detector=Tests((_CONVERSION_TESTS + "test_pickles__beside_safetensors__are_not_looked_at",)),
     ),
     Mutant(
@@ -101,14 +101,15 @@ MODEL_CACHE = (
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
-                "    for name in TOKENIZER_FILES:\n        if name in sizes:\n            fetch(name)\n",
+                "    for name in files.TOKENIZER_FILES:\n        if name in sizes:\n            fetch(name)\n",
                 "",
             ),
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
                 "    folder, total = ",
-                "    wanted = (*wanted, *(name for name in TOKENIZER_FILES if name in sizes))\n    folder, total = ",
+                "    wanted = (*wanted, *(name for name in files.TOKENIZER_FILES if name in sizes))\n"
+                "    folder, total = ",
             ),
         ),
         detector=Tests(("tests/model_files/test_hub.py::test_hub__answers__definition_comes_first_and_weights_last",)),

@@ -170,7 +170,6 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
     question = Question(
         data_dir=None,
         is_new=True,
-        run_file=None,
         signed=None,
         bootstrap=(),
         run_id=None,

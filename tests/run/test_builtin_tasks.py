@@ -18,7 +18,7 @@ from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
-from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
+from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.task_options import TaskOptions, task_texts
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.content import load_described
@@ -62,7 +62,7 @@ def row_in(name: str) -> dict[str, Any]:
     return row
 
 
-def manifest_of(model: PreTrainedModel, task: KnownTask, **changes: Any) -> Manifest:
+def manifest_of(model: PreTrainedModel, task: TaskTexts, **changes: Any) -> Manifest:
     fields = {
         "kind": task.kind.value,
         "template": task.template,

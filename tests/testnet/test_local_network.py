@@ -15,7 +15,7 @@ from sfnode.demo import data_file
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
-from sfnode.testnet.network_result import LocalNetworkResult
+from sfnode.testnet.local_network import LocalNetworkResult
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 

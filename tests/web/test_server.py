@@ -17,7 +17,7 @@ from sfnode.page.assets import INDEX, SCRIPTS, STYLE
 from sfnode.page.node_page import Page, Sections
 from sfnode.slips import Slips
 from sfnode.web import server, viewers
-from sfnode.web.access import PageAccess
+from sfnode.web.page_access import PageAccess
 from sfnode.web.server import serve_page
 from tests.support.made_pages import MadeNode
 

@@ -1,7 +1,5 @@
 """Draw the QR code of a string to join in a terminal and as a picture."""
 
-from __future__ import annotations
-
 import io
 import sys
 from pathlib import Path

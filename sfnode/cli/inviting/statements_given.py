@@ -1,7 +1,5 @@
 """Hand signed statements to a node, unless they would have no effect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Make the strings that `sfnode run invite` prints, and define its options."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +8,9 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import REPEAT, group, number_option
+from sfnode.cli.options import group_of_fields
 from sfnode.cli.value_types import NewFilePath
-from sfnode.run import RunAddress, run_address
+from sfnode.run import RunAddress, option, run_address
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
 
@@ -22,31 +20,27 @@ class InviteOptions:
     """Holds the options of `sfnode run invite`.
 
     Attributes:
-        at: addresses of nodes; empty: the address of the node on this machine.
         is_qr: also print a QR code of each string; None: if a terminal can show it.
         svg: file for the QR code; only with one string.
     """
 
-    count: int
-    at: tuple[str, ...]
-    is_qr: bool | None
-    svg: Path | None
+    count: int = option.given(1, "Print this many invitations.", bounds=(1, 10_000))
+    at: tuple[str, ...] = option.given(
+        (),
+        f"Say in the string that the run is at this address of a node. {option.REPEAT}  [default: that of the node on "
+        "--data-dir, if it runs]",
+    )
+    is_qr: bool | None = None
+    svg: Path | None = None
 
 
-invite_options = group(
+invite_options = group_of_fields(
     "options",
     InviteOptions,
-    number_option("--count", 1, "Print this many invitations.", most=10_000),
-    click.option(
-        "--at",
-        multiple=True,
-        help=f"Say in the string that the run is at this address of a node. {REPEAT}  [default: that of the node on "
-        "--data-dir, if it runs]",
-    ),
-    click.option(
+    is_qr=click.option(
         "--qr/--no-qr", "is_qr", default=None, help="Print a QR code of each string, too.  [default: on a terminal]"
     ),
-    click.option("--svg", type=NewFilePath, help="Write the QR code of the string to this file, as a picture."),
+    svg=click.option("--svg", type=NewFilePath, help="Write the QR code of the string to this file, as a picture."),
 )
 
 

@@ -1,21 +1,18 @@
 """Start a node from typed and remembered options; run it until a signal, a request or the end of the run."""
 
-from __future__ import annotations
-
+import contextlib
 import signal
-from contextlib import nullcontext
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import trio
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, texts_of
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
 from sfnode.cli.inviting import qr_code
-from sfnode.cli.joining.life import Life
-from sfnode.cli.joining.metrics_of_node import metrics_served
-from sfnode.cli.joining.page_of_node import page_served
+from sfnode.cli.joining.served import metrics_served, page_served
 from sfnode.cli.settings import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
@@ -30,6 +27,33 @@ from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
 _NVIDIA: Final = Path("/proc/driver/nvidia/version")
+
+
+class Life:
+    """Records, as a context, how a node ended: in good order or with one of our errors, but not a kill or a crash."""
+
+    def __init__(self) -> None:
+        self._data_dir: DataDirectory | None = None
+
+    def enter(self, data_dir: DataDirectory) -> None:
+        """Record the end there, unless another node runs there."""
+        self._data_dir = None if data_dir.is_locked() else data_dir
+
+    def begin(self) -> None:
+        """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
+        if self._data_dir is not None:
+            self._data_dir.end.expect()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        texts = texts_of(error)
+        if self._data_dir is not None and (error is None or texts):
+            with contextlib.suppress(OperatorError):  # must not hide the error that ended the node
+                self._data_dir.end.write("; ".join(texts))
 
 
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_json: bool) -> None:
@@ -59,11 +83,8 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         config = await prepare(signed, recalled.options, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
-        with nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
-            async with (
-                page_served(daemon, recalled.options.web),
-                metrics_served(daemon, recalled.options.metrics),
-            ):
+        with contextlib.nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
+            async with page_served(daemon, recalled.options.web), metrics_served(daemon, recalled.options.metrics):
                 await _run(daemon, recalled, life)
         nursery.cancel_scope.cancel()
 

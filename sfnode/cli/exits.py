@@ -1,22 +1,46 @@
-"""Report errors of commands on standard error: as text, or as JSON with --json."""
+"""How a command ends: its exit code, and its errors on standard error, as text or as JSON with --json.
 
-from __future__ import annotations
+A command that ends with another code has crashed.
+"""
 
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Final, NoReturn
 
 import click
 
 from protocol.errors import SfnodeError, leaves_of
-from sfnode.cli.exits.exit_codes import ExitCode
 from sfnode.reporter import abandon, cannot_write, printable
+from sfnode.status import Health
 
-_USAGE: Final = "usage"
-_ABORTED: Final = "aborted"
+
+class ExitCode(IntEnum):
+    """Names the exit codes. They are stable, because scripts rely on them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NO_PEERS = Health.NO_PEERS
+    NOT_ADMITTED = Health.NOT_ADMITTED
+    EXCLUDED = Health.EXCLUDED
+    IDLE = Health.IDLE
+
+
+MEANINGS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "done; of `status`: all is well",
+    ExitCode.FAILED: "failed, and said why; a check has found something; interrupted",
+    ExitCode.USAGE: "the command line was not understood",
+    ExitCode.NO_PEERS: "`status`: the node knows of others, and none is connected",
+    ExitCode.NOT_ADMITTED: "`status`: the node may not contribute",
+    ExitCode.EXCLUDED: "`status`: the owner has excluded the node",
+    ExitCode.IDLE: "`status`: the node may contribute, and is paused or cannot measure",
+}
+# The end of `sfnode --help`.
+EXIT_TABLE: Final = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])
 
 
 def wants_json() -> bool:
@@ -45,7 +69,7 @@ def ending() -> Iterator[None]:
     except SfnodeError as error:
         _fail([error])
     except click.ClickException as error:
-        _write_json(_USAGE, error.format_message(), error.exit_code)
+        _write_json("usage", error.format_message(), error.exit_code)
         sys.exit(error.exit_code)
     except click.Abort:
         _abort()
@@ -73,9 +97,11 @@ def _is_output_lost() -> bool:
 
 
 def _fail(errors: list[SfnodeError]) -> NoReturn:
-    for text, code in {str(error): _name(error) for error in errors}.items():
+    # The code of an error is such as "storage_damaged" for a StorageDamagedError.
+    names = {str(error): type(error).__name__.removesuffix("Error") for error in errors}
+    for text, name in names.items():
         if wants_json():
-            _write_json(code, text, ExitCode.FAILED)
+            _write_json(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(), text, ExitCode.FAILED)
         else:
             click.echo(f"Error: {printable(text)}", err=True)
     sys.exit(ExitCode.FAILED)
@@ -83,15 +109,10 @@ def _fail(errors: list[SfnodeError]) -> NoReturn:
 
 def _abort() -> NoReturn:
     if wants_json():
-        _write_json(_ABORTED, "interrupted", ExitCode.FAILED)
+        _write_json("aborted", "interrupted", ExitCode.FAILED)
     else:
         click.echo("Aborted!", err=True)  # click prints the same for an interrupt outside a nursery
     sys.exit(ExitCode.FAILED)
-
-
-def _name(error: SfnodeError) -> str:
-    """Return the code of an error, such as "storage_damaged" for a StorageDamagedError."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
 def _write_json(code: str, message: str, exit_code: int) -> None:

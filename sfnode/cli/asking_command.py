@@ -4,8 +4,6 @@ The answers are appended to the command line before click parses it. So click tr
 whole line can be shown as a command that asks nothing.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Callable, Mapping

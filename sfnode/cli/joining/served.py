@@ -1,9 +1,7 @@
-"""``sfnode join --web``: serve a page about the node while it runs."""
-
-from __future__ import annotations
+"""``sfnode join --web`` and ``--metrics``: serve a page and figures for Prometheus while the node runs."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,14 +9,31 @@ from functools import partial
 import trio
 
 from protocol.ledger import Ledger
+from sfnode.metrics import metrics_socket, serve_metrics
 from sfnode.node import Daemon
-from sfnode.page import (
-    TOKEN_FILE,
-    LogTail,
-    Page,
-    PageAddress,
-    load_or_create_token,
-)
+from sfnode.page import TOKEN_FILE, LogTail, Page, PageAddress, load_or_create_token
+from sfnode.status import read_status
+
+
+@asynccontextmanager
+async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
+    """Serve the node's metrics at ``where``, HOST:PORT, while the context lasts; None: nowhere.
+
+    Raises OperatorError at the beginning. Later failures of the server do not reach the node.
+    """
+    if where is None:
+        yield
+        return
+    listeners = [await metrics_socket(where)]
+
+    async def serve() -> None:
+        listener = listeners.pop() if listeners else await metrics_socket(where)  # open another one after a slip
+        await serve_metrics(partial(read_status, daemon.config.data_dir), listener, daemon.slips)
+
+    url = f"http://{where}/metrics"
+    daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)
+    async with _outliving(daemon, "metrics", serve):
+        yield
 
 
 @asynccontextmanager
@@ -38,21 +53,27 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
     access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
     tail = LogTail()
     daemon.reporter.listeners.append(tail.take)  # only now, so that the page's log does not show the token
-    page = Page(daemon.config.data_dir, daemon.manifest, partial(_ledger, daemon), pid=os.getpid(), tail=tail)
+
+    def ledger() -> Ledger | None:
+        return None if daemon.running is None else daemon.running.node.replica.ledger  # None while it reads the disk
+
+    page = Page(daemon.config.data_dir, daemon.manifest, ledger, pid=os.getpid(), tail=tail)
 
     async def serve() -> None:
         listener = listeners.pop() if listeners else replace(address, port=port).listen()  # after a slip
         await serve_page(page, access, listener, daemon.slips)
 
+    async with _outliving(daemon, "page", serve):
+        yield
+
+
+@asynccontextmanager
+async def _outliving(daemon: Daemon, name: str, serve: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run a server while the context lasts, again after each slip."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(daemon.slips.outlive, "page", serve, endings=()))
+        nursery.start_soon(partial(daemon.slips.outlive, name, serve, endings=()))
         yield
         nursery.cancel_scope.cancel()
-
-
-def _ledger(daemon: Daemon) -> Ledger | None:
-    """Return the ledger; None while the daemon still reads the disk."""
-    return None if daemon.running is None else daemon.running.node.replica.ledger
 
 
 def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
