@@ -12,15 +12,12 @@ import click
 import numpy as np
 import torch
 
-from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders, Task, load, read
-from benchmarks.one_pass.basis import make_basis
-from benchmarks.one_pass.layers import LateLayers
+from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders, Task
+from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.membership import attack
-from benchmarks.one_pass.training import calibrated, even_shards, private_shards, train
+from benchmarks.one_pass.training import even_shards, private_shards, train
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
-_CALIBRATION_ROWS = 256
-_LAYERS = 10
 # How many rounds for how many authors, each with 16 rows a round.
 _ROUNDS = {1: 128, 4: 64, 16: 16, 64: 8, 256: 4}
 _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
@@ -52,16 +49,10 @@ def main(tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool,
 def _measured(
     folders: Folders, task: Task, seed: int, authors: list[int], *, members: bool, attacked: bool, pool_rows: int
 ) -> dict[str, object]:
-    data, model = read(folders, SMOLLM2, task, is_test=True), load(folders, SMOLLM2)
-    torch.nn.Module.to(model, torch.float32)
     chance = np.random.default_rng(1_000 + seed)
-    order = chance.permutation(len(data.examples))[: pool_rows + _CALIBRATION_ROWS]
-    first = len(model.model.layers) - _LAYERS
-    layers = LateLayers(model, [data.examples[row] for row in order], data.label_tokens, first)
-    test = LateLayers(model, data.evaluation_examples[: task.test_rows], data.label_tokens, first)
-    calibration, pool = torch.arange(_CALIBRATION_ROWS), np.arange(_CALIBRATION_ROWS, len(order))
-    basis = make_basis(layers, calibration)
-    scale = calibrated(layers, basis, calibration, seed)
+    drawn = late_layers(folders, task, chance, rows=pool_rows + CALIBRATION_ROWS, dtype=torch.float32)
+    lab = make_laboratory(*drawn, range(len(drawn[0].labels)), seed)
+    layers, test, basis, scale, pool = lab.layers, lab.test, lab.basis, lab.scale, lab.pool
     found: dict[str, object] = {"numbers": basis.zero()[0].numel(), "curvature": basis.curvature}
     for count in authors:
         rounds = _ROUNDS[count]

@@ -68,7 +68,7 @@ def _leading(inputs: Tensor, rank: int, ridge: float) -> Tensor:
 
     The first is the mean and carries the prior; the ridge is a share of the sum of the others.
     """
-    values, vectors = torch.linalg.eigh((inputs.T @ inputs / len(inputs)).double())
-    values, vectors = values.flip(0)[:rank].clamp_min(0), vectors.flip(1)[:, :rank]
-    scaled: Tensor = vectors / (values + ridge * values[1:].sum()).sqrt()
+    _, lengths, directions = torch.linalg.svd(inputs.double() / math.sqrt(len(inputs)), full_matrices=False)
+    values = lengths[:rank] ** 2
+    scaled: Tensor = directions[:rank].T / (values + ridge * values[1:].sum()).sqrt()
     return scaled.float()

@@ -100,11 +100,12 @@ def train(
         weight = rule.rate / basis.curvature * (1 - turn / rounds)
         C = C - weight * sums / (step_rows + rule.noise_rows)
         if turn + 1 in looks or turn + 1 == rounds:
-            found.append(_look(test, basis, C, (turn + 1) * authors * rows))
+            found.append(look(test, basis, C, (turn + 1) * authors * rows))
     return found
 
 
-def _look(test: LateLayers, basis: CoreBasis, C: Tensor, rows: int) -> Reading:
+def look(test: LateLayers, basis: CoreBasis, C: Tensor, rows: int) -> Reading:
+    """Measure the states ``C`` on all rows of ``test``, after ``rows`` forward rows of all authors."""
     every = torch.arange(len(test.labels))
     accuracy, loss = [], []
     for core in C:

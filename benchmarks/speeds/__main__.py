@@ -8,149 +8,121 @@ A quarter of an hour of one core.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Final
 
 import click
+import numpy as np
+import torch
 
 from benchmarks.charts import Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill
-from benchmarks.learn.problems import SMALL, Folders
+from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders
 from benchmarks.measures import report
-from benchmarks.speeds.race import FLEETS, TASK, Fleet, Policy, Race, SpeedCurve, SpeedTrial
+from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
+from benchmarks.one_pass.training import look
+from benchmarks.speeds.race import Fleet, Policy, Race, SpeedCurve, SpeedTrial
 from protocol.errors import OperatorError
 from sfnode import svg
 
 PICTURE: Final = "speeds.svg"
+_FLEET: Final = Fleet(name="10, 1 and 0.1 rows a second", row_ms={100: 2, 1_000: 2, 10_000: 2})
 _SHARED: Final = Path(__file__).resolve().parents[3] / "shared"
-_SEEDS: Final = (0, 1, 2)
-_TUNING_SEEDS: Final = (100, 101, 102)  # one alone takes a rate that breaks others
-_FIRST_RATE: Final = 1.0  # as `sfnode init` suggests it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raced:
-    """What one policy came to in one fleet, at the rate that was best for it on the tuning file."""
+    """What one policy came to on one task, by seed."""
 
-    fleet: str
+    task: str
     policy: str
-    rate: float
     curves: list[SpeedCurve]
 
-    def at(self, look: int) -> tuple[float, float]:
-        """Median loss and accuracy over the seeds."""
-        return median(each.loss[look] for each in self.curves), median(each.accuracy[look] for each in self.curves)
-
-    def seconds_to(self, loss: float) -> float | None:
-        """Virtual seconds until the median loss is that low; None: never."""
-        looks = range(len(self.curves[0].seconds))
-        return next((self.curves[0].seconds[look] for look in looks if self.at(look)[0] <= loss), None)
+    def at(self, place: int) -> tuple[float, float]:
+        """Return the median accuracy in percent and loss of a look over the seeds."""
+        return median(each.accuracy[place] for each in self.curves), median(each.loss[place] for each in self.curves)
 
 
-def race(fleet: Fleet, policy: Policy, folders: Folders, *, rounds: int, is_quick: bool) -> Raced:
-    """The rate is chosen on the tuning file with seeds of its own; then come the seeds that are reported."""
-
-    def played(rate: float, seed: int, *, is_test: bool) -> SpeedCurve:
-        trial = SpeedTrial(fleet=fleet, policy=policy, rate=rate, seed=seed, rounds=rounds, is_test=is_test)
-        return Race(trial, folders).play()
-
-    def tuned(rate: float) -> float:
-        return mean(played(rate, seed, is_test=False).loss[-1] for seed in _TUNING_SEEDS)
-
-    rate = _FIRST_RATE if is_quick else best_rate(tuned)
-    curves = [played(rate, seed, is_test=True) for seed in (_SEEDS[:1] if is_quick else _SEEDS)]
-    return Raced(fleet=fleet.name, policy=policy.value, rate=rate, curves=curves)
-
-
-def best_rate(loss_of: Callable[[float], float]) -> float:
-    """`_FIRST_RATE` doubled, then halved, for as long as the loss falls. A loss that is not a number is none."""
-    losses = {_FIRST_RATE: loss_of(_FIRST_RATE)}
-    best = _FIRST_RATE
-    for factor in (2.0, 0.5):
-        while (tried := best * factor) not in losses:
-            losses[tried] = loss_of(tried)
-            if not losses[tried] < losses[best]:
-                break
-            best = tried
-    return best
+def race(folders: Folders, task: str, *, seeds: int, pool: int, seconds: int) -> list[Raced]:
+    """Let each policy run with each seed; a seed has its own basis and order of the rows."""
+    rows = pool + CALIBRATION_ROWS
+    drawn = late_layers(folders, REAL_TASKS[task], np.random.default_rng(1_000), rows=rows, dtype=torch.bfloat16)
+    curves: dict[Policy, list[SpeedCurve]] = {policy: [] for policy in Policy}
+    start = None
+    for seed in range(seeds):
+        lab = make_laboratory(*drawn, np.random.default_rng(seed).permutation(rows).tolist(), seed)
+        start = start or look(lab.test, lab.basis, lab.basis.zero(), 0)
+        for policy in Policy:
+            trial = SpeedTrial(fleet=_FLEET, policy=policy, seed=seed, seconds=seconds)
+            curves[policy].append(Race(trial, lab, start).play())
+    return [Raced(task=task, policy=policy.value, curves=found) for policy, found in curves.items()]
 
 
 def table(found: Sequence[Raced]) -> list[str]:
-    """Lines of Markdown."""
-    heads = (
-        "speeds",
-        "policy",
-        "rate",
-        "steps",
-        "rows by speed",
-        "loss",
-        "accuracy",
-        "the end of all wait",
-    )
+    """Return lines of Markdown."""
+    looks = [f"{seconds:,.0f} s" for seconds in found[0].curves[0].seconds]
+    heads = ("task", "policy", "steps", "rows by speed", *looks, "ends")
     rows = []
     for each in found:
-        goal = next(other for other in found if other.fleet == each.fleet and other.policy == Policy.WAIT)
-        seconds = each.seconds_to(goal.at(-1)[0])
-        loss, accuracy = each.at(-1)
-        measured = " + ".join(f"{count:,}" for _, count in sorted(each.curves[0].rows.items()))
-        reached = "-" if seconds is None else f"{seconds:,.0f} s"
-        cells = (f"{each.rate:g}", f"{each.curves[0].steps:,}", measured, f"{loss:.3f}", f"{100 * accuracy:.1f} %")
-        rows.append((each.fleet, each.policy, *cells, reached))
+        first = each.curves[0]
+        measured = " + ".join(f"{count:,}" for _, count in sorted(first.rows.items()))
+        seen = [f"{accuracy:.1f} ({loss:.3f})" for accuracy, loss in map(each.at, range(len(looks)))]
+        ends = ", ".join(f"{curve.accuracy[-1]:.1f}" for curve in each.curves)
+        rows.append((each.task, each.policy, f"{first.steps:,}", measured, *seen, ends))
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
 
 
 def picture(found: Sequence[Raced]) -> str:
-    """Loss against virtual time in the first fleet, as SVG."""
+    """Draw the first task's accuracy against virtual time, as SVG."""
     colours = dict(zip(Policy, (svg.MUTED, svg.ORANGE, svg.BLUE), strict=True))
     lines = [
         Line(
             name=each.policy,
-            points=tuple((second, each.at(look)[0]) for look, second in enumerate(each.curves[0].seconds)),
+            points=tuple((second, each.at(place)[0]) for place, second in enumerate(each.curves[0].seconds)),
             colour=colours[Policy(each.policy)],
         )
         for each in found
-        if each.fleet == found[0].fleet
+        if each.task == found[0].task
     ]
     chart = Chart(
-        title=f"Machines with speeds of {found[0].fleet}",
-        note="Held-out loss against virtual time; median of the seeds",
+        title=f"Two machines each of {_FLEET.name}",
+        note=f"{found[0].task}: accuracy against virtual time; median of the seeds",
         x=Axis(name="virtual seconds", is_log=False),
-        y=Axis(name="loss", is_log=False),
+        y=Axis(name="accuracy in %", is_log=False),
         lines=tuple(lines),
     )
     return render_chart(chart)
 
 
 def write(found: Sequence[Raced], docs: Path) -> None:
-    """docs/paper/speeds.json, the picture, and the measured part of docs/paper.md."""
-    folder = docs / "paper"
+    """Renew docs/learning/speeds.json, the picture, and the measured part of docs/learning.md."""
+    folder = docs / "learning"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "speeds.json").write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n", "utf-8")
     (folder / PICTURE).write_text(picture(found), "utf-8")
-    page = docs / "paper.md"
+    page = docs / "learning.md"
     page.write_text(fill(page.read_text("utf-8"), {"speeds": table(found)}), "utf-8")
 
 
 @click.command()
+@click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
+@click.option("--seeds", default=3, show_default=True, help="Repeat with this many seeds.")
+@click.option("--seconds", default=180, show_default=True, help="Let each run last for this virtual time.")
+@click.option("--pool", default=3_840, show_default=True, help="Draw from this many training rows.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
-@click.option(
-    "--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the small model."
-)
-@click.option("--rounds", default=20, show_default=True, help="Of the machine in the middle.")
-@click.option("--quick", "is_quick", is_flag=True, help="One rate, one seed: only to try it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
-def main(data: Path, models: Path, rounds: int, is_quick: bool, as_json: bool, docs: Path | None) -> None:
-    """Loss against time where machines differ in speed."""
-    folders = Folders(data=data, models=models)
+def main(tasks: str, seeds: int, seconds: int, pool: int, data: Path, as_json: bool, docs: Path | None) -> None:
+    """Accuracy against time where machines differ in speed."""
+    folders, names = Folders(data=data, models=_SHARED / "models"), tasks.split(",")
     try:
-        folders.check(SMALL, [TASK])
+        folders.check(SMOLLM2, [REAL_TASKS[name] for name in names])
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
-    found = [race(fleet, policy, folders, rounds=rounds, is_quick=is_quick) for fleet in FLEETS for policy in Policy]
+    found = [each for name in names for each in race(folders, name, seeds=seeds, pool=pool, seconds=seconds)]
     if docs:
         write(found, docs)
     report({"speeds": found}, as_json=as_json, lines=table(found))

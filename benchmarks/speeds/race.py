@@ -1,7 +1,7 @@
 """Machines of unequal speed in one run, in virtual time: what each policy for slow ones comes to.
 
-Real estimates on real data, signed envelopes, real sums, and the node's own step clock. A machine is as fast as it is
-said to be, and messages take no time.
+The rows, messages and sums are those of `benchmarks.one_pass`, and the step clock is the node's own. A machine is as
+fast as it is said to be, and messages take no time.
 """
 
 from __future__ import annotations
@@ -9,28 +9,26 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
-from benchmarks.learn.problems import SMALL, TASKS, Folders, Task, load, read
-from benchmarks.learn.spaces import space_of
-from benchmarks.learn.trials import NetworkTrial
+import numpy as np
+import torch
+from torch import Tensor
+
 from benchmarks.measures import say
-from benchmarks.sample_runs import signer
-from protocol.crypto import Author, hashing
-from protocol.errors import NumericError
-from protocol.ledger import Envelope, EnvelopeCodec
+from benchmarks.one_pass.laboratory import Laboratory
+from benchmarks.one_pass.training import Reading, Rule, look
+from benchmarks.sample_runs import Shape, manifest_of, signer, tiny_tensors
+from protocol.crypto import Author
 from protocol.node import StepClock
-from protocol.state import Coefficients
-from sfnode.training.estimator import Estimator
-from sfnode.training.shared_model import SharedModel
+from protocol.run import CoreKind, Manifest
 
-LOOKS: Final = 8
-TASK: Final = replace(TASKS["sst2"], test_rows=400)
-_AUTHORS_APART: Final = 1_000  # author numbers of one seed
-_JITTER: Final = 0.1  # a round takes so much longer or shorter, at most
+BATCH_ROWS = 16  # of a whole message, as `sfnode init` has it
+LOOKS = (1 / 4, 1 / 2, 1.0)  # parts of the time
+_STEPS = 4_096  # more than any policy gets to
+_JITTER = 0.1  # a round takes so much longer or shorter, at most
 
 
 class Policy(StrEnum):
@@ -43,42 +41,25 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Machines by what a round of all rows takes them, in virtual ms; the middle ones' is the unit of time."""
+    """Machines by the virtual ms that a row takes them: how many of each."""
 
     name: str
-    round_ms: Mapping[int, int]  # -> how many
-
-    @property
-    def unit_ms(self) -> int:
-        """Of the machine in the middle."""
-        return sorted(self.each)[len(self.each) // 2 - 1]
+    row_ms: Mapping[int, int]
 
     @property
     def each(self) -> list[int]:
         """One number a machine, the fastest first."""
-        return [round_ms for round_ms, count in sorted(self.round_ms.items()) for _ in range(count)]
-
-
-FLEETS: Final = (Fleet(name="1 : 10 : 100", round_ms={1_000: 2, 10_000: 3, 100_000: 3}),)
+        return [row_ms for row_ms, count in sorted(self.row_ms.items()) for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedTrial:
-    """One run of so many of the middle machines' rounds; the same trial gives the same curve.
-
-    ``rate``: in rates that `sfnode init` suggests.
-    """
+    """One run of so many virtual seconds; the same trial gives the same curve."""
 
     fleet: Fleet
     policy: Policy
-    rate: float
     seed: int
-    rounds: int
-    is_test: bool
-    task: Task = TASK
-    recipe: NetworkTrial = field(
-        default_factory=lambda: NetworkTrial(steps=4_096, tune_steps=0, rates=(), schedule="constant", core="dense")
-    )
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +67,8 @@ class SpeedCurve:
     """What was seen.
 
     Attributes:
-        seconds, accuracy, loss: by look; seconds are virtual.
-        rows: that the machines of each speed have measured together, by what a round takes them in ms; directions,
-            where the run draws them.
+        seconds, accuracy, loss: by look; seconds are virtual, accuracies in percent.
+        rows: that the machines of each speed have measured together, by the ms of a row.
         steps: how far the run has come.
     """
 
@@ -102,48 +82,65 @@ class SpeedCurve:
 @dataclass(slots=True)
 class _Machine:
     author: Author
-    round_ms: int
+    row_ms: int
     clock: StepClock
     measuring: int = 0  # rows of the round under way
 
 
-class Race:
-    """The machines of one trial on one model: they all hold the same, since messages take no time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    step: int
+    total: Tensor  # over its rows: the whole numbers of the mean, times their number
+    rows: int
 
-    def __init__(self, trial: SpeedTrial, folders: Folders) -> None:
-        seed = trial.seed
-        data = read(folders, SMALL, trial.task, is_test=trial.is_test)
-        shared = SharedModel(load(folders, SMALL))
-        recipe = replace(trial.recipe, rate_factor=trial.rate)
-        bases = space_of(recipe, trial.task, data, shared, rate=None, seed=seed).bases
-        manifest = self._manifest = bases.manifest
-        self._session = Estimator(shared, bases, data)
-        self._codec, self._coefficients = EnvelopeCodec(manifest), Coefficients(manifest)
-        self._keys = {key.author: key for key in map(signer, range(seed * _AUTHORS_APART, (seed + 1) * _AUTHORS_APART))}
+
+class Race:
+    """The machines of one trial on one model: they all hold the same, since messages take no time.
+
+    Attributes:
+        sums: S and R of each step: the sum over all rows of its messages, and their number.
+        core: what the sums have moved.
+        rows: as in the curve.
+    """
+
+    def __init__(self, trial: SpeedTrial, laboratory: Laboratory, start: Reading) -> None:
+        """Make the machines; ``start``: how good the unmoved model is."""
+        manifest = _manifest()
+        authors = [signer(number).author for number in range(len(trial.fleet.each))]
         self._machines = [
-            _Machine(author, round_ms, StepClock(manifest, author))
-            for author, round_ms in zip(self._keys, trial.fleet.each, strict=False)
+            _Machine(author, row_ms, StepClock(manifest, author))
+            for author, row_ms in zip(authors, trial.fleet.each, strict=True)
         ]
-        self._trial, self._chance = trial, random.Random(seed)
+        self._trial, self._laboratory, self._last = trial, laboratory, start
+        self._chance = random.Random(trial.seed)
+        self._pool = _drawn(laboratory.pool, trial.seed)
         self._highest: dict[Author, int] = {}
-        self._due: list[tuple[int, int, _Machine, Envelope | None]] = []
+        self._due: list[tuple[int, int, _Machine, _Message]] = []
         self._now_ms, self._started = 0, 0
+        self.sums: dict[int, tuple[Tensor, int]] = {}
+        self.core = laboratory.basis.zero()
         self.rows: Counter[int] = Counter()
 
     def play(self) -> SpeedCurve:
-        """From the start to the end of the virtual time, with a look now and then; a trial of a rate has few."""
-        trial = self._trial
-        end_ms = trial.rounds * trial.fleet.unit_ms
-        seen = []
-        looks = LOOKS if trial.is_test else 1
-        for look in range(looks + 1):
-            self._run_until(end_ms * look // looks)
-            found = self._session.evaluate(trial.task.test_rows)
-            seen.append((self._now_ms / 1_000, round(found.accuracy, 4), round(found.loss, 4)))
-        seconds, accuracy, loss = (list(column) for column in zip(*seen, strict=True))
-        say(f"{trial.fleet.name} {trial.policy} {trial.rate:g} seed {trial.seed}: loss {loss[-1]}, {accuracy[-1]}")
-        steps = max(self._highest.values(), default=-1) + 1
-        return SpeedCurve(seconds=seconds, accuracy=accuracy, loss=loss, rows=dict(self.rows), steps=steps)
+        """Run from the start to the end of the virtual time, with a look now and then."""
+        trial, seen = self._trial, [(0.0, self._last)]
+        for part in LOOKS:
+            self._run_until(round(1_000 * trial.seconds * part))
+            seen.append((self._now_ms / 1_000, self._look()))
+        say(f"{trial.fleet.name} {trial.policy} seed {trial.seed}: {self._last}")
+        return SpeedCurve(
+            seconds=[seconds for seconds, _ in seen],
+            accuracy=[round(each.accuracy[0], 2) for _, each in seen],
+            loss=[round(each.loss[0], 4) for _, each in seen],
+            rows=dict(self.rows),
+            steps=max(self._highest.values(), default=-1) + 1,
+        )
+
+    def _look(self) -> Reading:
+        laboratory, rows = self._laboratory, self.rows.total()
+        if rows != self._last.rows:
+            self._last = look(laboratory.test, laboratory.basis, self.core, rows)
+        return self._last
 
     def _run_until(self, end_ms: int) -> None:
         while True:
@@ -156,8 +153,8 @@ class Race:
                 return
             self._now_ms = next_ms
             while self._due and self._due[0][0] <= next_ms:
-                _, _, machine, envelope = heapq.heappop(self._due)
-                self._finish(machine, envelope)
+                _, _, machine, message = heapq.heappop(self._due)
+                self._finish(machine, message)
 
     def _idle(self) -> list[_Machine]:
         return [each for each in self._machines if not each.measuring]
@@ -172,31 +169,46 @@ class Race:
                 self._measure(machine, step)
 
     def _measure(self, machine: _Machine, step: int) -> None:
-        """On the state of now; the message comes when the machine is through."""
-        whole = self._manifest.method.directions
-        rows = machine.clock.affordable.chosen if self._trial.policy is Policy.FIT else whole
-        key, envelope = self._keys[machine.author], None
-        try:
-            seed = hashing.seed_of(self._manifest.run_id, machine.author, step)
-            scalars = self._session.estimate(seed, step, rows).scalars
-            envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)
-        except NumericError as error:
-            say(f"  skips step {step}: {error}")
-        takes_ms = machine.round_ms * rows / whole * self._chance.uniform(1 - _JITTER, 1 + _JITTER)
+        """Measure on the state of now; the message comes when the machine is through."""
+        laboratory, basis = self._laboratory, self._laboratory.basis
+        machine.measuring = machine.clock.affordable.chosen if self._trial.policy is Policy.FIT else BATCH_ROWS
+        chosen = torch.tensor([next(self._pool) for _ in range(machine.measuring)])
+        passed = laboratory.layers.run(chosen, basis.term(self.core, torch.zeros_like(chosen)))
+        gradients = basis.gradients(passed, laboratory.layers.labels[chosen])
+        total = machine.measuring * laboratory.scale.rounded(gradients.mean(0, keepdim=True))
+        takes_ms = machine.row_ms * machine.measuring * self._chance.uniform(1 - _JITTER, 1 + _JITTER)
         self._started += 1
-        heapq.heappush(self._due, (self._now_ms + round(takes_ms), self._started, machine, envelope))
-        machine.measuring = rows
+        message = _Message(step=step, total=total, rows=machine.measuring)
+        heapq.heappush(self._due, (self._now_ms + round(takes_ms), self._started, machine, message))
 
-    def _finish(self, machine: _Machine, envelope: Envelope | None) -> None:
-        measured, machine.measuring = machine.measuring, 0
-        machine.clock.step_finished(self._now_ms, is_measured=envelope is not None)
-        if envelope is None:
-            return
-        self.rows[machine.round_ms] += measured
-        self._highest[machine.author] = envelope.step
-        self._coefficients.add([envelope])
-        epoch = envelope.step // self._manifest.method.epoch_steps
-        self._session.set_coefficients(epoch, self._coefficients.core(epoch))
+    def _finish(self, machine: _Machine, message: _Message) -> None:
+        machine.measuring = 0
+        machine.clock.step_finished(self._now_ms, is_measured=True)
+        self.rows[machine.row_ms] += message.rows
+        self._highest[machine.author] = message.step
+        self._add(message)
         for other in self._machines:
             if other is not machine:
-                other.clock.hear(machine.author, envelope.scalars, self._now_ms)
+                other.clock.hear(machine.author, (message.rows,), self._now_ms)
+
+    def _add(self, message: _Message) -> None:
+        """Put the message into its step's sum: only that step's quotient changes. The weight is constant."""
+        rule, basis = Rule(), self._laboratory.basis
+        total, rows = self.sums.get(message.step, (basis.zero(), 0))
+        after = total + message.total, rows + message.rows
+        self.sums[message.step] = after
+        change = after[0] / (after[1] + rule.noise_rows) - total / (rows + rule.noise_rows)
+        self.core = self.core - rule.rate / basis.curvature * change
+
+
+def _manifest() -> Manifest:
+    """Return what the step clock asks of a run: its steps, and that a message counts up to so many rows."""
+    manifest = manifest_of(Shape(authors=2, steps=_STEPS), tiny_tensors())
+    return replace(manifest, method=replace(manifest.method, core=CoreKind.DENSE, directions=BATCH_ROWS))
+
+
+def _drawn(pool: np.ndarray, seed: int) -> Iterator[int]:
+    """Yield all rows of the pool in random order, again and again."""
+    chance = np.random.default_rng(seed)
+    while True:
+        yield from chance.permutation(pool).tolist()

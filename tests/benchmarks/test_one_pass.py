@@ -12,29 +12,17 @@ from benchmarks.one_pass.layers import LateLayers
 from benchmarks.one_pass.membership import attack
 from benchmarks.one_pass.training import Rule, calibrated, even_shards, private_shards, train
 from sfnode.training.task import Example
-from tests.support.tiny_models import VOCABULARY
-from tests.training.tiny_architectures import tiny_model
-
-WORDS = (3, 4)
-ROWS = 96
-
-
-def single(model: PreTrainedModel) -> PreTrainedModel:
-    torch.nn.Module.to(model, torch.float32)
-    return model
+from tests.benchmarks.tiny_rows import ROWS, WORDS, tiny_examples, tiny_llama
 
 
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
-    return single(tiny_model("llama"))
+    return tiny_llama()
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    """Prompts of several lengths, whose last token says the label."""
-    chance = np.random.default_rng(0)
-    tokens = [tuple(chance.integers(5, VOCABULARY, size=chance.integers(3, 9)).tolist()) for _ in range(ROWS)]
-    return [Example(tokens=row, label=row[-1] % 2) for row in tokens]
+    return tiny_examples()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +51,7 @@ def test_pass__core_moved__is_that_of_the_model_with_the_product_in_its_weights(
     examples: list[Example], layers: LateLayers, basis: CoreBasis
 ) -> None:
     C = torch.randn(basis.zero().shape, generator=torch.Generator().manual_seed(1)) / 10
-    moved = single(tiny_model("llama"))
+    moved = tiny_llama()
     slots = [slot for layer in moved.model.layers[1:] for slot in (layer.self_attn.o_proj, layer.mlp.down_proj)]
     for slot, core, v in zip(slots, C[0], basis.V, strict=True):
         slot.weight.data += basis.U @ core @ v.T
