@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,6 +30,7 @@ PLAIN = NetworkTrial(
 FLOOD = FloodTrial(**asdict(PLAIN))
 
 
+@cache  # seven comparisons are with FLOOD itself
 def curve(recipe: FloodTrial, folders: Folders) -> list[Point]:
     return play_flood(_job(recipe), folders)
 
