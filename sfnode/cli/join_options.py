@@ -36,6 +36,7 @@ from sfnode.run import (
     SnapshotOptions,
     TrainingOptions,
     parse_hours,
+    parse_noise,
     parse_rate,
     parse_size,
     run_address,
@@ -44,6 +45,23 @@ from sfnode.run import (
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
 _SHARING = SharingOptions()
+
+
+class CheckedText(click.ParamType[str]):
+    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
+        try:
+            self._parse(value)
+        except OperatorError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
 
 _source_options = group(
     "source",
@@ -87,6 +105,17 @@ _training_options = group(
         "--worker-socket",
         type=SocketPath,
         help="Use the training worker that listens on this socket, so that several nodes share one model in memory.",
+    ),
+    click.option(
+        "--noise",
+        type=CheckedText("multiplier", parse_noise),
+        help="Add noise to what this node sends of its own rows, of so many lengths of one row: 1, or 0.5. `sfnode "
+        "status` shows the epsilon that it gives. In runs with private data and dense cores.  [default: none]",
+    ),
+    click.option(
+        "--epsilon-max",
+        type=CheckedText("epsilon", parse_noise),
+        help="With --noise: stop measuring before epsilon exceeds this.  [default: no limit]",
     ),
 )
 _network_options = group(
@@ -182,22 +211,6 @@ _sharing_options = group(
         "lets you pass it on.",
     ),
 )
-
-
-class CheckedText(click.ParamType[str]):
-    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
-
-    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
-        try:
-            self._parse(value)
-        except OperatorError as error:
-            self.fail(str(error), param, ctx)
-        return value
 
 
 web_option = click.option(

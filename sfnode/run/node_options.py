@@ -70,6 +70,8 @@ class TrainingOptions:
         eval_every: steps between two measurements of the accuracy; 0: never.
         threads: of the worker; None: all cores but one.
         worker_socket: socket of a worker that runs already.
+        noise: multiplier of the noise in this node's messages; None: no noise.
+        epsilon_max: stop measuring before it is exceeded; None: no limit.
     """
 
     model: str | None = None
@@ -79,6 +81,8 @@ class TrainingOptions:
     eval_every: int = 0
     threads: int | None = None
     worker_socket: Path | None = None
+    noise: str | None = None
+    epsilon_max: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
