@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.one_pass.basis import CoreBasis
 from benchmarks.one_pass.layers import LateLayers
-from sfnode.privacy import NoisySum, noisy_sum
+from sfnode.privacy import NoisySum
 
 _MESSAGE_ROWS = 16  # of the messages that set clip and unit
 _LEVEL_MAX = 127
@@ -60,7 +60,7 @@ class Scale:
         return torch.from_numpy(np.stack(noisy)).float().view(len(gradients), *gradients.shape[2:])
 
     def _noisy_mean(self, rows: np.ndarray) -> np.ndarray:
-        found = NoisySum(rows.shape[1], noisy_sum.CLIP * self.norm_max)
+        found = NoisySum(rows.shape[1], self.norm_max)
         for row in rows:
             found.add(row)
         return found.noisy_mean(self.noise)

@@ -26,6 +26,7 @@ from sfnode.privacy.noisy_sum import ROW_LENGTH
 from sfnode.privacy.opendp_library import gaussian_measurement, opendp
 
 _DELTA_MAX: Final = 1e-5
+_RHO_MAX: Final = 500.0  # far beyond any protection; the library's exponentials overflow somewhere above
 
 
 def delta_of(rows: int) -> float:
@@ -35,10 +36,15 @@ def delta_of(rows: int) -> float:
 
 def epsilon(multiplier: float, uses: int, delta: float) -> float:
     """Return the epsilon that OpenDP states for a row with these uses (`RowUses.most`). OperatorError: no OpenDP."""
+    if not uses:
+        return 0.0
+    rho = 2 * uses / multiplier**2
+    if rho > _RHO_MAX:
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))  # Bun and Steinke 2016: a little more than the least
     measurement = gaussian_measurement(multiplier * ROW_LENGTH)
     # Several messages are as one whose sum moves by the root of the sum of squares.
     moved = 2.0 * ROW_LENGTH * math.sqrt(uses)
-    return float(opendp().c.make_zCDP_to_approxDP(measurement).map(moved).epsilon(delta)) if uses else 0.0
+    return float(opendp().c.make_zCDP_to_approxDP(measurement).map(moved).epsilon(delta))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ Integers = NDArray[np.int64]
 # The length of a row in whole numbers. Truncation costs at most one for each number: nothing, even of 2^20 numbers.
 # Squares of a row add up to 2^48, and a message's rows to 2^32: int64 holds both.
 ROW_LENGTH: Final = 1 << 24
-CLIP: Final = 1.0
 _BELOW_ONE: Final = 1 - 2.0**-30  # floats err by less, so that no rounded row is longer than ROW_LENGTH
 
 
@@ -36,17 +35,21 @@ def length_max(method: Method, numbers: int) -> float:
 
 
 class NoisySum:
-    """Adds up rows of ``numbers`` numbers, each clipped to ``row_length_max``."""
+    """Adds up rows of ``numbers`` numbers, each clipped to ``row_length_max``.
+
+    Attributes:
+        total: the sum, int64, in units of row_length_max / ROW_LENGTH. Nobody else may see it.
+    """
 
     def __init__(self, numbers: int, row_length_max: float) -> None:
         self._unit = row_length_max / ROW_LENGTH
         self._length_max = row_length_max
-        self._total = np.zeros(numbers, dtype=np.int64)
+        self.total = np.zeros(numbers, dtype=np.int64)
         self._rows = 0
 
     def add(self, gradient: Floats) -> None:
         """Add a row's gradient."""
-        self._total += whole_numbers(gradient, self._length_max)
+        self.total += whole_numbers(gradient, self._length_max)
         self._rows += 1
 
     def noisy_mean(self, multiplier: float) -> Floats:
@@ -54,7 +57,7 @@ class NoisySum:
 
         OperatorError: OpenDP is not installed.
         """
-        noisy = gaussian_measurement(multiplier * ROW_LENGTH)(self._total.tolist())
+        noisy = gaussian_measurement(multiplier * ROW_LENGTH)(self.total.tolist())
         return np.array(noisy, dtype=np.float64) * (self._unit / self._rows)
 
 

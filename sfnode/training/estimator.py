@@ -126,7 +126,7 @@ class Estimator:
 
     def _noisy(self, examples: Sequence[Example], step: int, multiplier: float) -> Estimate:
         """Measure a dense core with noise. Each row is passed alone: others' lengths would move its last digits."""
-        numbers = self._layout.size
+        numbers = self._layout.size - 1  # beside them stands the number of rows
         total = NoisySum(numbers, noisy_sum.length_max(self.manifest.method, numbers))
         losses, passed = 0.0, 0
         for example in examples:
