@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -103,8 +104,8 @@ class RunningNode:
             found = map(codec.decode_untrusted, self._store.read_all(author))
             return [NoisyMessage(step=each.step, seed=each.seed, rows=each.scalars[0]) for each in found]
 
-        self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
-        return NoiseBudget(self.manifest, author, noise, sent)
+        least = self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
+        return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     def _served_run(self) -> ServedRun:
         """Return the run's files and data for which strangers and neighbours may ask this node."""

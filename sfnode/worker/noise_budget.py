@@ -18,7 +18,7 @@ class PrivacyStatistics:
     """Holds what the noise on this node's messages guarantees for each of its rows.
 
     Attributes:
-        noise: the multiplier.
+        noise: the least multiplier of all messages.
         delta: of both epsilons.
         uses, epsilon: of the row that was used most, so far.
         uses_at_end, epsilon_at_end: the most that they can be at the run's end.

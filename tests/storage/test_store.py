@@ -61,11 +61,11 @@ def replayed(directory: Path) -> Replica:
 
 
 def test_hold_noise__same_or_more_noise_on_the_same_rows__goes_on(store: Store) -> None:
-    store.hold_noise(ALICE.author, 1.0, "a")
+    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
     store.add(RECORDS[:1], is_durable=True)
-    store.hold_noise(ALICE.author, 1.0, "a")
-    store.hold_noise(ALICE.author, 2.0, "a")
-    store.hold_noise(ALICE.author, 1.0, "a")  # what was 2 for a while counts as 1
+    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
+    assert store.hold_noise(ALICE.author, 2.0, "a") == 1.0  # the earlier message has no more
+    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_hold_noise__less_noise_or_other_rows__operator_error(
 
 
 def test_hold_noise__messages_of_others__do_not_matter(store: Store) -> None:
-    store.hold_noise(ALICE.author, None, "")
+    assert store.hold_noise(ALICE.author, None, "") == 0.0
     store.add(RECORDS[:1], is_durable=True)
-    store.hold_noise(ALICE.author, None, "")
-    store.hold_noise(Signer(b"bob".ljust(32, b".")).author, 1.0, "a")  # another key has sent nothing
+    assert store.hold_noise(ALICE.author, None, "") == 0.0
+    assert store.hold_noise(Signer(b"bob".ljust(32, b".")).author, 1.0, "a") == 1.0  # another key has sent nothing
 
 
 def test_hold_noise__own_messages_without_noise__operator_error(store: Store) -> None:
