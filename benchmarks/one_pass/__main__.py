@@ -48,13 +48,13 @@ def main(
     for task in chosen:
         for seed in range(seeds):
             counts = [int(each) for each in authors.split(",") if each]
-            case = Case(seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool)
+            case = NoisyCase(seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool)
             found = _measured(folders, task, counts, case)
             click.echo(json.dumps({"task": task.name, "seed": seed, "noise": noise, **found}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class NoisyCase:
     """What is measured of one task with one seed, beside the numbers of authors."""
 
     seed: int
@@ -64,7 +64,7 @@ class Case:
     pool_rows: int
 
 
-def _measured(folders: Folders, task: Task, authors: list[int], case: Case) -> dict[str, object]:
+def _measured(folders: Folders, task: Task, authors: list[int], case: NoisyCase) -> dict[str, object]:
     data, model = read(folders, SMOLLM2, task, is_test=True), load(folders, SMOLLM2)
     torch.nn.Module.to(model, torch.float32)
     seed, chance = case.seed, np.random.default_rng(1_000 + case.seed)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import click
 
-from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
@@ -21,7 +18,7 @@ from sfnode.cli.options import (
     run_file_option,
     together,
 )
-from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, DataFolder, FilePath, SocketPath
+from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, CheckedText, DataFolder, FilePath, SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.network import ip_groups, policy
@@ -45,22 +42,6 @@ from sfnode.run import (
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
 _SHARING = SharingOptions()
-
-
-class CheckedText(click.ParamType[str]):
-    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
-
-    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
-        try:
-            self._parse(value)
-        except OperatorError as error:
-            self.fail(str(error), param, ctx)
-        return value
 
 
 _source_options = group(
@@ -109,8 +90,8 @@ _training_options = group(
     click.option(
         "--noise",
         type=CheckedText("multiplier", parse_noise),
-        help="Add noise to what this node sends of its own rows, of so many lengths of one row: 1, or 0.5. `sfnode "
-        "status` shows the epsilon that it gives. In runs with private data and dense cores.  [default: none]",
+        help="Add noise to the sum of this node's own rows, of this many lengths of one row: 1, or 0.5. `sfnode "
+        "status` shows the epsilon that it gives. For runs with private data and dense cores.  [default: none]",
     ),
     click.option(
         "--epsilon-max",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Final
 
 import click
 
+from protocol.errors import OperatorError
 from sfnode.storage import DataDirectory
 
 _NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
@@ -115,3 +117,19 @@ class Whole(click.IntRange):
 
 POSITIVE = Whole(1)
 NOT_NEGATIVE = Whole(0)
+
+
+class CheckedText(click.ParamType[str]):
+    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
+        try:
+            self._parse(value)
+        except OperatorError as error:
+            self.fail(str(error), param, ctx)
+        return value

@@ -1,4 +1,4 @@
-"""Door: noise on what a node sends of its own rows, and what that noise guarantees."""
+"""Doors: `NoisySum`, `RowUses`. Noise on what a node sends of its own rows, and what that noise guarantees."""
 
 from sfnode.privacy import accounting as accounting, noisy_sum as noisy_sum
 from sfnode.privacy.accounting import NoisyMessage as NoisyMessage, RowUses as RowUses

@@ -30,7 +30,7 @@ _RHO_MAX: Final = 500.0  # far beyond any protection; the library's exponentials
 
 
 def delta_of(rows: int) -> float:
-    """Return the delta for a data file of so many rows: 1e-5, or a tenth of a row where that is less."""
+    """Return the delta for a data file of ``rows`` rows: 1e-5, or a tenth of a row where that is less."""
     return min(_DELTA_MAX, 1 / (10 * rows))
 
 

@@ -1,4 +1,4 @@
-"""Add up the gradients of one message's rows so that nobody can tell whether a row was among them.
+"""Add up the gradients of one message's rows and hide whether a row was among them.
 
 Each row is clipped to one public length, and brought to whole numbers by truncation toward zero: neither step can make
 it longer than that. The sum of whole numbers is exact, so replacing one row moves it by at most twice the length.
@@ -27,7 +27,7 @@ _BELOW_ONE: Final = 1 - 2.0**-30  # floats err by less, so that no rounded row i
 
 
 def length_max(method: Method, numbers: int) -> float:
-    """Return the length of the longest mean gradient that a message of so many numbers can hold (SPEC 5.6).
+    """Return the length of the longest mean gradient that a message of ``numbers`` numbers can hold (SPEC 5.6).
 
     It follows from the manifest alone, so it says nothing of any row.
     """
@@ -64,7 +64,7 @@ class NoisySum:
 def whole_numbers(gradient: Floats, row_length_max: float) -> Integers:
     """Return a gradient in units of row_length_max / ROW_LENGTH; its length is at most ROW_LENGTH, exactly.
 
-    A gradient that is not finite becomes zero: to leave the message out would tell of the row.
+    A gradient that is not finite becomes zero: a message that is missing would betray the row.
     """
     largest = float(np.abs(gradient).max())
     if not math.isfinite(largest) or largest == 0.0:

@@ -149,6 +149,6 @@ def row_gradients(
 
 
 def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> NDArray[np.float64]:
-    """Return the mean of the gradients of so many examples by all coordinates, in the order of a message."""
+    """Return the mean of the gradients of ``examples`` examples by all coordinates, in the order of a message."""
     mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
     return mean.double().cpu().numpy()

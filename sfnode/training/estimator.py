@@ -56,9 +56,7 @@ class Estimator:
     """Computes one node's estimates and evaluations of a run, on a shared model with the node's examples."""
 
     def __init__(self, shared: SharedModel, bases: Bases, data: TaskData, noise: NoiseConfig | None = None) -> None:
-        """Take a model, a run and a node's examples; ``noise`` for the messages of a dense core."""
-        self.data = data
-        self._noise = noise
+        self.data, self._noise = data, noise
         self._shared = shared
         self._bases = bases
         manifest = self.manifest = bases.manifest
@@ -120,29 +118,27 @@ class Estimator:
         examples = [self.data.examples[index] for index in chosen.tolist()]
         if self._noise is not None:
             return self._noisy(examples, step, self._noise.multiplier)
-        batch, (d_Pr, h, losses) = self._gradients(examples, step)
+        passed, d_Pr, h, losses = self._gradients(examples, step)
         message = quantise_dense(self.manifest.method, rows, mean_gradient(d_Pr, h, rows))
-        return Estimate(scalars=message, loss=float(losses.mean()), rows=len(batch.tokens))
+        return Estimate(scalars=message, loss=float(losses.mean()), rows=passed)
 
     def _noisy(self, examples: Sequence[Example], step: int, multiplier: float) -> Estimate:
         """Measure a dense core with noise. Each row is passed alone: others' lengths would move its last digits."""
-        numbers = self._layout.size - 1  # beside them stands the number of rows
+        numbers = self._layout.size - 1  # one is the number of rows
         total = NoisySum(numbers, noisy_sum.length_max(self.manifest.method, numbers))
         losses, passed = 0.0, 0
         for example in examples:
-            batch, (d_Pr, h, loss) = self._gradients([example], step)
+            count, d_Pr, h, loss = self._gradients([example], step)
             total.add(mean_gradient(d_Pr, h, 1))
-            losses, passed = losses + float(loss.nan_to_num().sum()), passed + len(batch.tokens)
+            losses, passed = losses + float(loss.nan_to_num().sum()), passed + count
         message = quantise_dense(self.manifest.method, len(examples), total.noisy_mean(multiplier))
         return Estimate(scalars=message, loss=losses / len(examples), rows=passed)
 
-    def _gradients(
-        self, examples: Sequence[Example], step: int
-    ) -> tuple[RowBatch | CandidateBatch, tuple[Tensor, list[Tensor], Tensor]]:
-        """Pass examples forward in one batch; return it, with what `row_gradients` returns."""
-        batch = batch_of(self.data, examples, 1, self._shared.device)
-        core = self._live(step)
-        return batch, row_gradients(self._shared, self._bases, step, core, batch, self.data.label_tokens)
+    def _gradients(self, examples: Sequence[Example], step: int) -> tuple[int, Tensor, list[Tensor], Tensor]:
+        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
+        batch, core = batch_of(self.data, examples, 1, self._shared.device), self._live(step)
+        found = row_gradients(self._shared, self._bases, step, core, batch, self.data.label_tokens)
+        return len(batch.tokens), *found
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:

@@ -1,4 +1,4 @@
-"""Keeps count of what a node's noisy messages have told of its rows, and of what further ones would tell."""
+"""Keeps account of how much a node's noisy messages reveal of its rows, and of what further ones would add."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class NoiseBudget:
         self._at_end = (0, 0.0)
 
     async def begin(self, rows: int) -> PrivacyStatistics:
-        """Count what was sent of a data file of so many rows; return it, with what the steps to come may add.
+        """Count what was sent of a data file of ``rows`` rows; return it, with what the steps to come may add.
 
         OperatorError: OpenDP is not installed.
         """

@@ -57,42 +57,6 @@ def replayed(directory: Path) -> Replica:
     return replay(Replica(MANIFEST), enumerate(records_in(directory), start=1), directory / LEDGER_FILE)
 
 
-# --- noise ------------------------------------------------------------------------------------------------------
-
-
-def test_hold_noise__same_or_more_noise_on_the_same_rows__goes_on(store: Store) -> None:
-    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
-    store.add(RECORDS[:1], is_durable=True)
-    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
-    assert store.hold_noise(ALICE.author, 2.0, "a") == 1.0  # the earlier message has no more
-    assert store.hold_noise(ALICE.author, 1.0, "a") == 1.0
-
-
-@pytest.mark.parametrize(
-    ("multiplier", "data", "complaint"),
-    [(0.5, "a", "--noise 1.0 or more"), (None, "", "--noise 1.0 or more"), (1.0, "b", "the file has changed")],
-)
-def test_hold_noise__less_noise_or_other_rows__operator_error(
-    store: Store, multiplier: float | None, data: str, complaint: str
-) -> None:
-    store.hold_noise(ALICE.author, 1.0, "a")
-    with pytest.raises(OperatorError, match=complaint):
-        store.hold_noise(ALICE.author, multiplier, data)
-
-
-def test_hold_noise__messages_of_others__do_not_matter(store: Store) -> None:
-    assert store.hold_noise(ALICE.author, None, "") == 0.0
-    store.add(RECORDS[:1], is_durable=True)
-    assert store.hold_noise(ALICE.author, None, "") == 0.0
-    assert store.hold_noise(Signer(b"bob".ljust(32, b".")).author, 1.0, "a") == 1.0  # another key has sent nothing
-
-
-def test_hold_noise__own_messages_without_noise__operator_error(store: Store) -> None:
-    store.add(RECORDS[:1], is_durable=True)
-    with pytest.raises(OperatorError, match="has sent messages without noise"):
-        store.hold_noise(ALICE.author, 1.0, "a")
-
-
 # --- content ----------------------------------------------------------------------------------------------------
 
 
