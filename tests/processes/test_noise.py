@@ -72,7 +72,7 @@ def test_join__noise__trains_beside_a_node_without_and_counts_on_after_a_restart
 
 
 @pytest.mark.process
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_join__epsilon_max__pauses_before_it_is_exceeded(private: Path, worker: Path, tmp_path: Path) -> None:
     own = ("--worker-socket", worker, "--model", MODEL, "--data", DATA)
     given = ("--run", private, "--basis", private.with_suffix(".basis"), "--noise", "4", "--epsilon-max", "5")
