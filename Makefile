@@ -51,7 +51,7 @@ $(STAMP):
 	@python=$$(SFNODE_VENV=$(VENV) sh deploy/check-system.sh) && \
 	  if [ ! -x $(BIN)/python ]; then echo "==> making $(VENV) with $$python" && "$$python" -m venv $(VENV); fi
 	@echo "==> installing sfnode and what it needs into $(VENV) (once; it takes some minutes)"
-	@$(BIN)/python deploy/install.py --extras train,web,dev --editable $(PIP_ARGS)
+	@$(BIN)/python deploy/install.py --extras train,web,privacy,dev --editable $(PIP_ARGS)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,9 +29,12 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 @click.option("--seeds", default=1, show_default=True, help="Repeat with this many seeds.")
 @click.option("--members", is_flag=True, help="Compare 16 members with private, skewed rows: alone, the run, pooled.")
 @click.option("--attack", "is_attacked", is_flag=True, help="Find the rows behind messages of 1 and 16 rows.")
+@click.option("--noise", default=0.0, show_default=True, help="Let each author add noise of this multiplier.")
 @click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
-def main(tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool, pool: int, data: Path) -> None:
+def main(
+    tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool, noise: float, pool: int, data: Path
+) -> None:
     """Train SmolLM2-135M's last ten layers from one forward pass a row, in a laboratory without a network.
 
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
@@ -42,27 +45,38 @@ def main(tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool,
     for task in chosen:
         for seed in range(seeds):
             counts = [int(each) for each in authors.split(",") if each]
-            found = _measured(folders, task, seed, counts, members=members, attacked=is_attacked, pool_rows=pool)
-            click.echo(json.dumps({"task": task.name, "seed": seed, **found}))
+            case = NoisyCase(seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool)
+            found = _measured(folders, task, counts, case)
+            click.echo(json.dumps({"task": task.name, "seed": seed, "noise": noise, **found}))
 
 
-def _measured(
-    folders: Folders, task: Task, seed: int, authors: list[int], *, members: bool, attacked: bool, pool_rows: int
-) -> dict[str, object]:
-    chance = np.random.default_rng(1_000 + seed)
-    drawn = late_layers(folders, task, chance, rows=pool_rows + CALIBRATION_ROWS, dtype=torch.float32)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyCase:
+    """What is measured of one task with one seed, beside the numbers of authors."""
+
+    seed: int
+    noise: float
+    members: bool
+    attacked: bool
+    pool_rows: int
+
+
+def _measured(folders: Folders, task: Task, authors: list[int], case: NoisyCase) -> dict[str, object]:
+    seed, chance = case.seed, np.random.default_rng(1_000 + case.seed)
+    drawn = late_layers(folders, task, chance, rows=case.pool_rows + CALIBRATION_ROWS, dtype=torch.float32)
     lab = make_laboratory(*drawn, range(len(drawn[0].labels)), seed)
-    layers, test, basis, scale, pool = lab.layers, lab.test, lab.basis, lab.scale, lab.pool
+    layers, test, basis, pool = lab.layers, lab.test, lab.basis, lab.pool
+    scale = replace(lab.scale, noise=case.noise)
     found: dict[str, object] = {"numbers": basis.zero()[0].numel(), "curvature": basis.curvature}
     for count in authors:
         rounds = _ROUNDS[count]
         shards = even_shards(pool, count)
         looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, looks=(rounds // 4, rounds // 2))
         found[f"authors_{count}"] = [asdict(look) for look in looks]
-    if attacked:
+    if case.attacked:
         candidates = torch.from_numpy(pool)
         found["attack"] = [asdict(attack(layers, basis, scale, candidates, chance, rows)) for rows in (1, 16)]
-    if members:
+    if case.members:
         labels = layers.labels.numpy()
         shards = private_shards(labels, pool, chance, members=_MEMBERS, rows=_MEMBER_ROWS, skew=_SKEW)
         pooled = even_shards(np.concatenate(shards), _MEMBERS)

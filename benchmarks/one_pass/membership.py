@@ -43,7 +43,8 @@ def attack(
     for _ in range(messages):
         chosen = torch.from_numpy(chance.choice(len(candidates), rows, replace=False))
         wanted = labels[chosen] * len(candidates) + chosen
-        message = scale.rounded(known[wanted].mean(0).float().view(1, len(basis.V), *basis.zero().shape[2:])).flatten()
+        gradients = known[wanted].float().view(1, rows, len(basis.V), *basis.zero().shape[2:])
+        message = scale.rounded(scale.means(gradients)).flatten()
         named = _named(message.double(), directions, rows)
         found += len(set((named % len(candidates)).tolist()) & set(chosen.tolist()))
         right += len(set(named.tolist()) & set(wanted.tolist()))

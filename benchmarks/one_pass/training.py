@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.one_pass.basis import CoreBasis
 from benchmarks.one_pass.layers import LateLayers
+from sfnode.privacy import NoisySum
 
 _MESSAGE_ROWS = 16  # of the messages that set clip and unit
 _LEVEL_MAX = 127
@@ -42,10 +43,27 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What a message may hold: its largest norm, and the unit of its whole numbers. From unlabelled rows."""
+    """What a message may hold: its largest norm, and the unit of its whole numbers. From unlabelled rows.
+
+    ``noise``: multiplier of the noise that each author adds to the sum of its clipped rows; 0: none, and no clip.
+    """
 
     norm_max: float
     unit: float
+    noise: float = 0.0
+
+    def means(self, gradients: Tensor) -> Tensor:
+        """Return the mean over the rows of each author, fp32[A, L, r, k], of gradients [A, R, L, r, k]."""
+        if not self.noise:
+            return gradients.mean(1)
+        noisy = [self._noisy_mean(rows) for rows in gradients.flatten(2).double().numpy()]
+        return torch.from_numpy(np.stack(noisy)).float().view(len(gradients), *gradients.shape[2:])
+
+    def _noisy_mean(self, rows: np.ndarray) -> np.ndarray:
+        found = NoisySum(rows.shape[1], self.norm_max)
+        for row in rows:
+            found.add(row)
+        return found.noisy_mean(self.noise)
 
     def rounded(self, messages: Tensor) -> Tensor:
         """Return fp32[A, L, r, k] as the sum sees them: clipped in norm, then whole multiples of the unit."""
@@ -94,7 +112,7 @@ def train(
         waiting = [queue[rows:] for queue in waiting]
         passed = layers.run(chosen, basis.term(C, who if alone else torch.zeros_like(who)))
         gradients = basis.gradients(passed, layers.labels[chosen])
-        messages = scale.rounded(gradients.view(authors, rows, *gradients.shape[1:]).mean(1))
+        messages = scale.rounded(scale.means(gradients.view(authors, rows, *gradients.shape[1:])))
         sums = rows * (messages if alone else messages.sum(0, keepdim=True))
         step_rows = rows if alone else authors * rows
         weight = rule.rate / basis.curvature * (1 - turn / rounds)

@@ -25,6 +25,15 @@ def check_can_train() -> None:
         )
 
 
+def check_can_add_noise() -> None:
+    """Raise OperatorError unless the package of the extra ``privacy`` is installed. Imports none; microseconds."""
+    if find_spec("opendp") is None:
+        raise OperatorError(
+            "--noise needs opendp, which this install lacks: run `pip install 'sfnode[privacy]'` or, in a clone of "
+            "sfnode, `python deploy/install.py --extras train,privacy`"
+        )
+
+
 def _missing(*names: str) -> str:
     return " and ".join(name for name in names if find_spec(name) is None)
 

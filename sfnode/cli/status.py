@@ -77,6 +77,7 @@ def _rows(current: Status) -> dict[str, str]:
         else f"{current.training.loss:.4f} on the last training batch",
         "held-out": words.evaluations,
         "": "",
+        "privacy": "" if current.training.privacy is None else current.training.privacy.in_words(),
         "gain": words.gain,
         "speed": "",
         "memory": network.memory.in_words(),

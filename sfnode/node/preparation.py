@@ -7,16 +7,26 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest, SignedManifest
+from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from sfnode.keys import claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
-from sfnode.run import JoinOptions, NetworkOptions, builder, find_basis, find_data_directory, joiner_model, public_data
+from sfnode.run import (
+    JoinOptions,
+    NetworkOptions,
+    TrainingOptions,
+    builder,
+    find_basis,
+    find_data_directory,
+    joiner_model,
+    parse_noise,
+    public_data,
+)
 from sfnode.storage import DataDirectory, data_files, size_of_run
-from sfnode.worker_protocol import TrainingConfig
+from sfnode.worker_protocol import NoiseConfig, TrainingConfig
 
 
 async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
@@ -118,4 +128,23 @@ def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | N
         devices=options.devices,
         threads=training.threads,
         worker_socket=training.worker_socket,
+        noise=_noise_config(manifest, training),
     )
+
+
+def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig | None:
+    """Return the noise that the operator wants. OperatorError: it would protect nothing in this run."""
+    if training.noise is None:
+        if training.epsilon_max is not None:
+            raise OperatorError(
+                "--epsilon-max limits what messages with noise give away: add --noise, such as --noise 1"
+            )
+        return None
+    if not manifest.method.is_dense:
+        raise OperatorError(
+            "--noise works with dense cores only; this run's messages are slopes along drawn directions"
+        )
+    if manifest.task.data != DATA_PRIVATE:
+        raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")
+    limit = None if training.epsilon_max is None else parse_noise(training.epsilon_max)
+    return NoiseConfig(multiplier=parse_noise(training.noise), epsilon_max=limit)

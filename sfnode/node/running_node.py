@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from protocol.crypto import Signer
+from protocol.crypto import Author, Signer
 from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
@@ -30,11 +31,12 @@ from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
+from sfnode.privacy import NoisyMessage
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import Store
-from sfnode.worker import Trainer
+from sfnode.storage import Store, data_files
+from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
 
 
@@ -95,8 +97,23 @@ class RunningNode:
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
-            self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter)
+            budget = self._noise_budget(config.training, signer.author)
+            self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter, budget)
         self._watch = NodeWatch(self)
+
+    def _noise_budget(self, training: TrainingConfig, author: Author) -> NoiseBudget | None:
+        """Return the account of this node's noise; None without. OperatorError: it differs from earlier messages'."""
+        noise, codec = training.noise, self.node.replica.ledger.codec
+        if noise is None or training.data is None:
+            self._store.hold_noise(author, None, "")
+            return None
+
+        def sent() -> list[NoisyMessage]:
+            found = map(codec.decode_untrusted, self._store.read_all(author))
+            return [NoisyMessage(step=each.step, seed=each.seed, rows=each.scalars[0]) for each in found]
+
+        least = self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
+        return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
         """Run until cancelled or finished; call ``started`` with the listening addresses."""

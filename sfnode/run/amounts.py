@@ -1,4 +1,4 @@
-"""Sizes and rates as people write them: "1.5 GB", "500 kB/s", "4 Mbit/s"."""
+"""Amounts as people write them: sizes ("1.5 GB"), rates ("500 kB/s", "4 Mbit/s") and noise ("1.5")."""
 
 import re
 from typing import Final
@@ -8,6 +8,8 @@ from protocol.errors import OperatorError
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_NUMBER_MIN, _NUMBER_MAX = 0.01, 10_000.0
 RATE_BYTES_MIN: Final = 16_000  # below it, updates of others are passed on too late
 
 
@@ -28,3 +30,11 @@ def parse_rate(text: str) -> int:
     if rate < RATE_BYTES_MIN:
         raise OperatorError(f"{text!r} is too little for a node: give {RATE_BYTES_MIN // 1000} kB/s or more")
     return rate
+
+
+def parse_noise(text: str) -> float:
+    """Return a multiplier of noise, or a limit of epsilon, of 0.01 to 10,000. OperatorError."""
+    number = float(text) if _NUMBER.fullmatch(text.strip()) else 0.0
+    if not _NUMBER_MIN <= number <= _NUMBER_MAX:
+        raise OperatorError(f"{text!r} is not a number of {_NUMBER_MIN} ... {_NUMBER_MAX:,.0f}: write 1 or 0.5")
+    return number

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from protocol.node import SnapshotUse
 from sfnode.network import Address, bounds, ip_groups, policy
-from sfnode.run.amounts import parse_rate, parse_size
+from sfnode.run.amounts import parse_noise, parse_rate, parse_size
 from sfnode.run.default_directory import HOME
 from sfnode.run.option import REPEAT, given
 from sfnode.run.run_address import RunAddress
@@ -62,6 +62,17 @@ class TrainingOptions:
     )
     threads: int | None = given(None, "Let the training use this many processor threads.  [default: all cores but one]")
     worker_socket: Path | None = None
+    noise: str | None = given(
+        None,
+        "Add noise to the sum of this node's own rows, of this many lengths of one row: 1, or 0.5. `sfnode status` "
+        "shows the epsilon that it gives. For runs with private data and dense cores.  [default: none]",
+        form=("MULTIPLIER", parse_noise),
+    )
+    epsilon_max: str | None = given(
+        None,
+        "With --noise: stop measuring before epsilon exceeds this.  [default: no limit]",
+        form=("EPSILON", parse_noise),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

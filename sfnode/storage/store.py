@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from protocol.errors import StorageDamagedError
+from protocol.crypto import Author
+from protocol.errors import OperatorError, StorageDamagedError
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
@@ -106,6 +107,34 @@ class Store(StoredRecords):
         """Save the author's key, so that the loss of the key file is noticed."""
         if self.fact("author") != author.hex():
             self._set_fact("author", author.hex(), is_durable=True)
+
+    def hold_noise(self, author: Author, multiplier: float | None, data_sha256: str) -> float:
+        """Save how much noise an author's messages have (None: none); return the least of any message, 0 for none.
+
+        OperatorError: earlier messages had none or less, or were of other rows, so that nobody could state an epsilon.
+        """
+        held = self.fact("noise")
+        if held is None:
+            if multiplier is None:
+                return 0.0
+            if any(True for _ in self.read_all(author)):
+                raise OperatorError(
+                    "--noise: this node has sent messages without noise, and nobody can recall them. Join anew with "
+                    "another --data-dir, or leave --noise out"
+                )
+            self._set_fact("noise", held := f"{multiplier!r} {data_sha256}", is_durable=True)
+        least, data = held.split()
+        if multiplier is None or multiplier < float(least):
+            raise OperatorError(
+                f"--noise: this node's epsilon counts on noise of {least} in all its messages. Start it with --noise "
+                f"{least} or more, or join anew with another --data-dir"
+            )
+        if data != data_sha256:
+            raise OperatorError(
+                "--data: this node's epsilon counts how often each row was used, and the file has changed since. Give "
+                "the file as it was, or join anew with another --data-dir"
+            )
+        return float(least)
 
     def _check_run(self, signed: SignedManifest) -> None:
         run_id = signed.manifest.run_id.hex()

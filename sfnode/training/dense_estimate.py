@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest, TensorKind, TensorSpec
+from protocol.run import TensorKind, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
-from protocol.subspace import Bases, quantise_dense
+from protocol.subspace import Bases
 from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import CandidateBatch, RowBatch
@@ -148,7 +148,7 @@ def row_gradients(
     return heard.d, h, heard.loss
 
 
-def dense_message(manifest: Manifest, d_Pr: Tensor, h: list[Tensor], examples: int) -> tuple[int, ...]:
-    """Return the message of these examples: their number, and the mean of their gradients in whole numbers."""
+def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> NDArray[np.float64]:
+    """Return the mean of the gradients of ``examples`` examples by all coordinates, in the order of a message."""
     mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
-    return quantise_dense(manifest.method, examples, mean.double().cpu().numpy())
+    return mean.double().cpu().numpy()

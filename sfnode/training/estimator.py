@@ -20,12 +20,21 @@ from torch import Tensor
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
-from sfnode.training.dense_estimate import dense_message, row_gradients
+from protocol.subspace import (
+    Bases,
+    DirectionFactors,
+    direction_factors,
+    example_indices,
+    quantise,
+    quantise_dense,
+    scale_exp,
+)
+from sfnode.privacy import NoisySum, noisy_sum
+from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
-from sfnode.worker_protocol import Evaluated
+from sfnode.worker_protocol import Evaluated, NoiseConfig
 
 Int64Array = NDArray[np.int64]
 
@@ -46,8 +55,8 @@ class Estimate:
 class Estimator:
     """Computes one node's estimates and evaluations of a run, on a shared model with the node's examples."""
 
-    def __init__(self, shared: SharedModel, bases: Bases, data: TaskData) -> None:
-        self.data = data
+    def __init__(self, shared: SharedModel, bases: Bases, data: TaskData, noise: NoiseConfig | None = None) -> None:
+        self.data, self._noise = data, noise
         self._shared = shared
         self._bases = bases
         manifest = self.manifest = bases.manifest
@@ -106,12 +115,30 @@ class Estimator:
     def _dense(self, seed: int, step: int, rows: int) -> Estimate:
         """Measure a dense core with the first ``rows`` examples of the step's batch."""
         chosen = example_indices(self.manifest, seed, 0, len(self.data.examples))[:rows]
-        batch = batch_of(self.data, [self.data.examples[index] for index in chosen.tolist()], 1, self._shared.device)
-        d_Pr, h, losses = row_gradients(
-            self._shared, self._bases, step, self._live(step), batch, self.data.label_tokens
-        )
-        message = dense_message(self.manifest, d_Pr, h, rows)
-        return Estimate(scalars=message, loss=float(losses.mean()), rows=len(batch.tokens))
+        examples = [self.data.examples[index] for index in chosen.tolist()]
+        if self._noise is not None:
+            return self._noisy(examples, step, self._noise.multiplier)
+        passed, d_Pr, h, losses = self._gradients(examples, step)
+        message = quantise_dense(self.manifest.method, rows, mean_gradient(d_Pr, h, rows))
+        return Estimate(scalars=message, loss=float(losses.mean()), rows=passed)
+
+    def _noisy(self, examples: Sequence[Example], step: int, multiplier: float) -> Estimate:
+        """Measure a dense core with noise. Each row is passed alone: others' lengths would move its last digits."""
+        numbers = self._layout.size - 1  # one is the number of rows
+        total = NoisySum(numbers, noisy_sum.length_max(self.manifest.method, numbers))
+        losses, passed = 0.0, 0
+        for example in examples:
+            count, d_Pr, h, loss = self._gradients([example], step)
+            total.add(mean_gradient(d_Pr, h, 1))
+            losses, passed = losses + float(loss.nan_to_num().sum()), passed + count
+        message = quantise_dense(self.manifest.method, len(examples), total.noisy_mean(multiplier))
+        return Estimate(scalars=message, loss=losses / len(examples), rows=passed)
+
+    def _gradients(self, examples: Sequence[Example], step: int) -> tuple[int, Tensor, list[Tensor], Tensor]:
+        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
+        batch, core = batch_of(self.data, examples, 1, self._shared.device), self._live(step)
+        found = row_gradients(self._shared, self._bases, step, core, batch, self.data.label_tokens)
+        return len(batch.tokens), *found
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:

@@ -82,7 +82,8 @@ class ModelPool:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
-        return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, training.data, training.eval_data))
+        data = read_task(tokenizer, manifest.task, training.data, training.eval_data)
+        return shared, Estimator(shared, bases, data, training.noise)
 
 
 class Service:

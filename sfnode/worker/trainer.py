@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,9 +15,11 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
+from sfnode.privacy import NoisyMessage
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.client import WorkerSession, coefficients_of
+from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
 from sfnode.worker_protocol import TrainingConfig, messages
 
@@ -45,6 +47,7 @@ class TrainingStatistics:
         accuracy: share of right answers when last measured.
         worker_restarts: times that the worker was started anew.
         trouble: a fault that keeps the node from measuring; empty if the last measurement succeeded.
+        privacy: what the noise on the messages guarantees; None without noise, and before the model is loaded.
     """
 
     is_training: bool = False
@@ -53,6 +56,7 @@ class TrainingStatistics:
     forward_rows: int = 0
     worker_restarts: int = 0
     trouble: str = ""
+    privacy: PrivacyStatistics | None = None
 
 
 class Trainer:
@@ -65,6 +69,7 @@ class Trainer:
         author: Author,
         coefficients: Callable[[], Coefficients],
         reporter: Reporter,
+        budget: NoiseBudget | None = None,
     ) -> None:
         self.loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
         self.evaluations: list[EvaluatedStep] = []  # not fetched yet
@@ -74,6 +79,7 @@ class Trainer:
         self._author = author
         self._coefficients = coefficients
         self._reporter = reporter
+        self._budget = budget
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch in the present session
         self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
@@ -82,7 +88,12 @@ class Trainer:
 
     def statistics(self) -> TrainingStatistics:
         """Return what the worker has done so far."""
-        return self._statistics
+        return self._statistics if self._budget is None else replace(self._statistics, privacy=self._budget.statistics)
+
+    @property
+    def spent(self) -> str:
+        """Return in words why the noise allows no further message; empty while it does."""
+        return "" if self._budget is None else self._budget.spent
 
     async def run(self, model: Path | str, jobs: trio.MemoryReceiveChannel[Job], inbox: Inbox) -> None:
         """Work on ``model``, a folder or a reference that the worker resolves, until cancelled.
@@ -146,8 +157,14 @@ class Trainer:
             data_rows=opened.data_rows,
             model_parameters=opened.model_parameters,
         )
+        if self._budget is not None:
+            privacy = await self._budget.begin(opened.data_rows)
+            self._reporter.event("privacy", privacy.in_words(), **asdict(privacy))
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
+        message = NoisyMessage(step=job.step, seed=job.seed, rows=job.directions)
+        if self._budget is not None and not await self._budget.admits(message):
+            return EstimateSkipped(step=job.step)
         first = job.step // self._signed.manifest.method.epoch_steps
         started_s = trio.current_time()
         is_resting = started_s < self._old_rest_until_s
@@ -165,6 +182,8 @@ class Trainer:
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
         rows = self._statistics.forward_rows + estimated.rows
         self._statistics = replace(self._statistics, loss=estimated.loss, trouble="", forward_rows=rows)
+        if self._budget is not None:
+            self._budget.spend(message)
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:

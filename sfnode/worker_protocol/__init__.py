@@ -30,7 +30,7 @@ from sfnode.worker_protocol.room import (
     free_memory as free_memory,
     temporary_folder as temporary_folder,
 )
-from sfnode.worker_protocol.training_config import TrainingConfig as TrainingConfig
+from sfnode.worker_protocol.training_config import NoiseConfig as NoiseConfig, TrainingConfig as TrainingConfig
 from sfnode.worker_protocol.weight_plan import (
     WeightPlan as WeightPlan,
     plan_weights as plan_weights,

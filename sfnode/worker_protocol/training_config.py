@@ -9,6 +9,19 @@ from sfnode.worker_protocol.device_choices import DeviceOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseConfig:
+    """Holds how much noise goes into a dense message.
+
+    Attributes:
+        multiplier: standard deviation of the noise in a message's sum, in lengths to which a row is clipped.
+        epsilon_max: measure nothing that would exceed it; None: no limit.
+    """
+
+    multiplier: float
+    epsilon_max: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
     """Holds an operator's choices for training on this machine.
 
@@ -18,6 +31,7 @@ class TrainingConfig:
         data: JSONL file to train on; None for a session that only evaluates.
         eval_data: JSONL file to evaluate on, or None.
         threads, worker_socket: of the worker to start, or of one that runs already; no session needs them.
+        noise: of the messages; None: none.
         basis: file of the basis of a run with a dense core; else None.
     """
 
@@ -27,4 +41,5 @@ class TrainingConfig:
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     threads: int | None = None
     worker_socket: Path | None = None
+    noise: NoiseConfig | None = None
     basis: Path | None = None

@@ -312,7 +312,7 @@ def declared() -> frozenset[str]:
     """Distributions that an install without development tools brings: the dependencies and the extras of users."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["train"], *extras["web"]]
+    wanted = [*project["dependencies"], *extras["train"], *extras["web"], *extras["privacy"]]
     return frozenset(re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower() for requirement in wanted)
 
 

@@ -10,9 +10,9 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 38_004,
-    "exported_names": 484,
-    "init_lines": 777,
+    "lines": 38_530,
+    "exported_names": 492,
+    "init_lines": 783,
     "import_share": 10.6,
     "small_helpers_per_kloc": 0.7,
     "dataclasses_per_kloc": 6.3,

@@ -10,7 +10,7 @@ import trio
 
 from protocol.errors import OperatorError, texts_of
 from protocol.run import AdmissionKind, Manifest
-from sfnode.cli.extras import check_can_serve_page, check_can_train
+from sfnode.cli.extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.cli.inviting import qr_code
 from sfnode.cli.joining.served import metrics_served, page_served
 from sfnode.cli.settings import Origin, Recalled, recall
@@ -112,6 +112,8 @@ def _check(options: JoinOptions) -> None:
         parse_metrics_address(options.metrics)
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
+    if not options.is_relay and options.training.noise is not None:
+        check_can_add_noise()
 
 
 async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:

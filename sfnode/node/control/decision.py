@@ -24,6 +24,7 @@ class PauseReason(StrEnum):
     BATTERY = "battery"
     HOURS = "hours"
     LOAD = "load"
+    PRIVACY = "privacy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class Moment:
         is_working: the decision before.
         memory_peak_bytes: the most that node and worker have used in this life.
         load_of_others: share of all cores that other programs use; None before the first measurement.
+        spent: why the noise on this node's messages allows no further one; empty while it does.
     """
 
     now: datetime
@@ -66,6 +68,7 @@ class Moment:
     memory_peak_bytes: int = 0
     is_on_battery: bool = False
     load_of_others: float | None = None
+    spent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,8 @@ def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
     """Return None if the node should work, else the reason that lasts longest."""
     if moment.is_held:
         return Pause(reason=PauseReason.OPERATOR, text="by `sfnode pause`, until `sfnode resume`")
+    if moment.spent:
+        return Pause(reason=PauseReason.PRIVACY, text=moment.spent)
     limit, peak = limits.memory_bytes_max, moment.memory_peak_bytes
     if limit is not None and peak > limit:
         text = (

@@ -36,6 +36,7 @@ class Overseer:
         self._slips = slips
         self._machine = machine or MachineWatch()
         self._memory_peak_bytes = 0
+        self._trainer: Trainer | None = None
         self._pause: Pause | None = None
         with slips.contained("overseer"):
             self._pause = decide(limits, self._look())  # so that the first status shows it
@@ -54,6 +55,7 @@ class Overseer:
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
         """Let ``train`` work on ``jobs``, and check every second whether it may."""
+        self._trainer = trainer
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._slips.outlive, "overseer", partial(self._watch, inbox))
             with self._training:
@@ -92,4 +94,5 @@ class Overseer:
             memory_peak_bytes=self._memory_peak_bytes,
             is_on_battery=not self._limits.works_on_battery and self._machine.is_on_battery(),
             load_of_others=self._machine.load_of_others() if self._limits.only_when_idle else None,
+            spent="" if self._trainer is None else self._trainer.spent,
         )
