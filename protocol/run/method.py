@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from protocol import limits
 from protocol.schema import Bound, OptionalHex32, is_hex
+
+DENSE_BITS: Final = (2, 4, 8)  # that a number of a dense message may have: a byte holds a whole number of them
 
 
 class CoreKind(StrEnum):
@@ -52,7 +54,7 @@ class Method:
         local_steps: K steps per envelope.
         alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
         quantum_exp: raw scalars are multiples of 2^quantum_exp.
-        clip: largest |q|.
+        clip: largest |q|; 1, 7 or 127 with a dense core, whose numbers then have 2, 4 or 8 bits.
     """
 
     rank: Annotated[int, Bound(1, limits.RANK_MAX)]
@@ -81,6 +83,11 @@ class Method:
     def scalars(self) -> int:
         """Return the number of directions of a round: D x K. An envelope has a scalar for each unless it is dense."""
         return self.directions * self.local_steps
+
+    @property
+    def number_bits(self) -> int:
+        """Return the bits of a number in a dense message: the fewest whose two's complement holds +-clip."""
+        return self.clip.bit_length() + 1
 
     @property
     def blocks(self) -> int:
@@ -129,6 +136,11 @@ class Schedule:
         return (2 * (self.weight_start * (span - step) + self.weight_end * step) + span) // (2 * span)
 
 
+def clip_of(bits: int) -> int:
+    """Return the largest |q| of a dense message whose numbers have so many bits: all but one of their values count."""
+    return (1 << bits - 1) - 1
+
+
 def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
     """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
     normalised = method.scalar is ScalarKind.NORMALISED
@@ -153,14 +165,18 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
         ),
         (
             method.is_dense and _fixed(method) != _FIXED_IF_DENSE,
-            "method: dense cores need raw scalars of one byte, one side, and rounds and epochs of one step "
-            "(SPEC 1.4.14)",
+            "method: dense cores need raw scalars, one side, and rounds and epochs of one step (SPEC 1.4.14)",
+        ),
+        (
+            method.is_dense and method.clip not in _DENSE_CLIPS,
+            "method.clip: 1, 7 or 127 with dense cores, for numbers of 2, 4 or 8 bits",
         ),
     ]
 
 
 # Of a dense core: what an author measures is neither a difference nor drawn.
-_FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
+_FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1)
+_DENSE_CLIPS = tuple(map(clip_of, DENSE_BITS))
 
 
 def _fixed(method: Method) -> tuple[object, ...]:
@@ -171,5 +187,4 @@ def _fixed(method: Method) -> tuple[object, ...]:
         method.shares,
         method.local_steps,
         method.epoch_steps,
-        method.clip,
     )

@@ -106,7 +106,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
 def _check_dense(manifest: Manifest, rows: int, sums: NDArray[np.signedinteger]) -> None:
     # [REJECT] SPEC 9.5.4: no more rows than the authors can have, and sums that such rows can have.
     largest = max(int(sums.max()), -int(sums.min()))
-    if rows > manifest.authors_max * manifest.method.directions or largest > limits.DENSE_CLIP * rows:
+    if rows > manifest.authors_max * manifest.method.directions or largest > manifest.method.clip * rows:
         raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a step of {rows} rows with a sum of {largest}")
 
 

@@ -197,7 +197,7 @@ def _method_in_words(run: NewRun) -> str:
     method = run.signed.manifest.method
     if run.found is None:
         return f"slopes along {method.directions} random directions a step"
-    numbers = f"{run.signed.manifest.numbers - 1:,} numbers"
+    numbers = f"{run.signed.manifest.numbers - 1:,} numbers of {method.number_bits} bits"
     return f"the gradient by {numbers} from one forward pass a row; the basis took {run.found.rows:,} forward rows"
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import click
 
-from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind
+from protocol.run import DENSE_BITS, CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
 from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words
 from sfnode.storage import AtStep, evaluations
@@ -168,6 +168,12 @@ method_options = group(
         default=_METHOD.epsilon_exp,
         show_default=True,
         help="Measure each direction this far from the weights, as a power of two.",
+    ),
+    click.option(
+        "--bits",
+        type=click.Choice(DENSE_BITS),
+        help="Send each number of a dense core in this many bits. Fewer make messages shorter and coarser."
+        f"  [default: {builder.BITS}]",
     ),
     choice_option(
         "--schedule",

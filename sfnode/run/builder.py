@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
-from protocol.limits import COEFFICIENT_BITS_MAX, DENSE_CLIP, NORMALISED_CLIP
+from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
 from protocol.run import (
     AdmissionKind,
     AdmissionSpec,
@@ -40,6 +40,7 @@ _NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
 _DENSE_RATE_MAX: Final = 16.0  # where the prior alone bends the loss: one layer, whose curvature is about one
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK: Final = 32
+BITS: Final = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
 LEARNING_RATE: Final = 3e-4
 
 
@@ -55,6 +56,7 @@ class MethodOptions:
         schedule: of the learning rate, down to zero or constant.
         directions, sides, shares, local_steps, epoch_steps: as in the manifest.
         epsilon_exp: epsilon = 2^epsilon_exp; about a thousandth.
+        bits: of a number in the messages of a dense core; None: `BITS`.
     """
 
     rank: int | None = None
@@ -68,6 +70,7 @@ class MethodOptions:
     schedule: ScheduleKind = ScheduleKind.LINEAR
     epoch_steps: int = 1_024
     epsilon_exp: int = -10
+    bits: int | None = None
 
 
 def method_of(options: MethodOptions) -> tuple[Method, Schedule]:
@@ -123,7 +126,7 @@ def dense_method_of(
         local_steps=1,
         alpha_exp=alpha_exp,
         quantum_exp=dense.quantum_exp,
-        clip=DENSE_CLIP,
+        clip=dense.clip,
     )
     return method, _schedule(schedule, weight)
 

@@ -32,8 +32,8 @@ from tests.training.test_dense_estimate import (
 )
 
 
-def found_for(model: Any, data: TaskData, rows: int = 8) -> FoundBasis | None:
-    return calibrate(SharedModel(model), trainable_tensors(model), data, rows)
+def found_for(model: Any, data: TaskData, rows: int = 8, bits: int = 8) -> FoundBasis | None:
+    return calibrate(SharedModel(model), trainable_tensors(model), data, rows, bits)
 
 
 @pytest.mark.parametrize("task", ["words", "choices"])
