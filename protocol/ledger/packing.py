@@ -24,7 +24,7 @@ def pack_numbers(numbers: Sequence[int], bits: int) -> bytes:
     room = np.zeros(packed_bytes(len(values), bits) * each, dtype=np.int16)
     room[: len(values)] = values & (1 << bits) - 1
     octets = room.reshape(-1, each) << np.arange(8 - bits, -1, -bits)
-    return octets.sum(axis=1).astype(np.uint8).tobytes()
+    return bytes(octets.sum(axis=1).astype(np.uint8))
 
 
 def unpack_numbers(data: bytes, bits: int) -> NDArray[np.int8]:
