@@ -29,7 +29,7 @@ from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, HONEST, 
 from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
-from protocol.run import DENSE_BITS, sign_manifest
+from protocol.run import sign_manifest
 from sfnode.run import builder
 from sfnode.storage import DataDirectory, Store
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
@@ -154,7 +154,7 @@ async def _run(
 @click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
 @click.option("--dense", is_flag=True, help="Let messages hold dense cores.")
 @click.option(
-    "--bits", type=click.Choice(DENSE_BITS), default=builder.BITS, show_default=True, help="Of a dense core's numbers."
+    "--bits", type=click.Choice((2, 4, 8)), default=builder.BITS, show_default=True, help="Of a dense core's numbers."
 )
 @click.option("--model", default=MODEL, show_default=True, help="Audit runs of this model.")
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, help="Let them learn from this file.")

@@ -9,7 +9,6 @@ from protocol.ledger.ledger import (
     Outcome as Outcome,
     Voided as Voided,
 )
-from protocol.ledger.packing import packed_bytes as packed_bytes
 from protocol.ledger.records_on_disk import Archive as Archive, records_of as records_of, step_of as step_of
 from protocol.ledger.roster import (
     NO_STATEMENTS as NO_STATEMENTS,

@@ -6,14 +6,13 @@ Two's complement, in order, the high bits of a byte first. What is left of the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Return how many bytes ``count`` numbers of so many bits take."""
+    """Return the bytes that ``count`` numbers of ``bits`` bits take."""
     return -(-count * bits // 8)
 
 
@@ -29,14 +28,6 @@ def pack_numbers(numbers: Sequence[int], bits: int) -> bytes:
 
 def unpack_numbers(data: bytes, bits: int) -> NDArray[np.int8]:
     """Return all numbers that the bytes have room for, int8: those behind the last one of a message are its filling."""
-    return _IN_A_BYTE[bits][np.frombuffer(data, dtype=np.uint8)].view(np.int8)
-
-
-def _in_a_byte(bits: int) -> NDArray[np.unsignedinteger]:
-    """Return the numbers in each value of a byte, 8 / bits of them as one integer: one look-up unpacks a byte."""
-    highest = np.arange(256, dtype=np.uint8)[:, None] << np.arange(0, 8, bits, dtype=np.uint8)
-    signed = highest.astype(np.uint8).view(np.int8) >> 8 - bits
-    return np.ascontiguousarray(signed).view(f"u{8 // bits}").ravel()
-
-
-_IN_A_BYTE: Final = {bits: _in_a_byte(bits) for bits in (2, 4, 8)}
+    octets = np.frombuffer(data, dtype=np.uint8)
+    at_the_top = octets[:, None] << np.arange(0, 8, bits, dtype=np.uint8)
+    return (at_the_top.view(np.int8) >> 8 - bits).ravel()

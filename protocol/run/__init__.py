@@ -21,13 +21,11 @@ from protocol.run.manifest import (
     sign_manifest as sign_manifest,
 )
 from protocol.run.method import (
-    DENSE_BITS as DENSE_BITS,
     CoreKind as CoreKind,
     Method as Method,
     ScalarKind as ScalarKind,
     Schedule as Schedule,
     ScheduleKind as ScheduleKind,
-    clip_of as clip_of,
 )
 from protocol.run.model import (
     FileSpec as FileSpec,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 from protocol import limits
 from protocol.schema import Bound, OptionalHex32, is_hex
-
-DENSE_BITS: Final = (2, 4, 8)  # that a number of a dense message may have: a byte holds a whole number of them
 
 
 class CoreKind(StrEnum):
@@ -136,11 +134,6 @@ class Schedule:
         return (2 * (self.weight_start * (span - step) + self.weight_end * step) + span) // (2 * span)
 
 
-def clip_of(bits: int) -> int:
-    """Return the largest |q| of a dense message whose numbers have so many bits: all but one of their values count."""
-    return (1 << bits - 1) - 1
-
-
 def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
     """Check the rules between fields of a method (SPEC 1.4); return whether each is broken, with its complaint."""
     normalised = method.scalar is ScalarKind.NORMALISED
@@ -176,7 +169,7 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
 
 # Of a dense core: what an author measures is neither a difference nor drawn.
 _FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1)
-_DENSE_CLIPS = tuple(map(clip_of, DENSE_BITS))
+_DENSE_CLIPS = (1, 7, limits.DENSE_CLIP_MAX)  # all but one of the values of 2, 4 or 8 bits
 
 
 def _fixed(method: Method) -> tuple[object, ...]:

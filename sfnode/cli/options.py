@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import click
 
-from protocol.run import DENSE_BITS, CoreKind, Objective, ScalarKind, ScheduleKind
+from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.cli.value_types import POSITIVE, DataFolder, FilePath, Whole
 from sfnode.run import BUILTIN_TASKS, HOME, MethodOptions, TaskOptions, builder, private_words
 from sfnode.storage import AtStep, evaluations
@@ -171,7 +171,7 @@ method_options = group(
     ),
     click.option(
         "--bits",
-        type=click.Choice(DENSE_BITS),
+        type=click.Choice((2, 4, 8)),
         help="Send each number of a dense core in this many bits. Fewer make messages shorter and coarser."
         f"  [default: {builder.BITS}]",
     ),

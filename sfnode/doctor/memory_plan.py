@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
-from protocol.ledger import packed_bytes
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
@@ -151,7 +150,8 @@ def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
 
 def _bytes_of_record(manifest: Manifest) -> int:
     method = manifest.method
-    return _RECORD_BYTES + packed_bytes(manifest.numbers, method.number_bits if method.is_dense else 16)
+    bits = method.number_bits if method.is_dense else 16
+    return _RECORD_BYTES + -(-manifest.numbers * bits // 8)
 
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:

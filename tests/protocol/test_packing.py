@@ -12,27 +12,27 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.packing import pack_numbers, packed_bytes, unpack_numbers
 from protocol.run.manifest import Manifest
-from protocol.run.method import DENSE_BITS, clip_of
 from protocol.state.replica import Replica
 from protocol.subspace.quantisation import quantise_dense
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
 
+CLIPS = {2: 1, 4: 7, 8: 127}
 LONG = {2: 37, 4: 19, 8: 9}  # numbers whose last byte has room, if it can
-every_bits = pytest.mark.parametrize("bits", DENSE_BITS)
+every_bits = pytest.mark.parametrize("bits", CLIPS)
 
 
 def of_bits(bits: int, tensors: int = 5, **fields: Any) -> Manifest:
     """A dense run with one number for each tensor, in so many bits, and no bound of their energy but their own."""
     rows = [{"name": str(number), "kind": "matrix", "rows": 4, "cols": 3} for number in range(tensors)]
-    energy_max = tensors * clip_of(bits) ** 2
-    method = {"rank": 1, "core_rows": 1, "clip": clip_of(bits), "energy_max": energy_max, **fields}
+    energy_max = tensors * CLIPS[bits] ** 2
+    method = {"rank": 1, "core_rows": 1, "clip": CLIPS[bits], "energy_max": energy_max, **fields}
     return small_manifest(core="dense", tensors=rows, **method)
 
 
 @st.composite
 def numbers_and_bits(draw: st.DrawFn) -> tuple[list[int], int]:
-    bits = draw(st.sampled_from(DENSE_BITS))
+    bits = draw(st.sampled_from([*CLIPS]))
     lowest = -(1 << bits - 1)
     return draw(st.lists(st.integers(lowest, -lowest - 1), min_size=1, max_size=60)), bits
 
@@ -78,7 +78,7 @@ def test_pack__number_that_the_bits_do_not_hold__is_a_bug_of_ours(bits: int) -> 
 @pytest.mark.parametrize(("bits", "size"), [(2, 110 + 10), (4, 110 + 10), (8, 110 + 9)])
 def test_record__of_few_bits__has_as_many_bytes_as_they_fill(bits: int, size: int) -> None:
     manifest = of_bits(bits, LONG[bits])
-    clip, count = clip_of(bits), LONG[bits]
+    clip, count = CLIPS[bits], LONG[bits]
     numbers = tuple((clip, 0, -clip, 1)[place % 4] for place in range(count))
     codec = EnvelopeCodec(manifest)
     envelope = codec.seal(signer(1), 5, (3, *numbers))
@@ -119,7 +119,7 @@ def test_record__the_least_value_of_its_bits__is_refused_in_every_place(bits: in
     manifest = of_bits(bits)
     for place in range(5):
         numbers = [0] * 5
-        for numbers[place], expected in ((-clip_of(bits), None), (-clip_of(bits) - 1, RejectReason.SCALAR_RANGE)):
+        for numbers[place], expected in ((-CLIPS[bits], None), (-CLIPS[bits] - 1, RejectReason.SCALAR_RANGE)):
             assert reason(manifest, seal(manifest, 1, 5, 3, *numbers)[:-64]) is expected
 
 
@@ -133,7 +133,7 @@ def test_quantise_dense__any_gradient__is_a_message_of_few_bits(bits: int, mean:
     scalars = quantise_dense(manifest.method, 4, np.array(mean))
     record = EnvelopeCodec(manifest).seal(signer(1), 5, scalars).record
     assert EnvelopeCodec(manifest).decode_untrusted(record).scalars == scalars
-    assert max(map(abs, scalars[1:])) <= clip_of(bits)
+    assert max(map(abs, scalars[1:])) <= CLIPS[bits]
 
 
 def test_quantise_dense__of_two_bits__is_a_sign_where_half_a_unit_is_reached() -> None:
@@ -144,7 +144,7 @@ def test_quantise_dense__of_two_bits__is_a_sign_where_half_a_unit_is_reached() -
 
 @every_bits
 def test_sums__messages_of_few_bits__are_those_of_their_numbers(bits: int) -> None:
-    manifest, clip = of_bits(bits), clip_of(bits)
+    manifest, clip = of_bits(bits), CLIPS[bits]
     rows = {(1, 5): (3, clip, -clip, 1, 0, -1), (2, 5): (4, clip, 0, -1, 1, clip), (1, 6): (1, -1, 0, 0, 0, -clip)}
     replica = Replica(manifest)
     for (author, step), scalars in rows.items():

@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
-from protocol.run import TensorSpec, clip_of
+from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.look import Look, look_at
@@ -122,7 +122,7 @@ def calibrate(
     gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
     settings = DenseSettings(
-        core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip_of(bits)
+        core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=(1 << bits - 1) - 1
     )
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
