@@ -19,10 +19,10 @@ STEPS_MAX: Final = 1 << 20  # spans of a run fit in one 64 KiB frame (1,024 x 20
 WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
-DENSE_CLIP: Final = 127  # numbers of a dense message travel as int8
-DENSE_NUMBERS_MAX: Final = 1 << 14  # of a dense message: three records fit into one frame
+DENSE_CLIP_MAX: Final = 127  # numbers of a dense message travel in 8 bits or fewer
+DENSE_NUMBERS_MAX: Final = 1 << 14  # of a dense message: three records fit into one frame, whatever the bits
 NOISE_ROWS_MAX: Final = 1 << 16
-ENERGY_MAX: Final = DENSE_NUMBERS_MAX * DENSE_CLIP**2
+ENERGY_MAX: Final = DENSE_NUMBERS_MAX * DENSE_CLIP_MAX**2
 CORES_MAX: Final = 1 << 20  # tensors x scalars of one update, summed in 35 ms: of 70 B D = 64, K = 16 fit
 CORE_PRODUCTS_MAX: Final = 1 << 30  # Rademacher cores x rank^2: 0.6 s; the same fits at rank 32
 AUTHORS_MAX: Final = 1 << 16

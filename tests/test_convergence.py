@@ -15,7 +15,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from tests.simulation.scripted import scripted_network
 
 
-@pytest.mark.parametrize("run", ["canonical", "rademacher", "rounds"])
+@pytest.mark.parametrize("run", ["canonical", "rademacher", "rounds", "dense of 4 bits", "dense of 2 bits"])
 def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(run: str) -> None:
     with scripted_network(run=run) as network:
         network.add_ring(4)

@@ -30,6 +30,7 @@ from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
 from protocol.run import sign_manifest
+from sfnode.run import builder
 from sfnode.storage import DataDirectory, Store
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
@@ -152,6 +153,9 @@ async def _run(
 @click.option("--steps", default=60, show_default=True, help="Give each run so many steps.")
 @click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
 @click.option("--dense", is_flag=True, help="Let messages hold dense cores.")
+@click.option(
+    "--bits", type=click.Choice((2, 4, 8)), default=builder.BITS, show_default=True, help="Of a dense core's numbers."
+)
 @click.option("--model", default=MODEL, show_default=True, help="Audit runs of this model.")
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, help="Let them learn from this file.")
 @click.option("--task", help="Let them learn this built-in task.  [default: the embedded one]")
@@ -160,7 +164,7 @@ async def _run(
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
 def main(messages: int, steps: int, first: int, threads: int, out: Path | None, as_json: bool, **given: Any) -> None:
     """Audit simulated runs with honest authors and cheats."""
-    subject = Subject(model=given["model"], data=given["data"], task=given["task"], is_dense=given["dense"])
+    subject = Subject(is_dense=given.pop("dense"), **given)
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out and out.exists() else []
     if sum(sum(row["honest"].values()) for row in rows) < messages:
         trio.run(_run, subject, rows, first, (messages, steps), threads, out)

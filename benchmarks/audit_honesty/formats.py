@@ -51,12 +51,14 @@ class Subject:
     Attributes:
         task: built-in; None: the embedded one.
         is_dense: whether messages hold a dense core, in place of scalars along drawn directions.
+        bits: of the numbers of dense messages.
     """
 
     model: str = MODEL
     data: Path = DATA
     task: str | None = None
     is_dense: bool = False
+    bits: int = builder.BITS
 
 
 class Models:
@@ -109,7 +111,7 @@ class Models:
 
     def _dense(self, rows: int, rate: float) -> tuple[tuple[TensorSpec, ...], tuple[Method, Schedule]]:
         """Tensors, method and schedule of a dense run at ``rate``; its basis goes to a file."""
-        found = calibrate(self._shared["fp32"], self._tensors, self._data, rows)
+        found = calibrate(self._shared["fp32"], self._tensors, self._data, rows, self._subject.bits)
         assert found is not None, "the subjects' layers that write are known"
         data = basis_file.encode_basis(found.content)
         digest = sha256(data).hexdigest()

@@ -54,7 +54,7 @@ def _found(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, batch_rows: int, seed: int
 ) -> FoundBasis:
     mixed = random.Random(seed).sample(data.examples, len(data.examples))
-    found = calibrate(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows)
+    found = calibrate(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows, builder.BITS)
     if found is None:
         raise OperatorError("this model or task can have no dense core: take other recipes")
     return found

@@ -17,21 +17,43 @@ export function flatLength(manifest) {
   return coreSizes(manifest).reduce((sum, size) => sum + size, isDense(manifest.method) ? 1 : 0);
 }
 
-/** [rows, numbers ...] of a dense message, which begin at `offset`. */
-export function readDense(payload, offset) {
-  const numbers = new Int8Array(payload.subarray(offset + 2)); // copies: bytes as two's complement
-  return [payload.readUInt16BE(offset), ...numbers];
+/** Bits of a number: the fewest whose two's complement holds +-clip. */
+function numberBits({ clip }) {
+  return 33 - Math.clz32(clip);
 }
 
-export function writeDense([rows, ...numbers], payload, offset) {
+/** Bytes of the rows and the numbers of a message. */
+export function denseBytes(manifest) {
+  return 2 + Math.ceil(((flatLength(manifest) - 1) * numberBits(manifest.method)) / 8);
+}
+
+/** [rows, numbers ...] of a dense message, which begin at `offset`. */
+export function readDense(manifest, payload, offset) {
+  const bits = numberBits(manifest.method);
+  const number = (_, index) => {
+    const place = index * bits;
+    return (payload[offset + 2 + (place >>> 3)] << (24 + (place & 7))) >> (32 - bits); // shifts carry the sign down
+  };
+  return [payload.readUInt16BE(offset), ...Array.from({ length: flatLength(manifest) - 1 }, number)];
+}
+
+/** The payload is zeros so far. */
+export function writeDense(manifest, [rows, ...numbers], payload, offset) {
+  const bits = numberBits(manifest.method);
   payload.writeUInt16BE(rows, offset);
-  numbers.forEach((q, index) => payload.writeInt8(q, offset + 2 + index));
+  numbers.forEach((q, index) => {
+    const place = index * bits;
+    payload[offset + 2 + (place >>> 3)] |= ((q & ((1 << bits) - 1)) << (8 - bits)) >>> (place & 7);
+  });
 }
 
 /** Rule 6.2.3. */
-export function checkDense(method, [rows, ...numbers]) {
+export function checkDense(manifest, { scalars: [rows, ...numbers], payload }) {
+  const { method } = manifest;
   rejectUnless(rows >= 1 && rows <= method.directions, "SCALAR_RANGE", `${rows} rows`);
-  rejectUnless(!numbers.includes(-128), "SCALAR_RANGE", "-128");
+  rejectUnless(numbers.every((q) => q >= -method.clip), "SCALAR_RANGE", `below -${method.clip}`);
+  const spare = 8 * (denseBytes(manifest) - 2) - numbers.length * numberBits(method);
+  rejectUnless((payload.at(-1) & ((1 << spare) - 1)) === 0, "SCALAR_RANGE", "bits behind the last number");
   const energy = numbers.reduce((sum, q) => sum + q * q, 0);
   rejectUnless(energy <= method.energy_max, "SCALAR_ENERGY", `energy ${energy}`);
 }

@@ -1,7 +1,7 @@
 // One author's signed scalars of one round: layout and rules (SPEC 6), pure functions of (manifest, bytes).
 // `run` is {manifest, runId} as manifest.mjs returns it.
 
-import { checkDense, flatLength, isDense, readDense, writeDense } from "./dense.mjs";
+import { checkDense, denseBytes, isDense, readDense, writeDense } from "./dense.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { seedOf } from "./hashing.mjs";
 import { keepsEnergyRule } from "./scalars.mjs";
@@ -12,10 +12,10 @@ const HEADER_BYTES = 44;
 const SIGNATURE_BYTES = 64;
 const SIGNING_TAG = Buffer.from("sfnode/envelope1", "ascii");
 
-/** Bytes of the scalars of a record: of 16 bits each, or 16 bits of rows and a byte for each number of a dense core. */
+/** Bytes of the scalars of a record: of 16 bits each, or 16 bits of rows and the packed numbers of a dense core. */
 function scalarBytes(manifest) {
   const { directions, local_steps: steps } = manifest.method;
-  return isDense(manifest.method) ? 1 + flatLength(manifest) : 2 * directions * steps;
+  return isDense(manifest.method) ? denseBytes(manifest) : 2 * directions * steps;
 }
 
 export function recordBytes(manifest) {
@@ -37,7 +37,7 @@ export function parseRecord(manifest, record) {
     author: payload.subarray(0, 32),
     step: payload.readUInt32BE(32),
     seed: payload.readBigUInt64BE(36),
-    scalars: isDense(manifest.method) ? readDense(payload, HEADER_BYTES) : readScalars(payload),
+    scalars: isDense(manifest.method) ? readDense(manifest, payload, HEADER_BYTES) : readScalars(payload),
     signature: record.subarray(payload.length),
     payload,
   };
@@ -56,7 +56,7 @@ export function checkCheapRules(run, record) {
   rejectUnless(envelope.step < steps, "STEP_RANGE", `step ${envelope.step}`);
   rejectUnless(envelope.step % method.local_steps === 0, "STEP_ALIGNMENT", `step ${envelope.step}`);
   if (isDense(method)) {
-    checkDense(method, envelope.scalars);
+    checkDense(manifest, envelope);
     return envelope;
   }
   rejectUnless(envelope.scalars.every((q) => Math.abs(q) <= method.clip), "SCALAR_RANGE");
@@ -99,7 +99,7 @@ export function makeRecord({ manifest, runId }, secretSeed, step, scalars) {
   author.copy(payload);
   payload.writeUInt32BE(step, 32);
   payload.writeBigUInt64BE(seedOf(runId, author, step), 36);
-  if (isDense(manifest.method)) writeDense(scalars, payload, HEADER_BYTES);
+  if (isDense(manifest.method)) writeDense(manifest, scalars, payload, HEADER_BYTES);
   else scalars.forEach((q, index) => payload.writeInt16BE(q, HEADER_BYTES + 2 * index));
   return Buffer.concat([payload, sign(secretSeed, signedBytes(runId, payload))]);
 }

@@ -11,6 +11,7 @@ const COEFFICIENTS_MAX = 2 ** 26;
 const CORES_MAX = 2 ** 20;
 const CORE_PRODUCTS_MAX = 2 ** 30;
 const DENSE_NUMBERS_MAX = 2 ** 14;
+const DENSE_CLIPS = [1, 7, 127];
 const SCALARS_MAX = 1024;
 const LOWER_HEX_64 = /^[0-9a-f]{64}$/;
 const FORBIDDEN_IN_FILE_NAMES = /[/\\:\0]/;
@@ -86,7 +87,7 @@ function checkDenseCore(manifest) {
     return;
   }
   demand(rows > 0 && noiseRows > 0 && energyMax > 0, 14);
-  demand(method.scalar === "raw" && method.clip === 127 && method.epsilon_exp === 0 && method.sides === 1, 14);
+  demand(method.scalar === "raw" && DENSE_CLIPS.includes(method.clip) && method.epsilon_exp === 0 && method.sides === 1, 14);
   demand(method.shares === 1 && method.local_steps === 1 && method.epoch_steps === 1, 14);
   demand(tensors.every((tensor) => tensor.kind !== "vector" && outputsOf(tensor) === outputsOf(tensors[0])), 14);
   demand(task.batch_rows === method.directions, 14);

@@ -2,7 +2,7 @@
 
 import { readBasisFile } from "./basis_file.mjs";
 import { Coefficients, epochDigest } from "./coefficients.mjs";
-import { denseCore } from "./dense.mjs";
+import { denseBytes, denseCore, readDense, writeDense } from "./dense.mjs";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord } from "./envelope.mjs";
 import { denseGradient } from "./gradients.mjs";
@@ -96,12 +96,26 @@ function checkBasisFile() {
   check("4.6 length", EXAMPLE_BASIS.length, 29);
 }
 
+/** The numbers of a dense message with so many coordinates, packed. */
+function packed(clip, numbers) {
+  const tensors = [{ kind: "matrix" }];
+  const manifest = { method: { core: "dense", core_rows: numbers.length, rank: 1, clip }, tensors };
+  const payload = Buffer.alloc(denseBytes(manifest));
+  writeDense(manifest, [1, ...numbers], payload, 0);
+  check("6.1 unpacked", readDense(manifest, payload, 0), `1,${numbers}`);
+  return payload.subarray(2).toString("hex");
+}
+
 function checkDense() {
   const core = denseCore({ method: { noise_rows: 3 } }, 1, [5n, 4n, -4n, 12n, -12n, 20n, 3n]);
   check("4.7 view", core.slice(1), "1,-1,2,-2,3,0");
   const message = { quantum_exp: -4, energy_max: 400, clip: 127 };
   check("5.6", quantiseDense(message, 3, [1, -0.25]), "3,16,-4");
   check("5.6 shortened", quantiseDense(message, 3, [3, -4, 1, 0.125]), "3,11,-15,4,0");
+  check("5.6 clip 7", quantiseDense({ ...message, clip: 7 }, 3, [3, -4, 1, 0.125]), "3,7,-7,4,0");
+  check("5.6 clip 1", quantiseDense({ ...message, clip: 1 }, 3, [3, -4, 1, 0.125]), "3,1,-1,1,0");
+  check("6.1 of 4 bits", packed(7, [1, -2, 7]), "1e70");
+  check("6.1 of 2 bits", packed(1, [1, -1, 0, 1, -1]), "71c0");
   const [first, second] = [1, 0].map((size) => ({ token: 1, hidden: [0, -Math.LN2], input: [size] }));
   const embedding = [[1, 0], [0, 1], [1, 1]];
   const side = { gain: [2, 1], u: [[1], [4]], u_exp: -1, v: [[1]], v_exp: 0 };

@@ -146,6 +146,6 @@ export function makeAttestation(run, secretSeed, { step, length, sha256 }) {
 
 /** Whether a step's rows and sums can come from messages (9.5.4). */
 function isDenseState({ authors_max: authors, method }, [rows, ...sums]) {
-  const most = BigInt(authors * method.directions);
-  return rows <= most && sums.every((sum) => sum <= 127n * rows && -sum <= 127n * rows);
+  const [most, clip] = [BigInt(authors * method.directions), BigInt(method.clip)];
+  return rows <= most && sums.every((sum) => sum <= clip * rows && -sum <= clip * rows);
 }

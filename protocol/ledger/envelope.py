@@ -22,10 +22,12 @@ from protocol.crypto import (
     is_signed,
 )
 from protocol.errors import Reject, RejectReason
+from protocol.ledger.packing import pack_numbers, packed_bytes, unpack_numbers
 from protocol.limits import NORMALISED_CLIP
 from protocol.run import Manifest, Method, ScalarKind, has_work
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
+_ROWS = struct.Struct(">H")  # of a dense message
 _SIGNED_TAG = b"sfnode/envelope1"
 
 
@@ -48,10 +50,9 @@ class Envelope:
     scalars: tuple[int, ...]
     record: bytes
 
-    @property
-    def dense(self) -> tuple[int, NDArray[np.int8]]:
+    def dense(self, method: Method) -> tuple[int, NDArray[np.int8]]:
         """Return the rows that a dense message stands for, and its numbers, int8."""
-        return self.scalars[0], _dense_numbers(self.record)
+        return self.scalars[0], _dense_numbers(method, self.record)[: len(self.scalars) - 1]
 
     @property
     def payload(self) -> bytes:
@@ -65,17 +66,24 @@ class EnvelopeCodec:
     def __init__(self, manifest: Manifest) -> None:
         check_verifier()
         self._manifest = manifest
-        numbers = manifest.numbers
-        self._scalars = struct.Struct(f">H{numbers - 1}b" if manifest.method.is_dense else f">{numbers}h")
+        method, numbers = manifest.method, manifest.numbers
+        self._scalars = struct.Struct(f">{numbers}h")  # of all but dense messages
         self._prefix = _SIGNED_TAG + manifest.run_id
-        self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
+        dense_bytes = _ROWS.size + packed_bytes(numbers - 1, method.number_bits)
+        self.record_bytes = _HEAD.size + (dense_bytes if method.is_dense else self._scalars.size) + SIGNATURE_BYTES
 
     def seal(self, signer: Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
         """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
         seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
-        payload = _HEAD.pack(signer.author, step, seed) + self._scalars.pack(*scalars)
+        payload = _HEAD.pack(signer.author, step, seed) + self._packed(scalars)
         record = payload + signer.sign(self._prefix + payload)
         return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, record=record)
+
+    def _packed(self, scalars: tuple[int, ...]) -> bytes:
+        method = self._manifest.method
+        if method.is_dense:
+            return _ROWS.pack(scalars[0]) + pack_numbers(scalars[1:], method.number_bits)
+        return self._scalars.pack(*scalars)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
         """Split concatenated records. Raises Reject(SIZE) when the length is not a multiple of a record's."""
@@ -91,7 +99,6 @@ class EnvelopeCodec:
         if len(record) != self.record_bytes:
             raise Reject(RejectReason.SIZE, f"record of {len(record)} bytes, this run's have {self.record_bytes}")
         author, step, seed = _HEAD.unpack_from(record)
-        scalars = self._scalars.unpack_from(record, _HEAD.size)
         method = self._manifest.method
         # [REJECT] SPEC 6.2.2: 0 <= step < steps, and a multiple of local_steps.
         if step >= self._manifest.steps:
@@ -99,8 +106,9 @@ class EnvelopeCodec:
         if step % method.local_steps != 0:
             raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
         if method.is_dense:
-            _check_dense(method, scalars[0], _dense_numbers(record))
+            scalars = _dense_scalars(self._manifest, record)
             return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
+        scalars = self._scalars.unpack_from(record, _HEAD.size)
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
         if max(scalars) > method.clip or min(scalars) < -method.clip:
             raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
@@ -128,19 +136,26 @@ class EnvelopeCodec:
             raise Reject(RejectReason.SIGNATURE, f"step {envelope.step} of {envelope.author.hex()[:16]}: bad signature")
 
 
-def _dense_numbers(record: bytes) -> NDArray[np.int8]:
-    return np.frombuffer(record[_HEAD.size + 2 : -SIGNATURE_BYTES], dtype=np.int8)
+def _dense_numbers(method: Method, record: bytes) -> NDArray[np.int8]:
+    """Return the numbers of a dense message, int8, and what fills its last byte."""
+    return unpack_numbers(record[_HEAD.size + _ROWS.size : -SIGNATURE_BYTES], method.number_bits)
 
 
-def _check_dense(method: Method, rows: int, numbers: NDArray[np.int8]) -> None:
-    """Check the rules of SPEC 5.6 for a dense message. Raises Reject."""
-    # [REJECT] SPEC 6.2.3: it stands for 1 ... D rows, |q| <= clip, and its energy is bounded.
+def _dense_scalars(manifest: Manifest, record: bytes) -> tuple[int, ...]:
+    """Return the rows and the numbers of a dense message, and check the rules of SPEC 5.6 and 6.1. Raises Reject."""
+    method, count = manifest.method, manifest.numbers - 1
+    (rows,) = _ROWS.unpack_from(record, _HEAD.size)
+    numbers = _dense_numbers(method, record)
+    # [REJECT] SPEC 6.2.3: it stands for 1 ... D rows, |q| <= clip, zeros fill the last byte, and its energy is bounded.
     if not 1 <= rows <= method.directions:
         raise Reject(RejectReason.SCALAR_RANGE, f"a message of {rows} rows, not of 1 to {method.directions}")
     if numbers.min() < -method.clip:
         raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
+    if numbers[count:].any():
+        raise Reject(RejectReason.SCALAR_RANGE, f"bits are set behind the last of {count} numbers")
     if (energy := int(np.square(numbers, dtype=np.int32).sum())) > method.energy_max:
         raise Reject(RejectReason.SCALAR_ENERGY, f"a dense message with energy {energy}, at most {method.energy_max}")
+    return (rows, *numbers[:count].tolist())
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:

@@ -52,7 +52,7 @@ class Method:
         local_steps: K steps per envelope.
         alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
         quantum_exp: raw scalars are multiples of 2^quantum_exp.
-        clip: largest |q|.
+        clip: largest |q|; 1, 7 or 127 with a dense core, whose numbers then have 2, 4 or 8 bits.
     """
 
     rank: Annotated[int, Bound(1, limits.RANK_MAX)]
@@ -81,6 +81,11 @@ class Method:
     def scalars(self) -> int:
         """Return the number of directions of a round: D x K. An envelope has a scalar for each unless it is dense."""
         return self.directions * self.local_steps
+
+    @property
+    def number_bits(self) -> int:
+        """Return the bits of a number in a dense message: the fewest whose two's complement holds +-clip."""
+        return self.clip.bit_length() + 1
 
     @property
     def blocks(self) -> int:
@@ -130,7 +135,8 @@ class Schedule:
 
 
 # Of a dense core: what an author measures is neither a difference nor drawn.
-_FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1, limits.DENSE_CLIP)
+_FIXED_IF_DENSE = (ScalarKind.RAW, 0, 1, 1, 1, 1)
+_DENSE_CLIPS = (1, 7, limits.DENSE_CLIP_MAX)  # all but one of the values of 2, 4 or 8 bits
 
 
 def broken_method_rules(method: Method) -> Iterator[str]:
@@ -154,8 +160,7 @@ def broken_method_rules(method: Method) -> Iterator[str]:
         yield "method.basis_sha256: 64 lower-case hex digits with dense cores, else empty"
     if {size > 0 for size in dense_only} != {method.is_dense}:
         yield "method.core_rows, method.noise_rows, method.energy_max: positive with dense cores, else 0"
-    if method.is_dense and (*fixed, method.clip) != _FIXED_IF_DENSE:
-        yield (
-            "method: dense cores need raw scalars of one byte, one side, and rounds and epochs of one step "
-            "(SPEC 1.4.14)"
-        )
+    if method.is_dense and fixed != _FIXED_IF_DENSE:
+        yield "method: dense cores need raw scalars, one side, and rounds and epochs of one step (SPEC 1.4.14)"
+    if method.is_dense and method.clip not in _DENSE_CLIPS:
+        yield "method.clip: 1, 7 or 127 with dense cores, for numbers of 2, 4 or 8 bits"

@@ -172,10 +172,10 @@ class _DenseStep:
         return np.stack([core - dense_core(manifest, self.step, in_all - each) for each in own])[:, 1:].astype(float)
 
 
-def _dense_steps(ledger: Ledger) -> Iterator[_DenseStep]:
+def _dense_steps(manifest: Manifest, ledger: Ledger) -> Iterator[_DenseStep]:
     for step, members in groupby(ledger.slots.envelopes(), key=attrgetter("step")):
         found = list(members)
-        rows, numbers = zip(*(each.dense for each in found), strict=True)
+        rows, numbers = zip(*(each.dense(manifest.method) for each in found), strict=True)
         authors = [each.author for each in found]
         yield _DenseStep(
             step=step, authors=authors, rows=np.array(rows, float), numbers=np.stack(numbers).astype(float)
@@ -184,7 +184,7 @@ def _dense_steps(ledger: Ledger) -> Iterator[_DenseStep]:
 
 def _dense_effects(replica: Replica, on_progress: Callable[[int, int], None]) -> dict[Author, LeavingOut]:
     manifest, found = replica.manifest, dict[Author, LeavingOut]()
-    coming = _dense_steps(replica.ledger)
+    coming = _dense_steps(manifest, replica.ledger)
     before, now = None, next(coming, None)
     while now is not None:
         after = next(coming, None)

@@ -98,7 +98,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         # [REJECT] SPEC 9.5.4: no more rows than the authors can have, and sums that such rows can have.
         if manifest.method.is_dense:
             rows, largest = int(flat[0]), max(int(flat[1:].max()), -int(flat[1:].min()))
-            if rows > manifest.authors_max * manifest.method.directions or largest > limits.DENSE_CLIP * rows:
+            if rows > manifest.authors_max * manifest.method.directions or largest > manifest.method.clip * rows:
                 raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a step of {rows} rows with a sum of {largest}")
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")

@@ -142,7 +142,7 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
         click.echo(f"left out {tensor}: {why}")
     method = f"slopes along {manifest.method.directions} random directions a step"
     if run.found is not None:
-        numbers = f"{manifest.numbers - 1:,} numbers from one forward pass a row"
+        numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits from one forward pass a row"
         method = f"the gradient by {numbers}; the basis took {run.found.rows:,} forward rows"
     click.echo(f"method   {method}")
     click.echo(f"update   {run.record_bytes:,} bytes per step and node")

@@ -17,7 +17,7 @@ from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
-from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, task_texts
+from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, builder, task_texts
 from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # imports torch
@@ -73,14 +73,16 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
         with counting("making a basis from some of the data", "examples") as report:
             parts = SharedModel(described.model), described.tensors, described.data
-            found = calibration.calibrate(*parts, options.dense_batch_rows, report)
+            bits = options.method.bits or builder.BITS
+            found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
     if found is not None and basis_out is not None:
         data = basis_file.encode_basis(found.content)
         disk.write_new(basis_out, [data])
         draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
-    elif options.method.core is CoreKind.DENSE:
+    elif options.method.core is CoreKind.DENSE or options.method.bits:
+        option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         raise OperatorError(
-            f"--core dense: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, "
+            f"{option}: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, "
             "layers known to write to the residual stream, and no option on how directions are drawn. Leave it out to "
             "take what there can be"
         )

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -118,6 +118,8 @@ def field_option(kind: type, name: str) -> Decorator:
         return click.option(flag, name, is_flag=True, help=said.text)
     if get_origin(declared) is tuple:
         return click.option(flag, name, type=parse, metavar=metavar, multiple=True, help=said.text)
+    if get_origin(value_type) is Literal:
+        return click.option(flag, name, type=click.Choice(get_args(value_type)), help=said.text)
     if issubclass(value_type, StrEnum):
         return choice_option(flag, value_type, said.text, default)
     if value_type is int:

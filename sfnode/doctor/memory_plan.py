@@ -149,7 +149,9 @@ def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
 
 
 def _bytes_of_record(manifest: Manifest) -> int:
-    return _RECORD_BYTES + (1 if manifest.method.is_dense else 2) * manifest.numbers
+    method = manifest.method
+    bits = method.number_bits if method.is_dense else 16
+    return _RECORD_BYTES + -(-manifest.numbers * bits // 8)
 
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:

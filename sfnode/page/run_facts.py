@@ -1,5 +1,6 @@
 """Put the manifest into words, for the page."""
 
+from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from sfnode.reporter import counted
 
@@ -10,16 +11,22 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     labels = ", ".join(repr(word) for word in task.label_words)
+    message = f"{EnvelopeCodec(manifest).record_bytes:,} bytes"
     if method.is_dense:
         learnt = [
             ("Subspace", f"published basis, a core of {method.core_rows} x {method.rank} in each tensor"),
-            ("Message", f"{manifest.numbers - 1:,} numbers of at most {counted(method.directions, 'row')}"),
+            (
+                "Message",
+                f"{message}: {manifest.numbers - 1:,} numbers of {method.number_bits} bits, of at most "
+                f"{counted(method.directions, 'row')}",
+            ),
         ]
     else:
         learnt = [
             ("Subspace", f"random basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
             ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
             ("Distance", f"2^{method.epsilon_exp}"),
+            ("Message", message),
         ]
     return [
         ("Run", manifest.name),

@@ -5,11 +5,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
-from protocol.limits import COEFFICIENT_BITS_MAX, DENSE_CLIP, NORMALISED_CLIP
+from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
 from protocol.run import (
     AdmissionKind,
     AdmissionSpec,
@@ -39,6 +39,7 @@ _NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
 _DENSE_RATE_MAX: Final = 16.0  # where the prior alone bends the loss: one layer, whose curvature is about one
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK: Final = 32
+BITS: Final = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
 LEARNING_RATE: Final = 3e-4
 
 
@@ -91,6 +92,11 @@ class MethodOptions:
         "Change the learning rate over the run: `linear` lets it fall to zero, `constant` keeps it.",
     )
     epoch_steps: int = 1_024
+    bits: Literal[2, 4, 8] | None = given(
+        None,
+        "Send each number of a dense core in this many bits. Fewer make messages shorter and coarser.  "
+        f"[default: {BITS}]",
+    )
 
 
 def method_of(options: MethodOptions) -> tuple[Method, Schedule]:
@@ -146,7 +152,7 @@ def dense_method_of(
         local_steps=1,
         alpha_exp=alpha_exp,
         quantum_exp=dense.quantum_exp,
-        clip=DENSE_CLIP,
+        clip=dense.clip,
     )
     return method, _schedule(schedule, weight)
 

@@ -71,7 +71,7 @@ class RunOptions:
     def dense_batch_rows(self) -> int:
         """Return the rows of a dense message; 0 where the run draws directions, or has no data to make a basis from."""
         method = self.method
-        chosen = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule)
+        chosen = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule, bits=None)
         is_free = chosen == MethodOptions() and self.settings is None and not self.is_plain
         is_possible = self.task.objective is Objective.LOSS and self.batch_rows <= DIRECTIONS_MAX
         has_data = self.data.named(self.task) is not None

@@ -25,6 +25,7 @@ class DenseSettings:
     rank: int
     quantum_exp: int
     energy_max: int
+    clip: int
 
 
 class StoredBasis:

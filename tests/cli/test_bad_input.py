@@ -44,6 +44,7 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--learning-rate", "1e30"), ("--learning-rate 1e+30", "such as 0.001")),
         (("--learning-rate", "fast"), ("--learning-rate", "fast")),
         (("--core", "sparse"), ("--core", "sparse", "canonical", "rademacher", "dense")),
+        (("--bits", "3"), ("--bits", "3", "2", "4", "8")),
         (("--trainable", "everything"), ("--trainable", "everything", "linear")),
         (("--task", "sst3"), ("--task", "sst3", "sst2")),
     ],

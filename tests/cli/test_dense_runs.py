@@ -48,4 +48,4 @@ def test_run_show__file_of_a_dense_run__says_what_a_message_holds(tmp_path: Path
     (file := tmp_path / "my.run").write_bytes(sign_manifest(DENSE, OWNER).encode())
     text = call("run", "show", file).stdout
     assert "published basis, a core of 2 x 4 in each tensor" in text
-    assert "16 numbers of at most 16 rows" in text and "Distance" not in text
+    assert "Message          126 bytes: 16 numbers of 8 bits, of at most 16 rows" in text and "Distance" not in text

@@ -11,6 +11,7 @@ import pytest
 
 from protocol.run.method import CoreKind
 from sfnode.demo import data_file
+from sfnode.run import builder
 from sfnode.storage import decode_run_file, stored_basis
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
@@ -32,12 +33,30 @@ def test_init__run_with_data__names_the_basis_that_it_writes_and_says_what_it_to
     manifest = decode_run_file(tmp_path / "a.run").manifest
     assert manifest.method.basis_sha256 == hashlib.sha256((tmp_path / "a.basis").read_bytes()).hexdigest()
     assert stored_basis.read_bases(manifest, tmp_path / "a.basis").manifest == manifest
-    numbers = f"{manifest.numbers - 1:,} numbers from one forward pass a row; the basis took 448 forward rows"
-    assert f"method   the gradient by {numbers}" in outcome.stdout
+    numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits"
+    took = "from one forward pass a row; the basis took 448 forward rows"
+    assert f"method   the gradient by {numbers} {took}" in outcome.stdout
     again = call("init", *DEMO, "--out", tmp_path / "b.run", "--owner-key", tmp_path / "owner.key", "--json")
     told = json.loads(again.stdout)
     assert (told["basis"], told["calibration_rows"]) == (str(tmp_path / "b.basis"), 448)
     assert (tmp_path / "b.basis").read_bytes() == (tmp_path / "a.basis").read_bytes()  # same choices, same bytes
+
+
+def test_init__bits__say_how_long_a_message_is(tmp_path: Path) -> None:
+    for bits, clip in (("2", 1), ("4", 7), ("8", 127)):
+        outcome = call("init", *DEMO, "--bits", bits, "--out", tmp_path / f"{bits}.run")
+        manifest = decode_run_file(tmp_path / f"{bits}.run").manifest
+        size = 110 + (manifest.numbers - 1) * int(bits) // 8
+        assert manifest.method.clip == clip
+        assert f"update   {size:,} bytes per step and node" in outcome.stdout
+        assert f"Message          {size:,} bytes: " in call("run", "show", tmp_path / f"{bits}.run").stdout
+    call("init", *DEMO, "--out", tmp_path / "a.run")
+    assert decode_run_file(tmp_path / "a.run").manifest.method.clip == (1 << builder.BITS - 1) - 1
+
+
+def test_init__bits_of_a_run_that_draws_directions__says_what_they_need(tmp_path: Path) -> None:
+    refused = call("init", *DEMO, "--bits", 4, "--plain", "--out", tmp_path / "a.run")
+    assert_teaches(refused, "--bits 4: needs", "no option on how directions are drawn")
 
 
 def test_init__labels_of_the_data_are_others__same_basis(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
-from tests.vectors.runs import DENSE
+from tests.vectors.runs import DENSE, OF_2_BITS, OF_4_BITS
 
 MANIFESTS = (
     small_manifest(),
@@ -25,7 +25,10 @@ MANIFESTS = (
     small_manifest(scalar="normalised", directions=4, clip=127),
     small_manifest(scalar="normalised", directions=2, local_steps=2, clip=127),
     DENSE,
+    OF_4_BITS,
+    OF_2_BITS,
 )
+_BITS = {127: 8, 7: 4, 1: 2}  # of a number in a dense message, by the clip
 CODECS = tuple(EnvelopeCodec(manifest) for manifest in MANIFESTS)
 # Bits of the first byte: which manifest; put the right seed in; sign anew with a known key.
 _WHICH, _SEEDED, _SIGNED = 7, 8, 16
@@ -70,19 +73,28 @@ def _verdict(codec: EnvelopeCodec, record: bytes) -> str | None:
         codec.check_signed(envelope)
     except Reject as reject:
         return reason_of(reject)
-    numbers = len(envelope.scalars)
-    layout = f">H{numbers - 1}b" if codec is CODECS[-1] else f">{numbers}h"
-    scalars = struct.pack(layout, *envelope.scalars)
+    scalars = _layout(MANIFESTS[CODECS.index(codec)].method, envelope.scalars)
     payload = envelope.author + struct.pack(">IQ", envelope.step, envelope.seed) + scalars
     assert (envelope.record, envelope.payload) == (record, payload)
     return None
+
+
+def _layout(method: Method, scalars: tuple[int, ...]) -> bytes:
+    """SPEC 6.1, by a text of bits."""
+    if not method.is_dense:
+        return struct.pack(f">{len(scalars)}h", *scalars)
+    bits = _BITS[method.clip]
+    text = "".join(format(number % 2**bits, f"0{bits}b") for number in scalars[1:])
+    text += "0" * (-len(text) % 8)
+    return struct.pack(">H", scalars[0]) + int(text, 2).to_bytes(len(text) // 8, "big")
 
 
 def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
     """The rules of SPEC 6.2 in their order, by offsets."""
     method, count = manifest.method, manifest.method.directions * manifest.method.local_steps
     numbers = method.core_rows * method.rank * len(manifest.tensors)
-    if len(record) != (110 + numbers if method.is_dense else 108 + 2 * count):
+    dense_bytes = 110 + (numbers * _BITS.get(method.clip, 8) + 7) // 8
+    if len(record) != (dense_bytes if method.is_dense else 108 + 2 * count):
         return "SIZE"
     step = int.from_bytes(record[32:36], "big")
     if step >= manifest.steps:
@@ -105,8 +117,13 @@ def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
 
 def _dense_reason(manifest: Manifest, record: bytes) -> str | None:
     """SPEC 6.2.3 for a dense message."""
-    numbers = [byte - 256 if byte > 127 else byte for byte in record[46:-64]]
-    if not 1 <= int.from_bytes(record[44:46], "big") <= manifest.method.directions or -128 in numbers:
+    bits, count = _BITS[manifest.method.clip], manifest.method.core_rows * manifest.method.rank * len(manifest.tensors)
+    text = "".join(format(byte, "08b") for byte in record[46:-64])
+    values = [int(text[at : at + bits], 2) for at in range(0, bits * count, bits)]
+    numbers = [value - 2**bits if value >= 2 ** (bits - 1) else value for value in values]
+    if not 1 <= int.from_bytes(record[44:46], "big") <= manifest.method.directions or "1" in text[bits * count :]:
+        return "SCALAR_RANGE"
+    if min(numbers) < -manifest.method.clip:
         return "SCALAR_RANGE"
     return "SCALAR_ENERGY" if sum(number**2 for number in numbers) > manifest.method.energy_max else None
 
@@ -149,7 +166,9 @@ def record_seeds() -> Iterator[bytes]:
     """A valid record of each run, as it is and signed anew; one with each kind of fault."""
     for which, manifest in enumerate(MANIFESTS):
         scalars = (32, -32) * (manifest.method.scalars // 2) or (-300,)
-        scalars = (3, *range(-4, 4)) if manifest.method.is_dense else scalars
+        if manifest.method.is_dense:
+            clip, count = manifest.method.clip, manifest.numbers - 1
+            scalars = (3, *(max(-clip, min(clip, number)) for number in range(-4, count - 4)))
         record = seal(manifest, 1, 4, *scalars)
         yield bytes([which]) + record
         yield bytes([which | _SEEDED | _SIGNED]) + record
@@ -160,7 +179,11 @@ def record_seeds() -> Iterator[bytes]:
         yield bytes([which]) + seal(manifest, 1, 2**20, *scalars)
         yield bytes([which]) + seal(manifest, 1, 2, *scalars)
     for rows, number in ((0, 1), (5, 1), (4, -128), (4, 127)):
-        yield bytes([len(MANIFESTS) - 1]) + seal(DENSE, 1, 2, rows, *[number] * 8)
+        yield bytes([MANIFESTS.index(DENSE)]) + seal(DENSE, 1, 2, rows, *[number] * 8)
+    for manifest, least in ((OF_4_BITS, -8), (OF_2_BITS, -2)):
+        which, good = MANIFESTS.index(manifest), seal(manifest, 1, 2, 3, 1, 0, -1, 0, 0)
+        yield bytes([which]) + seal(manifest, 1, 2, 3, least, 0, 0, 0, 0)
+        yield bytes([which | _SIGNED]) + good[:-65] + bytes([good[-65] | 1]) + good[-64:]  # behind the last number
 
 
 TARGETS = {"envelope": Target(check=check_record, seeds=record_seeds)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Tests
+from tests.mutants.detectors import Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
@@ -11,11 +11,13 @@ _MANIFEST = "protocol.run.manifest"
 _METHOD = "protocol.run.method"
 _COEFFICIENTS = "protocol.state.coefficients"
 _LEAVING_OUT = "protocol.state.leaving_out"
+_PACKING = "protocol.ledger.packing"
 _QUANTISATION = "protocol.subspace.quantisation"
 _ANY_SUMS = "test_dense_core__any_sums__is_the_exact_quotient_rounded_half_away_from_zero"
 _FULL_SUMS = "test_dense_sums__any_messages__are_rows_and_rows_times_numbers"
 _BOUNDS = "test_dense_envelope__rows_numbers_and_energy__are_judged_at_their_bounds"
 _ANY_GRADIENT = "test_quantise_dense__any_gradient__is_a_message_that_everybody_accepts"
+_ANY_NUMBERS = "test_pack__any_numbers__are_bits_in_order_and_come_back_with_zeros_behind_them"
 _BROKEN_RULES = "test_manifest__dense_core_breaks_a_rule__is_refused_by_name"
 _LINEAR_LOSS = "test_leaving_out__dense_and_linear_loss__lies_within_its_error"
 
@@ -26,6 +28,10 @@ def _state(name: str) -> Tests:
 
 def _message(name: str) -> Tests:
     return Tests((f"tests/protocol/test_dense_messages.py::{name}",))
+
+
+def _packing(name: str) -> Tests:
+    return Tests((f"tests/protocol/test_packing.py::{name}",))
 
 
 def _manifest(name: str) -> Tests:
@@ -40,44 +46,62 @@ MESSAGES = (
     Mutant(
         name="message-of-no-rows",
         breaks="a dense message may stand for no rows: it says that it has measured nothing, and moves the model",
-        edits=(Edit(_ENVELOPE, "_check_dense", "if not 1 <= rows", "if not 0 <= rows"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "if not 1 <= rows", "if not 0 <= rows"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="rows-without-bound",
         breaks="a dense message may stand for 65,535 rows: one author outweighs all others",
-        edits=(Edit(_ENVELOPE, "_check_dense", "if not 1 <= rows <= method.directions", "if rows < 1"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "if not 1 <= rows <= method.directions", "if rows < 1"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="minus-128-accepted",
         breaks="a number below the clip counts: sums may exceed what the manifest's bound says of them",
-        edits=(Edit(_ENVELOPE, "_check_dense", "< -method.clip", "< -method.clip - 1"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "< -method.clip", "< -method.clip - 1"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-without-bound",
         breaks="a dense message may be as long as it likes, and drown those of all others",
-        edits=(Edit(_ENVELOPE, "_check_dense", "> method.energy_max", "> 127**2 * len(numbers)"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "> method.energy_max", "> 127**2 * len(numbers)"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-at-the-bound-refused",
         breaks="a message just as long as allowed is rejected, and whoever relays it loses its sessions",
-        edits=(Edit(_ENVELOPE, "_check_dense", "> method.energy_max", ">= method.energy_max"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "> method.energy_max", ">= method.energy_max"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-in-bytes",
         breaks="squares are summed in bytes, so that a long message looks short",
-        edits=(Edit(_ENVELOPE, "_check_dense", "dtype=np.int32", "dtype=np.int8"),),
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "dtype=np.int32", "dtype=np.int8"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="numbers-without-sign",
         breaks="what goes down is read as going up, and far",
-        edits=(Edit(_ENVELOPE, "_dense_numbers", "dtype=np.int8", "dtype=np.uint8"),),
+        edits=(Edit(_PACKING, "unpack_numbers", "view(np.int8)", "view(np.uint8)"),),
         detector=_state(_FULL_SUMS),
+    ),
+    Mutant(
+        name="low-bits-first",
+        breaks="the numbers of a byte change places: others read another message than was measured",
+        edits=(Edit(_PACKING, "pack_numbers", "np.arange(8 - bits, -1, -bits)", "np.arange(0, 8, bits)"),),
+        detector=_packing(_ANY_NUMBERS),
+    ),
+    Mutant(
+        name="anything-behind-the-last-number",
+        breaks="one message has several encodings, so that its author's slot is void for whom gets two of them",
+        edits=(Edit(_ENVELOPE, "_dense_scalars", "numbers[count:].any()", "False"),),
+        detector=_packing("test_record__every_last_byte__is_accepted_if_and_only_if_nothing_is_behind_the_last_number"),
+    ),
+    Mutant(
+        name="snapshot-sums-of-8-bits",
+        breaks="a snapshot may hold sums that no messages of 4 or 2 bits can have",
+        edits=(Edit("protocol.state.snapshot", "_check_dense", "manifest.method.clip * rows", "127 * rows"),),
+        detector=Vectors(("snapshots.json",)),
     ),
     Mutant(
         name="long-gradient-sent-as-it-is",
@@ -200,6 +224,12 @@ RULES = (
         name="dense-method-of-any-kind",
         breaks="a dense run may have two sides or local steps: fields that nothing reads then",
         edits=(Edit(_METHOD, "broken_method_rules", "(*fixed, method.clip) != _FIXED_IF_DENSE", "False"),),
+        detector=_manifest(_BROKEN_RULES),
+    ),
+    Mutant(
+        name="dense-clip-of-any-size",
+        breaks="a dense run may have a clip that its bits could exceed: one number has two bounds",
+        edits=(Edit(_METHOD, "broken_method_rules", "method.clip not in _DENSE_CLIPS", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
     Mutant(

@@ -60,7 +60,8 @@ def test_dense_envelope__of_rows_and_numbers__has_two_bytes_and_then_one_each() 
     assert envelope.record[44:-64] == b"\0\x09" + struct.pack(f"{NUMBERS}b", *numbers)
     decoded = codec.decode_untrusted(envelope.record)
     assert decoded == envelope
-    assert (decoded.dense[0], decoded.dense[1].tolist()) == (9, list(numbers))
+    rows, found = decoded.dense(DENSE.method)
+    assert (rows, found.tolist()) == (9, list(numbers))
     codec.check_signed(decoded)
 
 

@@ -294,8 +294,7 @@ BROKEN_DENSE: list[tuple[dict[str, Any], str]] = [
     ({"shares": 2}, "dense cores need"),
     ({"local_steps": 2, "epoch_steps": 2}, "dense cores need"),
     ({"epoch_steps": 2}, "dense cores need"),
-    ({"clip": 126}, "dense cores need"),
-    ({"clip": 128}, "dense cores need"),
+    *(({"clip": clip}, "method.clip: 1, 7 or 127") for clip in (2, 3, 6, 8, 15, 63, 126, 128)),
     ({"task": manifest_data()["task"] | {"batch_rows": 32, "label_words": [" 0", " 1", " 2"]}}, "task.batch_rows"),
     ({"tensors": manifest_data()["tensors"]}, "a vector is listed"),
     ({"tensors": manifest_data()["tensors"][::2]}, "as many outputs"),  # 24 x 16 and 16 x 24
@@ -313,6 +312,7 @@ def test_manifest__dense_message_of_more_numbers_than_a_frame_should_hold__is_re
     tensors = [{**tensor, "name": str(number)} for number in range(129)]
     most = manifest_data(core="dense", rank=1, core_rows=127, tensors=tensors)  # 1 + 127 x 129
     assert checked(most).numbers == limits.DENSE_NUMBERS_MAX
+    assert checked(most | {"method": most["method"] | {"clip": 1, "energy_max": 1}}).numbers == limits.DENSE_NUMBERS_MAX
     one_more = manifest_data(core="dense", rank=128, core_rows=128, tensors=tensors[:1])
     check_refused(one_more, RejectReason.MANIFEST_FIELD, "16385 numbers in a dense message")
 

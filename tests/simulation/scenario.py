@@ -55,8 +55,12 @@ _RUNS: dict[str, dict[str, object]] = {
     "rounds": {"steps": 80, "local_steps": 2},
     "spans": {"steps": 40 * 64, "local_steps": 64, "epoch_steps": 256},
     "dense": {"steps": 40, "core": "dense", "directions": 4},
+    "dense of 4 bits": {"steps": 40, "core": "dense", "directions": 4, "clip": 7, "energy_max": 400},
+    "dense of 2 bits": {"steps": 40, "core": "dense", "directions": 4, "clip": 1, "energy_max": 16},
 }
-_DRAWN = sorted(_RUNS.keys() - {"dense"})  # which takes the place of others, so that their seeds stay what they are
+_DRAWN = sorted(
+    name for name in _RUNS if not name.startswith("dense")
+)  # which takes the place of others, so that their seeds stay what they are
 _DENSE = 0.2  # share of the runs without snapshots: with steps one by one, a span would take too long
 # With steps before which a snapshot is made, twice, and some more after them; else like "spans".
 _SNAPSHOT_RUN = {"steps": 56 * 64, "local_steps": 64, "epoch_steps": 768}

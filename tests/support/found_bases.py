@@ -20,7 +20,7 @@ from tests.support.manifests import small_manifest
 
 def dense_bases(shared: SharedModel, data: TaskData, rows: int = 8) -> tuple[Bases, FoundBasis]:
     """A run of 16 steps with messages of ``rows`` rows, in the basis that is found: for 32 examples or more."""
-    found = calibrate(shared, trainable_tensors(shared.model), data, rows)
+    found = calibrate(shared, trainable_tensors(shared.model), data, rows, 8)
     assert found is not None
     sha256 = hashlib.sha256(encode_basis(found.content)).hexdigest()
     method, schedule = dense_method_of(ScheduleKind.LINEAR, 0.01, sha256, found.settings, rows)

@@ -35,8 +35,10 @@ def _made_up(manifest: Manifest, author: int, step: int) -> tuple[int, ...]:
     drawn = tuple((author * 7 + step + index) % 100 for index in range(manifest.numbers))
     if not manifest.method.is_dense:
         return drawn
-    # Rows, and numbers of -15 ... 15.
-    return (1 + drawn[0] % manifest.method.directions, *(5 * number % 31 - 15 for number in drawn[1:]))
+    # Rows, and numbers of -15 ... 15, or of as many bits as there are.
+    largest = min(15, manifest.method.clip)
+    numbers = (5 * number % (2 * largest + 1) - largest for number in drawn[1:])
+    return (1 + drawn[0] % manifest.method.directions, *numbers)
 
 
 def ledger_of(manifest: Manifest, records: list[bytes]) -> Ledger:

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from sfnode.training.calibration import FoundBasis, calibrate
-from sfnode.training.calibration.found_basis import RATE, _Gradients, _leading_excess
+from sfnode.training.calibration.found_basis import _LEVELS_OF_RMS, RATE, _Gradients, _leading_excess
 from sfnode.training.calibration.look import look_at
 from sfnode.training.calibration.writers import moving_tensors
 from sfnode.training.model.tensors import trainable_tensors
@@ -32,8 +32,8 @@ from tests.training.test_dense_estimate import (
 )
 
 
-def found_for(model: Any, data: TaskData, rows: int = 8) -> FoundBasis | None:
-    return calibrate(SharedModel(model), trainable_tensors(model), data, rows)
+def found_for(model: Any, data: TaskData, rows: int = 8, bits: int = 8) -> FoundBasis | None:
+    return calibrate(SharedModel(model), trainable_tensors(model), data, rows, bits)
 
 
 @pytest.mark.parametrize("task", ["words", "choices"])
@@ -109,6 +109,30 @@ def test_calibrate__candidates_of_unlike_lengths__no_column_bends_the_loss_more_
     bends = [_Gradients(look, u, h).curvature(slice(column, column + 1)) for column in range(u.shape[1])]
     whole = [_Gradients(look, _leading_excess(look), h).curvature(slice(each, each + 1)) for each in range(u.shape[1])]
     assert max(bends) <= 1.05 * usual < max(whole)  # U is rounded to bytes
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_calibrate__fewer_bits__same_basis_with_a_unit_that_suits_them(bits: int) -> None:
+    """Half of a unit is at most 0.83 of the messages' rms, and the clip is beyond most of their numbers."""
+    data, shared = some_words(), SharedModel(direct_model())
+    found, usual = found_for(direct_model(), data, bits=bits), found_for(direct_model(), data)
+    assert found is not None and usual is not None
+    assert np.array_equal(found.content.u, usual.content.u) and found.learning_rate == usual.learning_rate
+    look = look_at(shared, moving_tensors(shared, trainable_tensors(shared.model)), data, lambda _done, _total: None)
+    u = torch.from_numpy(found.content.u).double() * 2.0**found.content.u_exp
+    v = [
+        torch.from_numpy(each).double() * 2.0**exp
+        for each, exp in zip(found.content.v, found.content.v_exps, strict=True)
+    ]
+    h = torch.cat([x.double() @ side for x, side in zip(look.inputs, v, strict=True)], dim=1)
+    messages = _Gradients(look, u, h).drawn_messages(8) * 2.0**-found.settings.quantum_exp
+    rms = float(messages.square().mean().sqrt())
+    least = _LEVELS_OF_RMS[bits]
+    assert least <= rms < 2 * least and found.settings.clip == (1 << bits - 1) - 1
+    assert found.settings.clip > 1.6 * rms or bits == 2
+    # None but the longest is shortened before it is rounded
+    length_max = np.sqrt(found.settings.energy_max) - np.sqrt(messages.shape[1]) / 2
+    assert length_max == pytest.approx(2 * float(messages.norm(dim=1).median()), rel=0.02)
 
 
 def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:

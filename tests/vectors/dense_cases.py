@@ -107,8 +107,16 @@ def dense_quantised() -> Iterator[Case]:
         "infinite: skipped": (400, [1.0, math.inf]),
         "not a number: skipped": (400, [math.nan, 1.0]),
     }
-    for name, (energy_max, mean) in chosen.items():
-        method = replace(DENSE.method, quantum_exp=-4, energy_max=energy_max)
+    of_few_bits = {
+        "of 4 bits, halves and its ends": (7, [0.5 * unit, -0.5 * unit, 6.5 * unit, 7.5 * unit, -7.5 * unit, -9.0]),
+        "of 4 bits, shortened": (7, [3.0, -4.0, 1.0, 0.125]),
+        "of 2 bits, halves and its ends": (1, [0.5 * unit, -0.5 * unit, 0.4999 * unit, -1.5 * unit, 3 * unit, -0.25]),
+        "of 2 bits, shortened": (1, [3.0, -4.0, 1.0, 0.125]),
+    }
+    rows = [(name, 127, energy_max, mean) for name, (energy_max, mean) in chosen.items()]
+    rows += [(name, clip, 400, mean) for name, (clip, mean) in of_few_bits.items()]
+    for name, clip, energy_max, mean in rows:
+        method = replace(DENSE.method, quantum_exp=-4, energy_max=energy_max, clip=clip)
         try:
             found: list[int] | None = list(quantise_dense(method, 3, np.array(mean)))
         except NumericError:
@@ -116,7 +124,7 @@ def dense_quantised() -> Iterator[Case]:
         if found is not None:
             assert sum(number * number for number in found[1:]) <= energy_max
             _check_clear_of_halves(mean, energy_max)
-        given: dict[str, Any] = {"quantum_exp": -4, "energy_max": energy_max, "clip": 127, "rows": 3}
+        given: dict[str, Any] = {"quantum_exp": -4, "energy_max": energy_max, "clip": clip, "rows": 3}
         given |= {"mean": [float_text(each) for each in mean], "shown": [repr(each) for each in mean]}
         yield case(f"dense: {name}", "quantise_dense", given, {"scalars": found})
 

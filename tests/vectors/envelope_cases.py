@@ -13,7 +13,19 @@ from protocol.run.manifest import Manifest
 from tests.support.ledgers import signer
 from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged, key_text
-from tests.vectors.runs import AUTHOR, DENSE, EXAMPLE, MANIFESTS, NORMALISED, ROUNDS, WIDEST, record, texts
+from tests.vectors.runs import (
+    AUTHOR,
+    DENSE,
+    EXAMPLE,
+    MANIFESTS,
+    NORMALISED,
+    OF_2_BITS,
+    OF_4_BITS,
+    ROUNDS,
+    WIDEST,
+    record,
+    texts,
+)
 
 _NAMES = {manifest.run_id: name for name, manifest in MANIFESTS.items()}
 _ENERGETIC = (32, -32, 32, -32)  # normalised, D = 4: 4 E = 4096 D
@@ -31,7 +43,7 @@ class Row(NamedTuple):
 def envelopes() -> Document:
     """envelopes.json"""
     rows = [*_valid(), *_sizes(), *_steps(), *_scalars(), *_energies(), *_seeds(), *_authors(), *_signatures()]
-    cases = [_decoded(row) for row in [*rows, *_two_faults(), *_dense()]]
+    cases = [_decoded(row) for row in [*rows, *_two_faults(), *_dense(), *_packed()]]
     about = "Records under a manifest and their verdicts: SPEC 6"
     return document(about, [*cases, *_splits(), *_seals()], manifests=texts(MANIFESTS))
 
@@ -264,6 +276,43 @@ def _dense() -> Iterator[Row]:
     yield Row("dense: seed: zero", DENSE, seeded, "SEED")
 
 
+def _packed() -> Iterator[Row]:
+    """Five numbers of 4 or 2 bits, with 4 or 6 bits behind the last one; 150 and 4 as their largest energy."""
+    for name, numbers, reason in (
+        ("valid: numbers of both signs", (7, -7, 1, -1, 0), None),
+        ("valid: the last number", (0, 0, 0, 0, -7), None),
+        ("valid: the most energy", (7, -7, 6, -4, 0), None),
+        ("energy: one more", (7, -7, 7, -2, 0), "SCALAR_ENERGY"),
+        ("a number of -8, the first", (-8, 0, 0, 0, 0), "SCALAR_RANGE"),
+        ("a number of -8, the last", (0, 0, 0, 0, -8), "SCALAR_RANGE"),
+        ("order: -8 before energy", (7, 7, 7, 7, -8), "SCALAR_RANGE"),
+    ):
+        yield Row(f"dense, 4 bits: {name}", OF_4_BITS, record(OF_4_BITS, 2, 4, *numbers), reason)
+    for name, numbers, reason in (
+        ("valid: numbers of both signs", (1, -1, 0, 1, -1), None),
+        ("valid: the last number", (0, 0, 0, 0, 1), None),
+        ("energy: one more", (1, -1, 1, 1, 1), "SCALAR_ENERGY"),
+        ("a number of -2, the first", (-2, 0, 0, 0, 0), "SCALAR_RANGE"),
+        ("a number of -2, the last", (0, 0, 0, 0, -2), "SCALAR_RANGE"),
+        ("order: -2 before energy", (1, 1, 1, 1, -2), "SCALAR_RANGE"),
+    ):
+        yield Row(f"dense, 2 bits: {name}", OF_2_BITS, record(OF_2_BITS, 2, 4, *numbers), reason)
+    for name, manifest, spare in (("4 bits", OF_4_BITS, 4), ("2 bits", OF_2_BITS, 6)):
+        good = record(manifest, 2, 4, 1, 0, -1, 0, 1)
+        for bit in range(spare):
+            row = _with_last_byte(manifest, good, good[-65] ^ 1 << bit)
+            yield Row(f"dense, {name}: bit {bit} behind the last number", manifest, row, "SCALAR_RANGE")
+        yield Row(f"dense, {name}: size: a byte short", manifest, good[:-1], "SIZE")
+        long = good[:46] + bytes([1, 0, 255, 0, 1]) + good[-64:]
+        yield Row(f"dense, {name}: size: a byte for each number", manifest, long, "SIZE")
+
+
+def _with_last_byte(manifest: Manifest, good: bytes, octet: int) -> bytes:
+    """The record with another last byte of its payload, signed by AUTHOR."""
+    payload = good[:-65] + bytes([octet])
+    return payload + AUTHOR.sign(b"sfnode/envelope1" + manifest.run_id + payload)
+
+
 def _splits() -> Iterator[Case]:
     good = record(EXAMPLE, 7, -300)
     rows = {"nothing": b"", "one": good, "three": good * 3, "any content": bytes(220), "a byte less": (good * 2)[:-1]}
@@ -279,6 +328,8 @@ def _seals() -> Iterator[Case]:
         "normalised": (38, (*_ENERGETIC, 14, -28, 56, 7)),
         "rounds": (9, (1, -2, 3, -4, 100, -100)),
         "dense": (5, (4, 1, -2, 3, -4, 5, -6, 7, -127)),
+        "dense, 4 bits": (5, (4, 1, -2, 7, -7, 5)),
+        "dense, 2 bits": (5, (4, 1, -1, 0, 0, 1)),
     }
     for name, (step, scalars) in rows.items():
         given = {"manifest": name, "secret_seed": bytes(32).hex(), "step": step, "scalars": list(scalars)}

@@ -21,6 +21,8 @@ from tests.vectors.runs import (
     DENSE,
     EXAMPLE,
     NORMALISED,
+    OF_2_BITS,
+    OF_4_BITS,
     ROUNDS,
     ROUNDS_RADEMACHER,
     constant,
@@ -67,6 +69,8 @@ MANIFESTS = {
     "largest, r = 128": LARGEST_R128,
     "dense": DENSE,
     "largest, dense": LARGEST_DENSE,
+    "dense, 4 bits": OF_4_BITS,
+    "dense, 2 bits": OF_2_BITS,
 }
 _NAMES = {manifest.run_id: name for name, manifest in MANIFESTS.items()}
 
@@ -330,6 +334,7 @@ def _dense() -> Iterator[Case]:
         return run.add(10, *range(9, 1, -1)).add(11, expect="VOID").add(1, expect="SLOT_VOID").add(0).look()
 
     yield _ledger("dense: late messages, a void slot, rows whose sum is zero", DENSE, records, play, backward)
+    yield from _packed()
     limit = coefficient_max(LARGEST_DENSE)
     for sign in (1, -1):
         full = [record(LARGEST_DENSE, 1, 4, *[sign * 127] * 8, author=signer(author)) for author in (0, 1)]
@@ -340,3 +345,20 @@ def _dense() -> Iterator[Case]:
             return run
 
         yield _ledger(f"limit: dense, {sign * limit}", LARGEST_DENSE, full, fill)
+
+
+def _packed() -> Iterator[Case]:
+    """Sums of numbers of 4 and of 2 bits."""
+    for bits, manifest, clip in ((4, OF_4_BITS, 7), (2, OF_2_BITS, 1)):
+        records = [
+            record(manifest, step, author + 1, clip, -1, 0, -clip, 1, author=signer(author))
+            for author in (0, 1, 2)
+            for step in (0, 5)
+        ]
+
+        def play(run: Player, *, clip: int = clip) -> object:
+            run.add(*range(6)).look()
+            assert run.replica.coefficients().flat(5).tolist() == [6, 6 * clip, -6, 0, -6 * clip, 6]
+            return run
+
+        yield _ledger(f"dense: numbers of {bits} bits", manifest, records, play)

@@ -45,6 +45,8 @@ def dense_rows(tensor: Data) -> Iterator[Row]:
     yield "valid: a dense core of a transposed tensor", {**DENSE, "tensors.0.kind": "transposed"}, True
     turned = {**tensor, "name": "b", "kind": "transposed", "rows": 5, "cols": tensor["rows"]}
     yield "valid: a dense core of a matrix and a transposed tensor", {**DENSE, "tensors": [tensor, turned]}, True
+    yield "valid: a dense core with numbers of 4 bits", {**DENSE, "method.clip": 7}, True
+    yield "valid: a dense core with numbers of 2 bits", {**DENSE, "method.clip": 1}, True
     for core_rows in (1, 128):
         yield f"method.core_rows = {core_rows}", of_rows(core_rows), True
     yield "method.core_rows = 129", of_rows(129), False
@@ -68,6 +70,7 @@ def _broken(tensor: Data) -> Iterator[tuple[str, Data]]:
         "directions that share rows": {"method.shares": 2},
         "rounds of two steps": {"method.local_steps": 2, "method.epoch_steps": 2},
         "epochs of two steps": {"method.epoch_steps": 2},
+        **{f"clip {clip}": {"method.clip": clip} for clip in (2, 3, 6, 8, 15, 63)},
         "clip 126": {"method.clip": 126},
         "clip 128": {"method.clip": 128},
         "a vector": {"tensors": [tensor, {"name": "b", "kind": "vector", "rows": tensor["rows"], "cols": 0}]},
@@ -104,6 +107,11 @@ def _bounds(tensor: Data) -> Iterator[Row]:
     for steps in (67_096, 67_097):  # 2^16 x steps x 127^3: 2^53 / (2^16 x 127^3) = 67096.4...
         row = {**DENSE, "method.rank": 1, "schedule.weight_end": 1 << 16, "steps": steps}
         yield f"rule 1.4.11: dense, {steps} x 2^16 x 127 x 127^2", row, steps == 67_096
+    for clip, core_rows, most in ((7, 32, 38_041), (1, 128, 66_572)):  # 2^16 x steps x clip x core_rows x 127^2
+        for steps in (most, most + 1):
+            row = of_rows(core_rows, **{"method.rank": 1, "method.clip": clip, "schedule.weight_end": 1 << 16})
+            name = f"rule 1.4.11: dense, {steps} x 2^16 x {clip} x {core_rows} x 127^2"
+            yield name, {**row, "steps": steps}, steps == most
     for rank in (16, 32):  # core_rows x rank, not rank^2: 2^12 x 2^16 x 127 x 4 x rank x 127^2
         row = of_rows(4, **{"method.rank": rank, "schedule.weight_start": 1 << 16})
         yield f"rule 1.4.11: dense, 4 x {rank}", {**row, "steps": 1 << 10}, rank == 16

@@ -63,6 +63,10 @@ ROUNDS_RADEMACHER = run(
 # The longest records: 2,156 bytes.
 WIDEST = run({"directions": 256, "local_steps": 4, "clip": 32_767, "rank": 1}, authors_max=4, tensors=[_TENSOR])
 DENSE = dense_run({})
+# Five numbers of 4 or 2 bits: the last byte of a message is not full.
+_FIVE = [{"name": str(number), "kind": "matrix", "rows": 3, "cols": 2} for number in range(5)]
+OF_4_BITS = dense_run({"clip": 7, "core_rows": 1, "rank": 1, "energy_max": 150}, tensors=_FIVE)
+OF_2_BITS = dense_run({"clip": 1, "core_rows": 1, "rank": 1, "energy_max": 4}, tensors=_FIVE)
 
 MANIFESTS = {
     "example": EXAMPLE,
@@ -71,6 +75,8 @@ MANIFESTS = {
     "rounds, Rademacher": ROUNDS_RADEMACHER,
     "widest": WIDEST,
     "dense": DENSE,
+    "dense, 4 bits": OF_4_BITS,
+    "dense, 2 bits": OF_2_BITS,
 }
 
 

@@ -23,7 +23,9 @@ _WORK = run(_METHOD, steps=2_304, admission={"kind": "open", "pow_bits": 8})
 _ALIGNED = run(_METHOD | {"epoch_steps": 1_024}, steps=2_048, schedule=constant(1))
 _INVITED = run(_METHOD, steps=2_304, admission={"kind": "invite", "pow_bits": 0})
 _DENSE = dense_run({}, steps=2_048)
+_OF_4_BITS = dense_run({"clip": 7}, steps=2_048)
 _RUNS = {"divided": _RUN, "work": _WORK, "aligned": _ALIGNED, "invite": _INVITED, "dense": _DENSE}
+_RUNS |= {"dense, 4 bits": _OF_4_BITS}
 _BOUNDS = {1: 127, 2: 32_767, 4: (1 << 31) - 1, 8: (1 << 53) - 1}  # of 8 bytes: the largest that JSON holds exactly
 _AUTHORS = (1, 2)
 
@@ -138,6 +140,12 @@ def _dense() -> Iterator[Case]:
     for name, file in rows.items():
         found = judged(lambda file=file: _members(file, _DENSE))  # type: ignore[misc]
         yield case(f"file, dense: {name}", "decode", {"manifest": "dense", "file": file.hex()}, found)
+    head = encode_snapshot(_OF_4_BITS, take_snapshot(_held(_OF_4_BITS, []), 1_024))
+    for total in (14, 15, -14, -15):  # of two rows
+        file = head + _epoch(3, 1, 2, total)[:-1]
+        found = judged(lambda file=file: _members(file, _OF_4_BITS))  # type: ignore[misc]
+        given = {"manifest": "dense, 4 bits", "file": file.hex()}
+        yield case(f"file, dense, 4 bits: two rows and a sum of {total}", "decode", given, found)
 
 
 def _epoch(epoch: int, width: int, *values: int) -> bytes:

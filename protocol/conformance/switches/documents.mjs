@@ -162,8 +162,9 @@ const SNAPSHOTS = of("snapshots.mjs", "snapshots.json", [
   ["9.5.4 SNAPSHOT_FORMAT", "epochs that do not ascend", "epoch > (epochs.at(-1)?.[0] ?? -1) && "],
   ["9.5.4 SNAPSHOT_FORMAT", "epochs from the step on", " && epoch * epochSteps < step"],
   ["9.5.4 SNAPSHOT_FORMAT", "more rows than authors have", "rows <= most && "],
-  ["9.5.4 SNAPSHOT_FORMAT", "sums beyond their rows", "sum <= 127n * rows && "],
-  ["9.5.4 SNAPSHOT_FORMAT", "sums beyond their rows, below zero", " && -sum <= 127n * rows"],
+  ["9.5.4 SNAPSHOT_FORMAT", "sums beyond their rows", "sum <= clip * rows && "],
+  ["9.5.4 SNAPSHOT_FORMAT", "sums of numbers of 8 bits", "BigInt(method.clip)", "127n"],
+  ["9.5.4 SNAPSHOT_FORMAT", "sums beyond their rows, below zero", " && -sum <= clip * rows"],
   ["9.5.5 SNAPSHOT_FORMAT", "an attestation of another length", "data.length === 136", "true"],
   ["9.5.5 SNAPSHOT_FORMAT", "an attested file that is too short", "length >= HEAD_BYTES && length", "length"],
   [

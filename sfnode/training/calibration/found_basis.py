@@ -48,7 +48,8 @@ _RANK_MIN: Final = 8
 _CORE_ROWS: Final = 16  # with candidates, at most
 _LEAST: Final = 0.003  # share of the gradients' squares in a direction that is worth a row
 _RIDGE: Final = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
-_LEVELS_OF_RMS: Final = 16  # the unit of a message's numbers is at most their rms / 16
+# By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
+_LEVELS_OF_RMS: Final = {2: 0.6, 4: 1.5, 8: 16.0}
 _LENGTH_MAX: Final = 2.0  # of a message, in medians
 _TINY: Final = 1e-12
 
@@ -78,6 +79,7 @@ def calibrate(
     tensors: Sequence[TensorSpec],
     data: TaskData,
     batch_rows: int,
+    bits: int,
     on_progress: Progress = lambda _done, _total: None,
 ) -> FoundBasis | None:
     """Find a basis for cores of some of ``tensors``; None where there can be none.
@@ -87,6 +89,7 @@ def calibrate(
 
     Args:
         batch_rows: examples of a message.
+        bits: of a message's numbers, 2, 4 or 8.
 
     OperatorError: the model gives numbers that are not finite.
     """
@@ -117,7 +120,10 @@ def calibrate(
         u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
     u, u_exp = _entries(u_Hr)
     gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
-    quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows))
+    quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
+    settings = DenseSettings(
+        core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=(1 << bits - 1) - 1
+    )
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
@@ -127,7 +133,7 @@ def calibrate(
     return FoundBasis(
         content=content,
         tensors=moving,
-        settings=DenseSettings(core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max),
+        settings=settings,
         learning_rate=rate,
         rows=len(look.example) + passes * sum(example.rows for example in tried),
     )
@@ -269,9 +275,10 @@ class _Gradients:
         return torch.stack([found_NK[first::apart].mean(dim=0) for first in range(apart)])
 
 
-def _scale_of(messages: Tensor) -> tuple[int, int]:
+def _scale_of(messages: Tensor, bits: int) -> tuple[int, int]:
     """Return the exponent of the unit of such messages, and the largest sum of squares of their numbers."""
     rms = float(messages.square().mean().sqrt())
-    quantum_exp = math.floor(math.log2(max(rms, _TINY) / _LEVELS_OF_RMS))
+    quantum_exp = math.floor(math.log2(max(rms, _TINY) / _LEVELS_OF_RMS[bits]))
     length = _LENGTH_MAX * float(messages.norm(dim=1).median())
-    return quantum_exp, math.ceil((length * 2.0**-quantum_exp) ** 2)
+    # Rounding may add half a unit to each number (SPEC 5.6), which is much where a unit is
+    return quantum_exp, math.ceil((length * 2.0**-quantum_exp + math.sqrt(messages.shape[1]) / 2) ** 2)
