@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedConfig
 
 VOCABULARY: Final = 64
@@ -17,19 +18,20 @@ _NUMBERS: Final[tuple[tuple[str, int], ...]] = (
     (r"eos_token_id|eod_token_id|decoder_start_token_id|forced_eos_token_id", 2),
     (r".*_token_(id|index)", VOCABULARY - 1),
     (r"(decoder_)?vocab_size|vocab_size_per_layer_input|unpadded_vocab_size", VOCABULARY),
-    (r"(original_)?max_position_embeddings|n_positions|n_ctx|max_seq_len|context_length|max_(source|target)_positions", 64),
+    (r"(original_)?max_position_embeddings|n_positions|n_ctx|max_seq_len|context_length", 64),
+    (r"max_(source|target)_positions", 64),
     (r"(backbone_)?hidden_size|d_model|n_embd|dim_model|emb_dim|embedding_dim|word_embed_proj_dim|lru_width", 32),
     (r"hidden_size_per_layer_input", 8),
     (r"attention_hidden_size", 64),
-    (r".*intermediate_size(_mlp)?|.*ffn_dim|ffn_hidden_size|expert_ffn_hidden_size|feed_forward_size|dim_ff|dff|d_ff|d_inner|n_inner", 48),
+    (r".*intermediate_size(_mlp)?|.*ffn_dim|ffn_hidden_size|expert_ffn_hidden_size|feed_forward_size", 48),
+    (r"dim_ff|dff|d_ff|d_inner|n_inner", 48),
     (r"num_hidden_layers|num_layers|n_layers?|num_blocks|(num_)?(de|en)coder_layers|depth", _LAYERS),
     (r"(.*_)?num_attention_heads|num_heads|n_heads?|(.*_)?attention_heads|num_query_groups", 4),
     (r"(.*_)?num_key_value_heads|num_kv_heads|linear_num_key_heads", 2),
     (r"linear_num_value_heads|linear_num_heads", 4),
     (r"mamba_n_heads|mamba_num_heads|mamba_d_head|mamba_head_dim", 8),
-    (r"head_dim|global_head_dim|v_head_dim|.*_head_dim|dim_head|d_head|d_kv|kv_channels|attention_head_size|query_pre_attn_scalar", 8),
+    (r"(?!attention_)(.*_)?head_dim|dim_head|d_head|d_kv|kv_channels|attention_head_size|query_pre_attn_scalar", 8),
     (r"attention_head_dim", 16),
-
     (r"(kv|q|o)_lora_rank|.*lowrank|.*_rank", 12),
     (r"index_n_heads", 2),
     (r"encoder_hash_byte_group_vocab", 64),
@@ -52,7 +54,11 @@ _NUMBERS: Final[tuple[tuple[str, int], ...]] = (
 # What the names do not say: of one model type, or of a part of one
 _SPECIAL: Final[dict[str, dict[str, Any]]] = {
     "deepseek_v2": {"num_experts_per_tok": 2},
-    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}, "sliding_attention": None}},
+    "cohere_compass_text": {
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 10000.0}, "sliding_attention": None,
+        },
+    },
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1},
 
     "dots3_note_text": {"per_layer_config": {}, "head_dim": 16, "qk_rope_head_dim": 8},
@@ -66,7 +72,9 @@ _SPECIAL: Final[dict[str, dict[str, Any]]] = {
     "reformer": {
         "is_decoder": True, "axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 8], "attn_layers": ["local"] * 4,
     },
-    "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64, "shape_embed_dim": 8, "pronunciation_embed_dim": 8},
+    "roc_bert": {
+        "shape_vocab_size": 64, "pronunciation_vocab_size": 64, "shape_embed_dim": 8, "pronunciation_embed_dim": 8,
+    },
     "xmod": {"default_language": "en_XX"},
     "zaya": {"num_experts_per_tok": 1},
     "falcon_h1": {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8},
@@ -78,7 +86,7 @@ def tiny_config(kind: str) -> PreTrainedConfig:
     """Of the model type ``kind``. Raises what transformers raises where the numbers do not fit each other."""
     try:
         defaults = AutoConfig.for_model(kind).to_dict()
-    except Exception:  # some have no valid defaults
+    except StrictDataclassError:  # some have no valid defaults
         defaults = {}
     return AutoConfig.for_model(kind, **(_tiny(defaults) | _SPECIAL.get(kind, {})))
 

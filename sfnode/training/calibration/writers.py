@@ -38,9 +38,10 @@ def moving_tensors(shared: SharedModel, tensors: Sequence[TensorSpec]) -> tuple[
 def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
     """Return the tensors of linear layers that write to the residual stream.
 
-    Their outputs have its width. Layers are of one kind if their names differ in a number alone; the last of its kind is
-    tried, since fewest layers change the move after it. Passes a few tokens forward, twice. OperatorError: the model gives
-    numbers that are not finite.
+    Their outputs have its width. Layers are of one kind if their names differ in a number alone; the last of its kind
+    is tried, since fewest layers change the move after it. Passes a few tokens forward, twice.
+
+    OperatorError: the model gives numbers that are not finite.
     """
     known = {name: place for name, place in places(shared.model).items() if place.group is TensorGroup.LINEAR}
     wide: list[TensorSpec] = []
