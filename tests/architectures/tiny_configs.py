@@ -34,6 +34,8 @@ _NUMBERS: Final[tuple[tuple[str, int], ...]] = (
     (r"attention_head_dim", 16),
     (r"(kv|q|o)_lora_rank|.*lowrank|.*_rank", 12),
     (r"index_n_heads", 2),
+    (r"adapter_(in|out)_dim|adapter_input_size|vision_output_dim|out_hidden_size", 32),
+    (r"ple_embed_dim|ngram_vocab_size_base", 64),
     (r"encoder_hash_byte_group_vocab", 64),
     (r"hidden_size_global", 32),
     (r"num_kv_shared_layers", 0),
@@ -51,6 +53,9 @@ _NUMBERS: Final[tuple[tuple[str, int], ...]] = (
     (r"rotary_dim|partial_rotary_dim", 4),
 )  # fmt: skip
 
+# A drafter reads the keys and values of another model in all of its layers
+_ASSISTANT: Final = {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0, "num_kv_shared_layers": _LAYERS}
+
 # What the names do not say: of one model type, or of a part of one
 _SPECIAL: Final[dict[str, dict[str, Any]]] = {
     "deepseek_v2": {"num_experts_per_tok": 2},
@@ -63,12 +68,18 @@ _SPECIAL: Final[dict[str, dict[str, Any]]] = {
 
     "dots3_note_text": {"per_layer_config": {}, "head_dim": 16, "qk_rope_head_dim": 8},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0}},
+    "gemma4_assistant": {"text_config": {"model_type": "gemma4_text", **_ASSISTANT}},
+    "gemma4_unified_assistant": {"text_config": {"model_type": "gemma4_unified_text", **_ASSISTANT}},
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8, "num_experts": 4, "moe_topk": 2},
     "longcat_flash": {"head_dim": 4, "qk_rope_head_dim": 4},
     "mamba2": {"num_heads": 8, "head_dim": 8},
     "ministral": {"head_dim": 8},
     "nemotron": {"head_dim": 8, "num_key_value_heads": 2},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 8, "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+    },
     "reformer": {
         "is_decoder": True, "axial_pos_embds_dim": [8, 24], "axial_pos_shape": [8, 8], "attn_layers": ["local"] * 4,
     },
@@ -88,7 +99,11 @@ def tiny_config(kind: str) -> PreTrainedConfig:
         defaults = AutoConfig.for_model(kind).to_dict()
     except StrictDataclassError:  # some have no valid defaults
         defaults = {}
-    return AutoConfig.for_model(kind, **(_tiny(defaults) | _SPECIAL.get(kind, {})))
+    special = {
+        name: _tiny(AutoConfig.for_model(value["model_type"]).to_dict()) | value if name == "text_config" else value
+        for name, value in _SPECIAL.get(kind, {}).items()
+    }
+    return AutoConfig.for_model(kind, **(_tiny(defaults) | special))
 
 
 def _tiny(defaults: dict[str, Any]) -> dict[str, Any]:
