@@ -8,6 +8,7 @@ import warnings
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
@@ -30,7 +31,8 @@ def main(only: tuple[str, ...], state: Path | None, at_once: int, write: Path | 
     Exit code 1 if something is wrong with one of them.
     """
     warnings.filterwarnings("ignore")
-    logging.set_verbosity_error()
+    quiet: Any = logging  # its functions carry no types
+    quiet.set_verbosity_error()
     torch.set_num_threads(1)
     for name in ("llama", "mixtral", "bart", "mamba"):  # so that not every process imports what they share
         import_module(f"transformers.models.{name}.modeling_{name}")

@@ -194,7 +194,7 @@ class DenseCheck:
 
     def _by_core(self, core: Any) -> list[Tensor]:
         d, h, _ = self._gradients(core)
-        return [d.T @ each for each in h.split(self._bases.manifest.method.rank, dim=1)]
+        return [d.T @ each for each in torch.split(h, self._bases.manifest.method.rank, dim=1)]
 
     def _back_propagated(self) -> list[Tensor]:
         """The gradient of the sum of the losses by each core."""
@@ -212,8 +212,8 @@ class DenseCheck:
             loss = shared.scores(self._rows, self._data.label_tokens).loss.sum()
         for handle in handles:
             handle.remove()
-        found = torch.autograd.grad(loss, cores, allow_unused=True)
-        return [core * 0 if each is None else each for core, each in zip(cores, found, strict=True)]
+        # zeros for a core that does not reach the loss
+        return list(torch.autograd.grad(loss, cores, materialize_grads=True, allow_unused=True))
 
     @contextmanager
     def _straight(self) -> Iterator[None]:
