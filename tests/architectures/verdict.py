@@ -237,10 +237,10 @@ class _Gain(nn.Module):
 
     def __init__(self, gain_H: Tensor) -> None:
         super().__init__()
-        self._gain_H = gain_H
+        self.weight = gain_H  # some models ask their norm for its dtype
 
     def forward(self, x: Tensor, *_others: object) -> Tensor:
-        return x * self._gain_H
+        return x * self.weight
 
 
 def _adder(u: Tensor, v: Tensor, core: Tensor) -> Any:
