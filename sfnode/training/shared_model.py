@@ -18,7 +18,7 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import PassContext, Weight, WeightSwitch, layers_read_at_last, loading, perturbed, quantised
+from sfnode.training.model import PassContext, Weight, WeightSwitch, loading, perturbed, probe, quantised
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
@@ -47,8 +47,9 @@ class SharedModel:
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
         self.scored_head = OutputHead(head, head_name, self.pass_context, loading.logit_scale(model))
-        self.pass_context.read_at_last = layers_read_at_last(model)
-        self.final_norm = perturbed.final_norm(model, head)
+        probe.check_causal(model)
+        self.pass_context.read_at_last = probe.layers_read_at_last(model)
+        self.final_norm = probe.norm_at_the_end(model)
         check_head(self)
 
     @property
@@ -138,7 +139,12 @@ def check_head(shared: SharedModel) -> None:
     tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
     words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
     last_N = torch.tensor([5, 5], device=shared.device)
-    ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
+    try:
+        ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # hidden states of another width than the head's
+        ours = torch.full((2, len(words)), torch.inf, dtype=shared.loss_dtype, device=shared.device)
     theirs = shared.model(input_ids=tokens_NT, use_cache=False).logits[:, -1, words].to(shared.loss_dtype)
     scale = max(theirs.abs().max().item(), 1e-6)
     if (ours - theirs).abs().max().item() > _CHECK_TOLERANCE.get(shared.dtype, 0.05) * scale:

@@ -8,6 +8,8 @@ from tests.mutants.patch import Edit
 
 _FOUND = "sfnode.training.calibration.found_basis"
 _RATE = "sfnode.training.calibration.rate"
+_PROBE = "sfnode.training.model.probe"
+_END = "tests/training/test_stream_end.py::"
 _ESTIMATE = "sfnode.training.dense_estimate"
 _DENSE_BASIS = "tests/training/test_dense_basis.py::"
 _DENSE_ESTIMATE = "tests/training/test_dense_estimate.py::"
@@ -22,8 +24,8 @@ BASES = (
             Edit(
                 "sfnode.training.calibration.writers",
                 "writers_of",
-                "last.get(_parent(known[each.name])) == each.name",
-                "True",
+                "[each for each in wide if along[_kind_of(each)] >= _ALONG]",
+                "wide",
             ),
         ),
         detector=Tests(
@@ -32,6 +34,23 @@ BASES = (
                 "test_writers_of__attention_whose_queries_have_the_streams_width__output_projection_alone",
             )
         ),
+    ),
+    Mutant(
+        name="first-norm-taken-for-the-last",
+        breaks="the basis has the lengths of another place of the model than the stream's end",
+        edits=(
+            Edit(_PROBE, "norm_at_the_end", "is_the_end and ", ""),
+            Edit(_PROBE, "norm_at_the_end", "reversed(called)", "called"),
+        ),
+        detector=Tests(
+            (_END + "test_norm_at_the_end__decoder_with_norms_after_its_layers__is_that_of_the_last_layer",)
+        ),
+    ),
+    Mutant(
+        name="encoders-trained",
+        breaks="the padding of a batch changes what a model sees, and the estimate with it",
+        edits=(Edit(_PROBE, "check_causal", "> _SAME *", "> 99 *"),),
+        detector=Tests((_END + "test_check_causal__model_whose_tokens_see_later_ones__is_refused",)),
     ),
     Mutant(
         name="contrasts-of-unlike-lengths",

@@ -84,7 +84,7 @@ def dense_loss(
         parameter.copy_(weights[name])
     losses = []
     for example in examples:
-        logits = cast(Any, model)(torch.tensor([example.tokens])).logits[0, -1, list(label_tokens)]
+        logits = cast(Any, model)(torch.tensor([example.tokens]), use_cache=False).logits[0, -1, list(label_tokens)]
         losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(example.label)).item())
     return math.fsum(losses) / len(losses)
 

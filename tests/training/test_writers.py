@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
 from protocol.run.manifest import TensorKind
 from sfnode.training.calibration import writers_of
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from tests.support.tiny_models import tiny_gpt2, tiny_llama, tiny_opt
+from tests.architectures.tiny_configs import tiny_config
+from tests.architectures.verdict import loaded
+from tests.support.tiny_models import lively, tiny_gpt2, tiny_llama, tiny_opt
 
 
 def test_writers_of__attention_whose_queries_have_the_streams_width__output_projection_alone() -> None:
@@ -30,3 +36,29 @@ def test_writers_of__layers_that_are_not_trained__are_left_out() -> None:
     found = writers_of(SharedModel(model), trained)
     names = [f"model.decoder.layers.1.{name}.weight" for name in ("self_attn.out_proj", "fc2")]
     assert [each.name for each in found] == names
+
+
+def test_writers_of__gate_of_the_streams_width_after_the_output_projection__is_none() -> None:
+    names, wide = written(loaded("afmoe"))
+    assert {name.split(".", 3)[3] for name in names} == {
+        "self_attn.o_proj", "mlp.down_proj", "mlp.shared_experts.down_proj",
+    }  # fmt: skip
+    assert "model.layers.3.self_attn.gate_proj" in wide
+
+
+def test_writers_of__values_alone_in_their_module__are_none() -> None:
+    config = tiny_config("bert-generation")
+    config.update({"is_decoder": True})
+    make: Any = AutoModelForCausalLM  # carries no types
+    names, wide = written(lively(make.from_config(config)))
+    assert len(names) == 2 * config.num_hidden_layers and all(name.endswith("output.dense") for name in names)
+    assert "bert.encoder.layer.3.attention.self.value" in wide
+
+
+def written(model: PreTrainedModel) -> tuple[list[str], list[str]]:
+    """The layers that write to the stream, and all that have its width."""
+    tensors, shared = trainable_tensors(model), SharedModel(model)
+    wide = [tensor for tensor in tensors if tensor.rows == shared.head.weight.shape[1]]
+    found = writers_of(shared, tensors)
+    names, of_width = ([tensor.name.removesuffix(".weight") for tensor in each] for each in (found, wide))
+    return names, of_width

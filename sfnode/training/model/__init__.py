@@ -1,6 +1,11 @@
-"""Doors: `loading` and `perturbed`. A model in memory: loaded, quantised, perturbed, folded."""
+"""Doors: `loading`, `perturbed` and `probe`. A model in memory: loaded, quantised, perturbed, folded."""
 
-from sfnode.training.model import loading as loading, perturbed as perturbed, quantised as quantised
+from sfnode.training.model import (
+    loading as loading,
+    perturbed as perturbed,
+    probe as probe,
+    quantised as quantised,
+)
 from sfnode.training.model.content import check_model as check_model, load_described as load_described
 from sfnode.training.model.folding import fold_weights as fold_weights
 from sfnode.training.model.loading import LogitScale as LogitScale
@@ -12,7 +17,6 @@ from sfnode.training.model.perturbed import (
     Term as Term,
     VectorTerm as VectorTerm,
 )
-from sfnode.training.model.probe import layers_read_at_last as layers_read_at_last
 from sfnode.training.model.quantised import Weight as Weight
 from sfnode.training.model.tensors import (
     ParameterPlace as ParameterPlace,

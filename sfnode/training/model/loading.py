@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
@@ -104,7 +105,10 @@ def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> It
     """Raise OperatorError for errors of transformers within the block; running out of memory keeps its own error."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
+    except (
+        OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, ImportError,
+        RuntimeError, SafetensorError, StrictDataclassError,
+    ) as error:  # fmt: skip
         cause = (as_read and as_read.fault) or error
         if isinstance(cause, torch.OutOfMemoryError | OperatorError):
             raise cause from None

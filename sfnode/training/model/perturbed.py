@@ -360,18 +360,6 @@ def is_norm(module: nn.Module) -> bool:
     return isinstance(module, nn.LayerNorm) or (named and isinstance(weight, Tensor) and weight.ndim == 1)
 
 
-def final_norm(model: nn.Module, head: nn.Linear) -> nn.Module | None:
-    """Return the norm between the residual stream and the head; None where a model has none."""
-    norms = [
-        module
-        for name, module in model.named_modules()
-        if is_norm(module) and not any(part.isdigit() for part in name.split("."))  # a digit: one of a stack of layers
-    ]
-    weights = [norm.weight for norm in norms[-1:]]
-    is_found = weights and isinstance(weights[0], Tensor) and weights[0].shape == head.weight.shape[1:]
-    return norms[-1] if is_found else None
-
-
 def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:
     """Return the class that replaces ``kind``; None when tensors of such a module cannot be trained."""
     name = kind.__name__ + _SUFFIX

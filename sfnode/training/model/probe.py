@@ -16,9 +16,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from protocol.errors import OperatorError, first_line
+
 _ROWS: Final = 3  # odd, and different from the tokens, so that no transposed shape passes
 _TOKENS: Final = 5
 _IN_VAIN: Final = 3  # keys and values lie between the queries and the layers after the attention
+_SAME: Final = 0.05  # largest change, of the largest number, that counts as none: rounding, a norm's epsilon
 Shape: TypeAlias = tuple[int, ...]
 
 
@@ -39,9 +42,12 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
 
     def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         shown = output if isinstance(module, nn.Embedding) else (inputs or (None,))[0]  # embeddings may take masks
-        seen[id(module)].append(tuple(shown.shape) if isinstance(shown, Tensor) else ())
+        shape = tuple(shown.shape) if isinstance(shown, Tensor) else ()
+        if isinstance(module, nn.Linear) and output.shape != (*shape[:-1], module.out_features):
+            shape = ()  # one product for each part of the input
+        seen[id(module)].append(shape)
 
-    with _hooked(wanted.values(), note):
+    with _hooked(wanted.values(), note), _named_errors(model):
         model(input_ids=probe_tokens(model, _ROWS, _TOKENS), use_cache=False)
     faults = {key: _fault(wanted[key], shapes) for key, shapes in seen.items()}
     return {key: fault for key, fault in faults.items() if fault}
@@ -56,6 +62,19 @@ def _hooked(modules: Iterable[nn.Module], hook: Callable[[nn.Module, tuple[Any, 
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _named_errors(model: PreTrainedModel) -> Iterator[None]:
+    """Raise OperatorError where a pass over a few tokens fails; running out of memory keeps its own error."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError, RuntimeError, ImportError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise OperatorError(
+            f"{type(model).__name__} cannot be run on a text's tokens alone ({first_line(error)}); choose another model"
+        ) from error
 
 
 def _fault(module: nn.Module, shapes: list[Shape]) -> str:
@@ -115,8 +134,8 @@ def _last_hidden(
 
     def note(module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> Any:
         called.append(module)
-        if module is not changed or output.numel() % tokens_2T.numel():
-            return output
+        if module is not changed or output.numel() != tokens_2T.numel() * output.shape[-1]:
+            return output  # several numbers of each token, such as one a head, have no rows to choose from
         y_2TO = output.clone().view(*tokens_2T.shape, -1)
         # arbitrary values, larger than the layer's own
         other_TO = torch.cos(torch.arange(y_2TO[0].numel(), device=output.device)).view_as(y_2TO[0])
@@ -125,6 +144,46 @@ def _last_hidden(
         return y_2TO.view_as(output)
 
     linear = [module for module in model.base_model.modules() if isinstance(module, nn.Linear | Conv1D)]
-    with _hooked(linear, note):
+    with _hooked(linear, note), _named_errors(model):
         hidden_2TH: Tensor = model.base_model(input_ids=tokens_2T, use_cache=False).last_hidden_state
     return hidden_2TH[:, -1], called
+
+
+@torch.inference_mode()
+def check_causal(model: PreTrainedModel) -> None:
+    """Raise OperatorError where a token's hidden state depends on tokens that follow it: rows are padded at the end."""
+    tokens = probe_tokens(model, 2, _TOKENS)
+    tokens[1, :2] = tokens[0, :2]
+    with _named_errors(model):
+        hidden_2TH: Tensor = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state[:, :2].float()
+    if (hidden_2TH[0] - hidden_2TH[1]).abs().max() > _SAME * hidden_2TH.abs().max():
+        raise OperatorError(
+            f"in {type(model).__name__} with this config.json, tokens see the tokens that follow them: not a causal "
+            "language model; choose another model"
+        )
+
+
+@torch.inference_mode()
+def norm_at_the_end(model: PreTrainedModel) -> nn.Module | None:
+    """Return the norm whose result the head reads; None where a model has none.
+
+    It is the last layer with the hidden states for its result that does not change with the size of its input.
+    """
+    called: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        x = (inputs or (None,))[0]
+        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.shape == output.shape:
+            called.append((module, x, output))
+
+    simple = [module for module in model.base_model.modules() if next(module.children(), None) is None]
+    with _hooked(simple, note), _named_errors(model):
+        hidden_1TH: Tensor = model.base_model(
+            input_ids=probe_tokens(model, 1, _TOKENS), use_cache=False
+        ).last_hidden_state
+    with _named_errors(model):
+        for module, x, y in reversed(called):
+            is_the_end = y.numel() == hidden_1TH.numel() and torch.equal(y.view_as(hidden_1TH), hidden_1TH)
+            if is_the_end and (module(2 * x) - y).abs().max() < _SAME * y.abs().max():
+                return module
+    return None

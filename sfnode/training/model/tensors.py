@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -83,13 +84,17 @@ def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
     """Return every parameter that belongs to a group, by name, in the checkpoint's order."""
     head = output_embedding(model)
     by_parameter = {id(parameter): name for name, parameter in model.named_parameters()}  # first name of tied ones
+    owners = Counter(id(each) for module in model.modules() for each in module.parameters(recurse=False))
     found: dict[str, ParameterPlace] = {}
     for module in model.modules():
         for attribute, parameter in module.named_parameters(recurse=False):
             group = _group(module, attribute, is_head=module is head)
             name = by_parameter[id(parameter)]
             is_number = parameter.is_floating_point()  # False where a library packed a quantised checkpoint
-            if group is not None and is_number and name not in found:
+            is_alone = (
+                owners[id(parameter)] == 1 or group is TensorGroup.EMBEDDING
+            )  # else one layer of several would move
+            if group is not None and is_number and is_alone and name not in found:
                 found[name] = ParameterPlace(name=name, module=module, attribute=attribute, group=group)
     return {name: found[name] for name in by_parameter.values() if name in found}
 
