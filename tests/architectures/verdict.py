@@ -76,7 +76,7 @@ def verdict_of(kind: str) -> Verdict:
         return Verdict(kind="wrong", reason=fault)
     writers = writers_of(shared, tensors)
     if not writers:
-        assert calibrate(shared, tensors, some_words(), 8) is None
+        assert calibrate(shared, tensors, some_words(), 8, 8) is None
         return Verdict(kind="drawn", reason="no linear layer is found to write to the residual stream")
     layers = tuple(dict.fromkeys(_layer(each.name) for each in writers))
     faults, direct, whole = [], [], []
@@ -106,20 +106,24 @@ def loaded(kind: str) -> PreTrainedModel:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            config = tiny_config(kind)
-            config.save_pretrained(folder)
-            empty_model(folder)
-            make: Any = AutoModelForCausalLM  # carries no types
-            model = make.from_config(config)
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.add_(0.2 * torch.randn_like(parameter))
-            model.save_pretrained(folder)
-            config.save_pretrained(folder)  # of a model of texts and images, not of its texts alone
+            _save_random_model(kind, folder)
             loaded_model: Any = load_causal_lm(folder, _CPU, torch.float32)
         except OperatorError as error:
             raise OperatorError(str(error).replace(f"{folder} ", "").replace(str(folder), "")) from error
     return _widest(loaded_model)
+
+
+def _save_random_model(kind: str, folder: Path) -> None:
+    config = tiny_config(kind)
+    config.save_pretrained(folder)
+    empty_model(folder)
+    make: Any = AutoModelForCausalLM  # carries no types
+    model = make.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    config.save_pretrained(folder)  # of a model of texts and images, not of its texts alone
 
 
 def _widest(model: Any) -> PreTrainedModel:

@@ -54,6 +54,7 @@ CATCH_ALL = {
     ("tests.support.patience", "until_it_ends"): "whatever a test raises is raised again, once its limit is dropped",
     ("tests.faults.world", "_run"): "however a node ends, it is judged",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
+    ("tests.architectures.every", "_child"): "an architecture that raises is what is looked for",
 }
 
 # What starts a process. In one room alone: there a child loses the current folder from its path, and ends with us.
@@ -68,7 +69,8 @@ STARTS_PROCESSES = frozenset(
 )
 
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
-DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml"}  # import name -> name on the package index, where they differ
+# Import name -> name on the package index, where they differ.
+DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "nacl": "pynacl", "yaml": "pyyaml"}
 
 Rule = Callable[[Module], Iterator[str]]
 

@@ -72,4 +72,6 @@ def test_install__libp2p__still_asks_for_the_package_that_is_left_out() -> None:
 def test_install__unknown_extra__names_those_that_exist() -> None:
     with pytest.raises(SystemExit) as stopped:
         installer().requirements_of_sfnode(["tarin"])
-    assert str(stopped.value) == "install: no extra tarin in pyproject.toml; there are dev, quantised, train, web"
+    assert (
+        str(stopped.value) == "install: no extra tarin in pyproject.toml; there are dev, privacy, quantised, train, web"
+    )
