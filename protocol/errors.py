@@ -4,8 +4,6 @@ The text of an error is what the operator reads: it says what failed, where, and
 numbers of the specification (SPEC 8.6): they are appended, never renumbered and never reused.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -1,7 +1,5 @@
 """The events that the node core handles (past tense) and the effects that it asks for (imperative)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias

@@ -3,8 +3,6 @@
 Sessions between peers (SPEC 8) and the training worker's socket both use these frames, each with its own bound.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from protocol.errors import Reject, RejectReason

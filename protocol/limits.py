@@ -3,8 +3,6 @@
 Intervals and timeouts are in ``protocol/timings.py``, bounds of sockets in ``sfnode/network/bounds.py``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 # --- manifest -------------------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ The dataclass is the schema: exact types (``True`` is not an integer), declared 
 Data that violates it raises :class:`Malformed` with the path of the offending field, and no other error.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from collections.abc import Callable, Mapping

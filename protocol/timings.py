@@ -3,8 +3,6 @@
 Bounds are in ``protocol/limits.py``, the timeouts of sockets in ``sfnode/network/bounds.py``.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 # --- flood and ticks ------------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 A message is its dataclass; the field order is the wire order. ``decode_untrusted`` raises Reject and nothing else.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Final, NewType, Self

@@ -4,8 +4,6 @@ A stranger is a connection that has not sent a valid request yet. It holds a pla
 out, an older stranger is closed: a browser sends its request at once, so an idle connection makes room.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections import Counter
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The parts call :func:`log`. :func:`show_log` decides once what becomes of the ev
 ``--log-level`` on in the program's own output, as text or JSON. Without that call nothing is shown.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import traceback

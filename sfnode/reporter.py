@@ -1,7 +1,5 @@
 """The program's output while it works: one line per event, as text or, if requested, as JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -5,8 +5,6 @@ happened. It counts every slip and logs the first of each kind with its tracebac
 node; every other exception that leaves a session, a loop or the core goes through here.
 """
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
@@ -55,7 +53,7 @@ class Slips:
         self._kinds |= {kind} if is_new else set()
         log(logging.ERROR if is_new else logging.DEBUG, "slip", is_failure=True, where=where, slip=kind, **fields)
 
-    def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> Boundary:
+    def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> "Boundary":
         """Return a context that notes an exception of its body as a slip and swallows it."""
         return Boundary(partial(self.note, where), endings)
 

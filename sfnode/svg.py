@@ -1,7 +1,5 @@
 """The parts that all our pictures share: colours, lettering, and a few SVG elements. Text only."""
 
-from __future__ import annotations
-
 from typing import Final
 from xml.sax.saxutils import escape
 

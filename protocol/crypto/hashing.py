@@ -1,7 +1,5 @@
 """Domain-separated hashing and the one rounding rule. Every digest, key and seed of the project comes from here."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import NewType

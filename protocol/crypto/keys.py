@@ -1,7 +1,5 @@
 """Ed25519 (RFC 8032) by one pinned verifier, libsodium: two nodes never disagree on a signature (SPEC 2.3)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign_open

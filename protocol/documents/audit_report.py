@@ -4,8 +4,6 @@ On public data, everybody can repeat the measurement behind a message: all know 
 state. A report contains the auditor's measurement and the audited record, so that readers need not have it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

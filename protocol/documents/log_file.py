@@ -4,8 +4,6 @@ A reader of the file needs no network and need not trust its source: manifest, s
 basis is named by its hash, and the sum follows from them. This module handles bytes only; callers open files.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

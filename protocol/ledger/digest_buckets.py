@@ -12,8 +12,6 @@ A digest is computed when it is asked for, and kept until something below it cha
 one hash for each level, in a ledger of any size. The ledger decides what may come in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from operator import itemgetter

@@ -3,8 +3,6 @@
 Fixed width means that there is exactly one encoding: the bytes received are the bytes signed, and none are re-encoded.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

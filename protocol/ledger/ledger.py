@@ -4,8 +4,6 @@ Records from flood, catch-up and disk all enter through :meth:`Ledger.add`. The 
 sets of envelopes and statements, never on the order in which they came.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from protocol import limits

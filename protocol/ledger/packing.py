@@ -3,8 +3,6 @@
 Two's complement, in order, the high bits of a byte first. What is left of the last byte is zero; the reader checks it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ An archive only gives back what its owner stored; the ledger never writes to it.
 the archive has given it back, and checks every record that it reads later.
 """
 
-from __future__ import annotations
-
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol

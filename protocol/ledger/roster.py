@@ -4,8 +4,6 @@ Its meaning depends on the set alone: an admission is permanent, the earliest of
 that two authors have claimed admits nobody.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping

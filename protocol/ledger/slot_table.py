@@ -1,7 +1,5 @@
 """The table of a ledger's slots: what each of them holds, in memory or in the archive, and its digests (SPEC 7.5)."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice

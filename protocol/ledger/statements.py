@@ -3,8 +3,6 @@
 Each statement stands on its own: it needs no other one, no order and no date. The roster interprets a set of them.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from dataclasses import dataclass

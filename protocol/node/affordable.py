@@ -4,8 +4,6 @@ A machine with a tenth of the others' speed measures about a tenth of the direct
 wait for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping, Sequence
 from statistics import median_low
 

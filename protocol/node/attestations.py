@@ -1,7 +1,5 @@
 """The newest attestation of each author, and whether enough authors agree on a snapshot (SPEC 9.5)."""
 
-from __future__ import annotations
-
 from protocol import limits
 from protocol.crypto import Author
 from protocol.errors import Ignore, IgnoreReason

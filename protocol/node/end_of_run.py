@@ -4,8 +4,6 @@ Each node sends its neighbours its distance to the nearest node that still has w
 grows past those of its neighbours until it reaches WORK_DISTANCE_MAX. Then no update can come any more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from protocol import timings

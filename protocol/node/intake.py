@@ -1,7 +1,5 @@
 """What comes into a node's two sets: records and statements pass the door, then the disk, then the flood (SPEC 8.3)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

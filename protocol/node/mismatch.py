@@ -1,7 +1,5 @@
 """Finds out which of two machines is broken when their ledgers are equal but their states differ (SPEC 7.6)."""
 
-from __future__ import annotations
-
 from protocol import timings
 from protocol.events import DropPeer, Halt
 from protocol.state import Recount, Replica

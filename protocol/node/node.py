@@ -4,8 +4,6 @@ The daemon passes events in and carries out the effects in their order; the simu
 The core owns the replica, the flood, the sync sessions and the step clock. It uses no socket, file, clock or thread.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import assert_never
 

@@ -1,7 +1,5 @@
 """The choices of one node's operator for the core. Other nodes neither know nor need them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

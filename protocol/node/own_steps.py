@@ -1,7 +1,5 @@
 """A node's own steps: when it may start one, what it asks its worker, and what it signs of the answer (SPEC 9.2)."""
 
-from __future__ import annotations
-
 from protocol import timings
 from protocol.crypto import Signer, hashing
 from protocol.events import ReserveStep, StartEstimate

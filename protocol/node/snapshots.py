@@ -1,7 +1,5 @@
 """A node's part in snapshots: it makes and attests them; a joiner uses one until its replay proves it (SPEC 9.5)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from typing import Final

@@ -1,7 +1,5 @@
 """The figures of the node core: where it is in the run, and what it has done so far."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from protocol.limits import SPAN_STEPS

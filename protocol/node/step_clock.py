@@ -1,7 +1,5 @@
 """The step clock: when a node may start its next step, and which step that is (SPEC 9.1). Time is an argument."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Container, Sequence
 from statistics import median, median_low

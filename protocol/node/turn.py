@@ -1,7 +1,5 @@
 """One turn of the node core: the event that it handles now, and how far the run is by then."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from protocol.events import Effect

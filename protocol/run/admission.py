@@ -1,7 +1,5 @@
 """Who may contribute to a run by its manifest, and the work that an open run may require of a key (SPEC 1.1, 7.7)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache

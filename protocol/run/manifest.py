@@ -4,8 +4,6 @@ The run id is a hash of the canonical bytes. A field that this version does not 
 that ignored one would compute another model.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

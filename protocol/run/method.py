@@ -1,7 +1,5 @@
 """How a run learns: the part of the manifest about the subspace, the estimator and the learning rate (SPEC 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

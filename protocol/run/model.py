@@ -1,7 +1,5 @@
 """The base model W0 in a manifest: a digest of its weights, and files that hold them (SPEC 1.5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

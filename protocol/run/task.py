@@ -1,7 +1,5 @@
 """What a run learns: the part of the manifest about data, prompts and the objective (SPEC 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

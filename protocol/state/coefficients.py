@@ -3,8 +3,6 @@
 Integer addition is exact and commutes. So equal sets give equal bits in any order, and any term can be removed again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 

@@ -12,8 +12,6 @@ the gradient itself. The others' messages of the same step are in the quotient t
 by itself. So the gradient is the mean of the others' messages in the steps just before and after.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

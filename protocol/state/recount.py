@@ -1,7 +1,5 @@
 """Computes a replica's state anew from its ledger, a little at a time, while the ledger keeps changing (SPEC 7.6)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import groupby

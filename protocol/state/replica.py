@@ -1,7 +1,5 @@
 """A replica: the ledger and the model state it implies. Live nodes, catch-up and offline replay all run this code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from protocol import limits

@@ -4,8 +4,6 @@ It is not part of the ledger, the roster, a digest or a head. A joiner may show 
 the result of the replay counts.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

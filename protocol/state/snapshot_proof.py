@@ -1,7 +1,5 @@
 """Takes a snapshot of a replica, and checks a snapshot that others made against a replica's replay (SPEC 9.5)."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 import numpy as np

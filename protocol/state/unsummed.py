@@ -4,8 +4,6 @@ A change in an epoch at rest costs far more than the update itself, and anybody 
 in every epoch at once. So waiting updates are summed epoch by epoch, and a tick changes only a few epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 

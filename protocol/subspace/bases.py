@@ -3,8 +3,6 @@
 The file's basis stays the same in every epoch. No digest depends on it, so a node without the model does not need it.
 """
 
-from __future__ import annotations
-
 from protocol.run import Manifest
 from protocol.subspace.basis_file import BasisContent
 from protocol.subspace.directions import Basis, basis

@@ -3,8 +3,6 @@
 The file names no shapes: they follow from the manifest, and so does the file's length.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Bases, directions and examples: what a seed means (SPEC 3, 4, 5.4). Pure integers, equal on every machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,7 +46,7 @@ class DirectionFactors:
     a: Int8Array
     b: Int8Array
 
-    def first(self, directions: int) -> DirectionFactors:
+    def first(self, directions: int) -> "DirectionFactors":
         """Return the cores of the first ``directions`` directions."""
         return DirectionFactors(a=self.a[:directions], b=self.b[:directions])
 

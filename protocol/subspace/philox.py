@@ -3,8 +3,6 @@
 Integer arithmetic in NumPy on the CPU gives the same words on every machine, for any device or release of torch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """From projected gradients to the integers that travel (SPEC 5)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

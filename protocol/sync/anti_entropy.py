@@ -15,8 +15,6 @@ The asking side is a generator that yields requests and receives the answers, so
 to bottom. The answering side keeps no state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise

@@ -1,7 +1,5 @@
 """The flood's queues: which records still have to go to which neighbour (SPEC 8.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from protocol import limits, timings

@@ -1,7 +1,5 @@
 """Decides which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from statistics import median_low
 

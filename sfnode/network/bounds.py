@@ -1,7 +1,5 @@
 """Bounds and waiting times of the network, each with its reason. Those of the wire are in ``protocol/limits.py``."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from protocol.framing import LENGTH_BYTES

@@ -1,8 +1,6 @@
 """The conversation with neighbours: who is refused, served files as a stranger, or taken as a neighbour; sessions from
 hello to bye, and their messages on the way to the node's inbox."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from contextlib import suppress

@@ -4,8 +4,6 @@ libp2p 0.8.1 imports fastecdsa for secio and P-256 keys. We offer Noise with Ed2
 is ever called; only the import needs it. The real package is used if it is installed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """What this node says of itself to others: the addresses at which they can dial it, and its hello."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from protocol.wire import Hello

@@ -4,8 +4,6 @@ Goal: the system does not kill a popular node for its memory, because all its ne
 that it dialled stay, so it still contributes and hears everything; those that dialled in find others.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

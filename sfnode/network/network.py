@@ -1,7 +1,5 @@
 """The network of one node: builds its parts, runs them together, and lets them end politely."""
 
-from __future__ import annotations
-
 import random
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """The settings of a node's network: the operator's choices, and the waiting times of a session."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from sfnode.network import bounds

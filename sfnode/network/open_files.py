@@ -4,8 +4,6 @@ Goal: inbound connections never use up the files that the store, the status file
 gives a process 256 unless it asks for more.
 """
 
-from __future__ import annotations
-
 import resource
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Reports of the network about itself: neighbours, addresses that do not work, totals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

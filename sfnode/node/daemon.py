@@ -4,8 +4,6 @@ After an unforeseen exception in the core nothing in memory can be trusted. So i
 next life starts from the disk, as after a restart. Only the exceptions in `sfnode.slips.ENDINGS` end the daemon.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

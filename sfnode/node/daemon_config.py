@@ -1,7 +1,5 @@
 """The settings of one daemon: the run, its folder, its key, and the operator's choices. No behaviour here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

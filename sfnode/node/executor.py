@@ -1,7 +1,5 @@
 """Carries out what the core asks for: on the disk, in the network, at the worker and at the fetchers of files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import assert_never
 

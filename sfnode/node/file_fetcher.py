@@ -5,8 +5,6 @@ is wrong, neighbours are asked one after the other for all of it. A neighbour th
 the hash. The right file shows which segments were wrong, and who gave them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """The daemon's inbox: events that arrive during a turn are taken together, and so are their effects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final

@@ -1,7 +1,5 @@
 """Fetches a model's files from the neighbours into this machine's cache, in pieces that are checked as they come."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """Finds a node's model before it can train: on this machine, at the hub, in a package, or at its neighbours."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """Gives files to neighbours: the model's if they are exactly the run's, and public data if the operator allows it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import partial
 from pathlib import Path

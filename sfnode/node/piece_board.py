@@ -1,7 +1,5 @@
 """Tracks which pieces are missing, and which peers are asked for them. Pure: no clock, no sockets."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from statistics import median
 from typing import Final

@@ -1,7 +1,5 @@
 """Fetches pieces from several neighbours at once, in spite of neighbours that lie, stall, leave or are slow."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -96,7 +94,7 @@ class PieceFetcher:
             raise fetching.failure
         return fetching.board.is_done
 
-    def _ask_neighbours(self, fetching: _Fetching, nursery: trio.Nursery) -> None:
+    def _ask_neighbours(self, fetching: "_Fetching", nursery: trio.Nursery) -> None:
         now_s, peers = trio.current_time(), self._sources.peers()
         self._rests = {peer: rest for peer, rest in self._rests.items() if peer in peers}
         ready = [peer for peer in sorted(peers) if peer not in self._rests or self._rests[peer].until_s <= now_s]
@@ -115,7 +113,7 @@ class PieceFetcher:
                 self._tried.add(peer)
                 nursery.start_soon(self._use_stream, fetching, stream)
 
-    def _make_room(self, fetching: _Fetching, ready: list[PeerId]) -> None:
+    def _make_room(self, fetching: "_Fetching", ready: list[PeerId]) -> None:
         """Stop the slowest neighbour if all places are taken, another one waits, and one of two conditions holds.
 
         Either the slowest takes too long, or a waiting neighbour has not been tried: all eight may be equally slow. If
@@ -133,7 +131,7 @@ class PieceFetcher:
             fetching.rooms_made += 1
             self._stop([stream for stream in fetching.streams if stream.peer == slowest])
 
-    def _take(self, fetching: _Fetching, stream: _Giving) -> None:
+    def _take(self, fetching: "_Fetching", stream: "_Giving") -> None:
         """Assign a piece to the stream. Streams that lose the piece to this peer stop at once."""
         piece = stream.piece = fetching.board.take(stream.peer, trio.current_time())
         if piece is not None:
@@ -141,7 +139,7 @@ class PieceFetcher:
             self._stop([other for other in at_it if not board.is_asked(piece, other.peer)])
             fetching.streams.append(stream)
 
-    async def _use_stream(self, fetching: _Fetching, stream: _Giving) -> None:
+    async def _use_stream(self, fetching: "_Fetching", stream: "_Giving") -> None:
         """Fetch piece after piece, as long as there are any and the peer brings them in time."""
         try:
             with stream.scope, suppress(RefusedError):
@@ -156,7 +154,7 @@ class PieceFetcher:
             self._streams = +self._streams
             fetching.changed.set()
 
-    async def _get_all(self, fetching: _Fetching, stream: _Giving) -> None:
+    async def _get_all(self, fetching: "_Fetching", stream: "_Giving") -> None:
         """Fetch pieces on one stream. RefusedError: a piece did not come. Cancelled: another neighbour was faster."""
         async with self._sources.asking(stream.peer) as ask:
             while (piece := stream.piece) is not None:
@@ -175,7 +173,7 @@ class PieceFetcher:
                 stream.came += 1
                 self._take(fetching, stream)
 
-    def _stop(self, slow: Sequence[_Giving]) -> None:
+    def _stop(self, slow: "Sequence[_Giving]") -> None:
         """End these streams, which have lost their piece; their peers come last from now on."""
         for stream in slow:
             if not stream.scope.cancel_called:

@@ -1,7 +1,5 @@
 """From the operator's options to a daemon's settings: finds the run, makes the key, and checks every file."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Every input becomes an event in one bounded inbox. One task passes the events to
 in order (`Executor`). Nothing else in the process changes the replica.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A node's snapshot files: stores and serves its own, and fetches one for a joiner from its neighbours."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """The folder where commands leave statements for a running node, which checks each like any other statement."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

@@ -9,8 +9,6 @@ for it (Canonne, Kamath and Steinke 2020, Theorem 14), and those of all messages
 with them which messages drew a row: chance adds no protection.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Discrete Gaussian noise on each number hides such a move (Canonne, Kamath and St
 clipped rows and the noise, and all that follows is arithmetic on what is public.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Import OpenDP, which has few types. Only nodes with noise need it (the extra ``privacy``)."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any, Final
 

@@ -4,8 +4,6 @@ Only its user can write to the directory. Files work on every system, for every 
 across restarts.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """The data directory of one node: which files it holds, and the object through which every room reaches them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

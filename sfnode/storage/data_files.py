@@ -1,7 +1,5 @@
 """Finds a run's examples on this machine, and checks that they are the ones the manifest names."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole files, written so that a crash leaves the old content or the new one, never a part."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The node's Ed25519 key: author of its updates and its libp2p identity. One file, readable by its owner only."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Keeps how the last life of a node ended, for `sfnode status` when no node runs any more."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

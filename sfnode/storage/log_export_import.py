@@ -3,8 +3,6 @@
 The protocol defines the format.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Keeps the folder of a node's key and records to one user: nobody else can read, plant or lock a file in it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

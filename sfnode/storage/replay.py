@@ -1,7 +1,5 @@
 """Builds a replica from what a node has stored, and says which record of a damaged database cannot be right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The largest size of a run on a joiner's machine, by the bounds in its manifest."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

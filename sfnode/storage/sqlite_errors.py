@@ -1,7 +1,5 @@
 """SQLite's errors in an operator's words: what failed, where, and what to do."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

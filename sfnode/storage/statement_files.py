@@ -4,8 +4,6 @@ A node reads the folder every second, or when it starts next. A file stays until
 ledger.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

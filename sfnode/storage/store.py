@@ -5,8 +5,6 @@ committed without waiting for the disk, because a power cut can only lose a tail
 else (slots, digests, coefficients) is derived from the log at start.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The file of a dense core's basis on this disk. No torch, no network."""
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011)."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Control how this process keeps memory between steps, and return what loading a model leaves over."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ask a run's model questions, before and after its training."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ along the columns of U, h = V^T x. The tokens are the last one of a prompt, or t
 Shapes: N examples, P tokens that are read, L labels, H width of the stream, r = core_rows, k = rank.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

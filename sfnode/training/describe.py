@@ -1,7 +1,5 @@
 """Describe a new run's model for its manifest: files with hashes, trainable tensors. Check that the task fits it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel

@@ -3,8 +3,6 @@
 The program is for `sfnode doctor`, which can end it when a driver hangs, and survives when a driver crashes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Final

@@ -5,8 +5,6 @@ basis join this term at no cost, since their coefficients add up. Epochs with ot
 the trained weights, which are remade when these change. The base weights stay shared and untouched.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

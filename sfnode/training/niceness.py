@@ -1,7 +1,5 @@
 """Lower the training worker's priority so that others get the cores."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

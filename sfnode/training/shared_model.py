@@ -1,7 +1,5 @@
 """Hold a base model in memory with what all its sessions share: bases, folded weights, evaluations, scores."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ all connections one by one. It prints ``ready`` once it listens. It ends on SIGT
 (`sfnode.children`), and never by itself.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

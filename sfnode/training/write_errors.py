@@ -1,7 +1,5 @@
 """Explain in words why weights could not be written."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -12,8 +12,6 @@ The numbers of a dense message do not err alone but row by row, so n is the numb
 others moves all of them at once, and an author who held a part of it lies between: there is no 6 for that difference.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The node's side of the training worker's socket: requests, replies, and errors that name who can fix them."""
 
-from __future__ import annotations
-
 import math
 import socket as sockets
 import struct

@@ -1,7 +1,5 @@
 """Measurements with a worker beyond a node's own steps: states on held-out data, messages in several number formats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace

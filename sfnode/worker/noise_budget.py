@@ -1,7 +1,5 @@
 """Keeps account of how much a node's noisy messages reveal of its rows, and of what further ones would add."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

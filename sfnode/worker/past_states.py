@@ -5,8 +5,6 @@ authors expelled later and of slots that have become void since. The author may 
 later rounds of faster authors. So there is a family of states, not a single one: by step, and by order of arrival here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low

@@ -5,8 +5,6 @@ nothing is left that an honest author may have done. First the noise at its plac
 are tried, then other states. In the end other messages of the same round must confirm that the state is right.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Runs the training worker's process, and restarts it: after 1 s, or after 2, 4 ... 60 s if it ends within a minute."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

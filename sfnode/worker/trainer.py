@@ -1,7 +1,5 @@
 """Keeps a training worker busy for one node: sends it jobs and coefficients, and survives its crashes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Where a worker computes and in which number format: what there is to choose, and what a machine can do. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

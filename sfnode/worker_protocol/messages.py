@@ -5,8 +5,6 @@ requests of all connections one by one. A frame (``protocol/framing.py``) holds 
 No torch, trio or sockets here: both sides import it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias

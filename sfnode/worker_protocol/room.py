@@ -1,7 +1,5 @@
 """Free main memory of this machine, and free disk for temporary files."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An operator's choices for training on this machine, which a node also sends to its worker. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

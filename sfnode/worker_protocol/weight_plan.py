@@ -4,8 +4,6 @@ The node's plan and the worker's work follow from the same sizes. For a card the
 the device computes in main memory, they wait in temporary files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate

@@ -100,7 +100,7 @@ MESSAGES = (
     Mutant(
         name="snapshot-sums-of-8-bits",
         breaks="a snapshot may hold sums that no messages of 4 or 2 bits can have",
-        edits=(Edit("protocol.state.snapshot", "_check_dense", "manifest.method.clip * rows", "127 * rows"),),
+        edits=(Edit("protocol.state.snapshot", "_decode_epochs", "manifest.method.clip * rows", "127 * rows"),),
         detector=Vectors(("snapshots.json",)),
     ),
     Mutant(
@@ -223,7 +223,7 @@ RULES = (
     Mutant(
         name="dense-method-of-any-kind",
         breaks="a dense run may have two sides or local steps: fields that nothing reads then",
-        edits=(Edit(_METHOD, "broken_method_rules", "(*fixed, method.clip) != _FIXED_IF_DENSE", "False"),),
+        edits=(Edit(_METHOD, "broken_method_rules", "fixed != _FIXED_IF_DENSE", "False"),),
         detector=_manifest(_BROKEN_RULES),
     ),
     Mutant(

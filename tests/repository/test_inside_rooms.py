@@ -10,12 +10,12 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 38_530,
-    "exported_names": 492,
-    "init_lines": 783,
-    "import_share": 10.6,
-    "small_helpers_per_kloc": 0.7,
-    "dataclasses_per_kloc": 6.3,
+    "lines": 36_992,
+    "exported_names": 458,
+    "init_lines": 702,
+    "import_share": 9.3,
+    "small_helpers_per_kloc": 0.4,
+    "dataclasses_per_kloc": 6.4,
     "dialect_lines_per_kloc": 1.5,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,

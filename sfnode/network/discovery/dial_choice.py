@@ -1,7 +1,5 @@
 """Choice of the peers to dial now, and of sessions that end to make room: the state that `policy.outbound` needs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import lru_cache

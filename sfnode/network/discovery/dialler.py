@@ -1,7 +1,5 @@
 """Upkeep of the outbound neighbours: dials, their sessions, and reports of failed dials for the operator."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Awaitable, Callable

@@ -4,8 +4,6 @@ Anybody on the network can send such packets, so their addresses are only hints.
 own source counts, so that nobody can make us dial a third machine.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import random

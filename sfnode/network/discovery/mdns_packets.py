@@ -4,8 +4,6 @@ A query asks for ``_p2p._udp.local``. An answer names a random host below that n
 addresses as ``dnsaddr=`` strings. Our answers also name the run by its tag: `run_tag`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from dataclasses import dataclass

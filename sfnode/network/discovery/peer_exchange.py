@@ -1,7 +1,5 @@
 """Exchange of peer addresses between neighbours, and checks of what they claim."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from typing import Final

@@ -3,8 +3,6 @@
 Blocking calls run in threads. If the node is killed, the router drops the mapping after MAPPING_LEASE_S.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import random

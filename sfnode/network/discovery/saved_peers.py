@@ -1,7 +1,5 @@
 """Peers that a node saves for its next start, as text: addresses, bootstraps, discouraged peers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Known peers: addresses, successes, failures, times of the next dial. Pure: no clock, no sockets, no files."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

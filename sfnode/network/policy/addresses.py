@@ -1,7 +1,5 @@
 """Peer ids and network addresses: parsing, checking, what an address means to other nodes. Pure: no sockets."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from dataclasses import dataclass, replace

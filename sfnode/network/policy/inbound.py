@@ -6,8 +6,6 @@ and the most useful neighbours are never evicted. A newcomer never evicts a neig
 crowded than its own. No network gets more than a quarter of the places.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass

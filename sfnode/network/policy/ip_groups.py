@@ -1,7 +1,5 @@
 """Groups of IP addresses by network, and limits for each group. Pure: no clock, no sockets."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Goal: an attacker who fills the address book with many addresses of one network 
 neighbours. A crowded network is still dialled if no other is known, because a run may live in one network.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

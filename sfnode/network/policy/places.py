@@ -1,7 +1,5 @@
 """A limited number of places: with a limit for each holder, or shared fairly by time. Pure: no clock, no sockets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ alone: its reader pauses, and no other peer is delayed. An estimate is booked be
 is booked afterwards; until then no other question of the peer is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final, TypeGuard
 

@@ -3,8 +3,6 @@
 A fault is something that an honest node does never or rarely. Old, early, double or void records are not faults.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import Enum

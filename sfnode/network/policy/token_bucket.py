@@ -3,8 +3,6 @@
 ``now_s`` is the time of a monotonic clock; the caller chooses the unit of the tokens.
 """
 
-from __future__ import annotations
-
 
 class TokenBucket:
     """One bucket, full at first."""

@@ -1,7 +1,5 @@
 """A limit on the bytes per second of several streams together: each stream waits for its turn."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import trio

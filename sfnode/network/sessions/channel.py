@@ -1,7 +1,5 @@
 """Messages over one link: frames, codec, deadline of a write, and the count of bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import trio

@@ -1,7 +1,5 @@
 """Answers with parts of the manifest and of files (published bases, snapshots, pieces of a model), within bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

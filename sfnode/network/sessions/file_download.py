@@ -1,7 +1,5 @@
 """Downloads of the manifest and of files (published bases, snapshots, pieces of a model) from peers, in parts."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import random
@@ -59,7 +57,7 @@ class Wanted:
         return 0 if end is None else end - self.start
 
     @classmethod
-    def manifest(cls, run_id: bytes | None) -> Wanted:
+    def manifest(cls, run_id: bytes | None) -> "Wanted":
         """Describe the manifest of a run; None means the run of the node that is asked."""
         return cls(
             name="manifest",
@@ -70,28 +68,28 @@ class Wanted:
         )
 
     @classmethod
-    def basis(cls, manifest: Manifest) -> Wanted:
+    def basis(cls, manifest: Manifest) -> "Wanted":
         """Describe the basis of a run with a dense core."""
         return cls._file("basis", manifest.method.basis_sha256, basis_bytes(manifest), BASIS_BYTES_MAX)
 
     @classmethod
-    def snapshot(cls, sha256: str, file_bytes: int) -> Wanted:
+    def snapshot(cls, sha256: str, file_bytes: int) -> "Wanted":
         """Describe the snapshot that authors attest under this hash."""
         return cls._file("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
 
     @classmethod
-    def data(cls, sha256: str, file_bytes: int) -> Wanted:
+    def data(cls, sha256: str, file_bytes: int) -> "Wanted":
         """Describe a run's public data, which its manifest names by this hash."""
         return cls._file("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
 
     @classmethod
-    def piece(cls, sha256: str, piece_bytes: int) -> Wanted:
+    def piece(cls, sha256: str, piece_bytes: int) -> "Wanted":
         """Describe a piece of a model's file, or the list of its pieces."""
         piece = cls._file("piece", sha256, piece_bytes, piece_bytes)
         return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
 
     @classmethod
-    def _file(cls, name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
+    def _file(cls, name: str, sha256: str, file_bytes: int, bytes_max: int) -> "Wanted":
         return cls(
             name=name,
             request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
@@ -101,7 +99,7 @@ class Wanted:
             sha256=sha256,
         )
 
-    def segment(self, start: int, bytes_max: int) -> Wanted:
+    def segment(self, start: int, bytes_max: int) -> "Wanted":
         """Describe the segment of this file from ``start`` on. ``bytes_max`` is a multiple of PART_BYTES_MAX."""
         assert self.total is not None and bytes_max % PART_BYTES_MAX == 0
         return replace(self, start=start, end=min(self.total, start + bytes_max))

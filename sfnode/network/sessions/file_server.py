@@ -3,8 +3,6 @@
 Strangers ask on a connection of their own. Neighbours ask on a separate stream, so that files do not delay the flood.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -114,7 +112,7 @@ class FileServer:
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    def _find_for(self, stream: _FileStream, sha256: str) -> FileSource | None:
+    def _find_for(self, stream: "_FileStream", sha256: str) -> FileSource | None:
         """Return a file for a neighbour. Its first piece of the model takes a place for pieces. RefusedError."""
         piece = self._run.find_piece(sha256)
         file = piece if piece is not None else self._run.find_file(sha256)

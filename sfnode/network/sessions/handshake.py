@@ -1,7 +1,5 @@
 """The handshake of a session. The dialler says hello; the other side answers with its own hello or a bye."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

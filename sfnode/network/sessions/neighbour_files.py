@@ -1,7 +1,5 @@
 """Downloads of files from neighbours, each on a separate stream next to the session."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The running sessions by peer, the choice between two sessions with one peer, and penalties."""
 
-from __future__ import annotations
-
 import logging
 import time
 

@@ -1,7 +1,5 @@
 """The frames that wait to be written to one neighbour: bounded, and joined into as few writes as possible."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import trio

@@ -1,7 +1,5 @@
 """One running session with a neighbour, after both have said hello: reader, writer, heartbeat, and its end."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

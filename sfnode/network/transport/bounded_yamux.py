@@ -3,8 +3,6 @@
 Line numbers refer to the 0.8.1 wheel; docs/libp2p.md lists the faults that are cured here.
 """
 
-from __future__ import annotations
-
 import logging
 import struct
 from typing import Any
@@ -26,7 +24,7 @@ class WindowExceededError(trio.TooSlowError):
 class _BoundedBuffer(bytearray):
     """Holds the unread bytes of one stream; all streams of a connection share one bound."""
 
-    owner: BoundedYamux
+    owner: "BoundedYamux"
 
     def extend(self, data: Any) -> None:
         """Append ``data``; WindowExceededError if the connection would exceed its bound."""
@@ -38,7 +36,7 @@ class _BoundedBuffer(bytearray):
 class _BoundedBuffers(dict[int, bytearray]):
     """Replaces the bare bytearray that yamux.py stores for each new stream by a bounded one."""
 
-    def __init__(self, owner: BoundedYamux) -> None:
+    def __init__(self, owner: "BoundedYamux") -> None:
         super().__init__()
         self._owner = owner
 

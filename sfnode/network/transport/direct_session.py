@@ -8,8 +8,6 @@ Even empty Noise messages, empty frames and yamux pings cost computing. A peer t
 them is read more slowly.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any, Final
 

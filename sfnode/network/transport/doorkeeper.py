@@ -1,7 +1,5 @@
 """Admission of accepted connections to the handshake, which is expensive: its first 60 bytes cost us 2 ms."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 

@@ -3,8 +3,6 @@
 Noise, Yamux and TCP are named explicitly: the library's default list accepts plaintext, where ids can be forged.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

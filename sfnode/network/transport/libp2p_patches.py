@@ -6,8 +6,6 @@ returns unnoticed. ``host.py`` avoids some faulty parts altogether: the dialler 
 TCP address only, 60 s negative cache, stale addresses), the default security list (plaintext), mplex, pubsub.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Bytes between two nodes: a libp2p stream together with its connection."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, Final
 

@@ -3,8 +3,6 @@
 The library's own handler echoes as fast as a peer asks: 62 bytes on the wire keep us busy for half a millisecond.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Final
 

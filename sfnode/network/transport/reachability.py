@@ -4,8 +4,6 @@ A separate protocol in addition to ``/sfnode/1``: a node without it only cannot 
 from which the question came, so that nobody can make it dial a stranger.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 import time

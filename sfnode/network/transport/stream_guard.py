@@ -4,8 +4,6 @@ Unguarded, trio_manager.py:385 cancels the whole host on any exception in a hand
 protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whether a node works now, and if not, why: a pure function of the operator's limits and of the moment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum

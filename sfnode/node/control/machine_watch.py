@@ -4,8 +4,6 @@ No other module of this package uses psutil. Containers and old kernels hide par
 /sys/class/power_supply). A value that cannot be read counts as unknown, and does not end the node.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Watches the operator's limits, and switches the node's training off and on."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial

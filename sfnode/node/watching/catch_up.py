@@ -1,7 +1,5 @@
 """Detect that the run grows faster than a node that catches up can take in updates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Keep the losses of a node, on held-out data and of its batches, and warn if the run gets worse."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 from collections.abc import Iterator

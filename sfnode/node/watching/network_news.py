@@ -1,7 +1,5 @@
 """Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Look at a running node every second: status file, progress line, news for the operator, and the end of the run."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import asdict, replace
@@ -33,7 +31,7 @@ _PEERS_SAVED_S: Final = 5.0  # a node killed earlier has forgotten the first pee
 class NodeWatch:
     """Watches one life of a node. A look that raises is skipped, and the next one comes a second later."""
 
-    def __init__(self, life: RunningNode) -> None:
+    def __init__(self, life: "RunningNode") -> None:
         self._life = life
         self._news = NetworkNews(life.reporter)
         self._details = StatusDetails(LearningCurve(life.config.data_dir, life.reporter), self._news)
@@ -88,7 +86,7 @@ class NodeWatch:
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
 
 
-def snapshot(life: RunningNode, claim: Statement | None) -> Status:
+def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
     """Return the status of a node now, without its detail; ``claim``: its claim of an invitation, if it has one."""
     node, network, manifest = life.node, life.network, life.manifest
     ledger, trainer = node.replica.ledger, life.trainer

@@ -1,7 +1,5 @@
 """Measure the recent rate of a growing number, and keep a series of losses that stays short in a long run."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Final
 

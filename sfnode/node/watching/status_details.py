@@ -1,7 +1,5 @@
 """Gather the details in the status file that the log lacks: rates, curves, neighbours, news."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Write the status file if that is possible: a full disk does not end a node."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

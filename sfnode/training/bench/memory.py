@@ -6,8 +6,6 @@ allocated memory. `worker_peaks` measures what a worker takes while it loads a m
 resident memory, as a user sees it. Both run this module, which prints a mapping as JSON.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys

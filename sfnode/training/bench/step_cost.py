@@ -1,7 +1,5 @@
 """``sfnode bench step``: compare one estimate with bare forward passes of the same rows."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from sfnode.training.bench import memory, subjects, timing

@@ -1,7 +1,5 @@
 """Make what is measured: models of published shapes, runs and data of meaningless numbers, a step, forward passes."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Sequence

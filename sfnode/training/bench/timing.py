@@ -1,7 +1,5 @@
 """Time actions in turn, and compare them: medians, with their spread."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median

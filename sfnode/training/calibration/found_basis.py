@@ -12,8 +12,6 @@ curvature by the core, and its inverse the rate of a Newton step. The unit and t
 that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss (`rate`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Shapes: N examples, R rows of them, P tokens that are looked at, L labels, C can
 I inputs of a layer, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final

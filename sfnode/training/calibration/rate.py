@@ -1,7 +1,5 @@
 """Find the learning rate that suits a basis and its model, by trying steps on some examples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

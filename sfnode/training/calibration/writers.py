@@ -4,8 +4,6 @@ What they are called and where they stand does not say it: a gate or a value may
 in its module. So it is tried: a move of a writing layer's output arrives at the end of the stream.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Limit what the converting process takes from the machine, once libraries are loaded and before a file is read."""
 
-from __future__ import annotations
-
 import resource
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Convert a GGUF file to a model folder, by transformers' own reader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 

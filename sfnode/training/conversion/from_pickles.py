@@ -1,7 +1,5 @@
 """Convert files of `torch.save` to safetensors. They are pickles; the unpickler here makes tensors and nothing else."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import zipfile

@@ -4,8 +4,6 @@ The library trusts every length and every count in the file. An array of 2^60 nu
 Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Run a conversion in its own process, which reports a failure in the last line on its standard error."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write tensors into safetensors files: equal tensors give equal bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ factor has the basis's small integers; the other is an integer matrix times a po
 that add up to it exactly.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,7 +77,7 @@ def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlac
 
 
 def _adapter_config(
-    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], update: LowRankUpdate
+    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], update: "LowRankUpdate"
 ) -> dict[str, object]:
     is_local = manifest.model.id.startswith(_LOCAL_IDS)
     rank = update.right.shape[0]

@@ -1,7 +1,5 @@
 """Write the trained model as a Hugging Face folder. Each weight is rounded once, as a node of that dtype does it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Write a folder all at once: readers find it complete or as it was before, even after an error."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

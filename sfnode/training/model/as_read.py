@@ -4,8 +4,6 @@ This uses transformers' interface for libraries that quantise (`HfQuantizer`). `
 weights change, and into what.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
@@ -39,7 +37,7 @@ class AsRead(QuantizationConfigMixin):
         self.change = change
         self.fault: Exception | None = None
 
-    def __deepcopy__(self, memo: object) -> AsRead:
+    def __deepcopy__(self, memo: object) -> "AsRead":
         """Return itself: transformers copies configurations, but the caller looks for the fault in this one."""
         return self
 

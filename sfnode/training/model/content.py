@@ -1,7 +1,5 @@
 """Identify a model's weights by one digest of their names and values, independent of files and number format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path

@@ -8,8 +8,6 @@ Equal states give equal bits even in the floats, on CPU and CUDA:
 `evaluate` and `export` both use this fold, and therefore the same weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby

@@ -5,8 +5,6 @@ the folder stay hidden (`model_view`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 A folder holds more than a manifest names: an adapter, another tokenizer, code. transformers would load much of it.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

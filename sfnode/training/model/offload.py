@@ -5,8 +5,6 @@ reads them on use and drops them when it needs the memory (`weight_plan`). Nothi
 the same numbers in the same order.
 """
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from collections import Counter

@@ -16,8 +16,6 @@ Shapes: N rows, T tokens, A = N T, G groups (N = G x rows per group, groups cont
 r rank.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Set as AbstractSet
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ without calling the layer (Mamba's time steps), or call it with some of the toke
 be trained wrongly without any error, so they are refused by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias

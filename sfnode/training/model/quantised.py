@@ -6,8 +6,6 @@ unless these would be larger than the whole matrix in the dtype of the activatio
 independent of this: nodes of any precision share one run.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sys

@@ -1,7 +1,5 @@
 """List the tensors of a model that can be trained, in groups, and swap its layers for perturbable ones."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

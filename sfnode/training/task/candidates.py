@@ -4,8 +4,6 @@ A pass carries groups of examples, each with a perturbation of its own (`perturb
 each other, and filler rows give all groups the same number of rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

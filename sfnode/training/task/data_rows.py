@@ -1,7 +1,5 @@
 """Put rows of data into the text templates of a task, which have field names in braces. No tokens here."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass

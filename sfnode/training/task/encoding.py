@@ -5,8 +5,6 @@ A row has a prompt and texts that may follow it: the run's label words, the row'
 are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

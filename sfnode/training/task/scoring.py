@@ -5,8 +5,6 @@ Shapes: N examples, L label words, R rows, T tokens, P positions that count, A h
 H width of the hidden state, G groups of contiguous rows, V vocabulary, r rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never, cast
