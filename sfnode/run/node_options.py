@@ -70,7 +70,7 @@ class TrainingOptions:
     )
     epsilon_max: str | None = given(
         None,
-        "With --noise: stop measuring before epsilon exceeds this.  [default: no limit]",
+        "Stop measuring before the epsilon of --noise exceeds this.  [default: no limit]",
         form=("EPSILON", parse_noise),
     )
 

@@ -13,7 +13,7 @@ from tests.support.commands import commands_below
 
 # The word that each help begins with: it says what the command or the option does. Add a verb when you need one.
 VERBS = frozenset(
-    "Allow Apply Ask Change Check Compare Compute Count Dial Do Draw Encrypt Examine Exclude Fail "
+    "Add Allow Apply Ask Change Check Compare Compute Count Dial Do Draw Encrypt Examine Exclude Fail "
     "Fine-tune Give Hold Join Keep Learn Let Listen Load Look Lower Make Measure Pause Print Put "
     "Read Repeat Replace Restore Resume Run Say Scale Search Send Serve Show Sign Start Stop Take Tell Train "
     "Try Use Verify Wait Write".split()

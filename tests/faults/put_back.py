@@ -36,7 +36,7 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
         ),
         Edit(
             "sfnode.worker.trainer", "Trainer._estimate",
-            "request = EstimateRequest(", "self.estimating, request = job.step, EstimateRequest(",
+            "request = messages.EstimateRequest(", "self.estimating, request = job.step, messages.EstimateRequest(",
         ),
     ),
     # Who joins takes all of the basis from the first node, however slow it is, although others have it. A node that
