@@ -10,9 +10,9 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 36_992,
+    "lines": 36_987,
     "exported_names": 458,
-    "init_lines": 702,
+    "init_lines": 697,
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.4,
     "dataclasses_per_kloc": 6.4,
