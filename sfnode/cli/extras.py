@@ -27,9 +27,9 @@ def check_can_train() -> None:
 
 def check_can_add_noise() -> None:
     """Raise OperatorError unless the package of the extra ``privacy`` is installed. Imports none; microseconds."""
-    if find_spec("opendp") is None:
+    if missing := _missing("opendp"):
         raise OperatorError(
-            "--noise needs opendp, which this install lacks: run `pip install 'sfnode[privacy]'` or, in a clone of "
+            f"--noise needs {missing}, which this install lacks: run `pip install 'sfnode[privacy]'` or, in a clone of "
             "sfnode, `python deploy/install.py --extras train,privacy`"
         )
 

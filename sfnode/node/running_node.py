@@ -29,7 +29,7 @@ from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
-from sfnode.privacy import NoisyMessage
+from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
@@ -106,9 +106,8 @@ class RunningNode:
             self._store.hold_noise(author, None, "")
             return None
 
-        def sent() -> list[NoisyMessage]:
-            found = map(codec.decode_untrusted, self._store.read_all(author))
-            return [NoisyMessage(step=each.step, seed=each.seed, rows=each.scalars[0]) for each in found]
+        def sent() -> list[RowsOfStep]:
+            return [(each.step, each.scalars[0]) for each in map(codec.decode_untrusted, self._store.read_all(author))]
 
         least = self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
         return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)

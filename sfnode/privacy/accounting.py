@@ -11,7 +11,6 @@ with them which messages drew a row: chance adds no protection.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from protocol.subspace import example_indices
 from sfnode.privacy.noisy_sum import ROW_LENGTH
 from sfnode.privacy.opendp_library import gaussian_measurement, opendp
 
+RowsOfStep = tuple[int, int]  # a step, and of how many rows its message is
 _DELTA_MAX: Final = 1e-5
 _RHO_MAX: Final = 500.0  # far beyond any protection; the library's exponentials overflow somewhere above
 
@@ -45,29 +45,23 @@ def epsilon(multiplier: float, uses: int, delta: float) -> float:
     return float(opendp().c.make_zCDP_to_approxDP(measurement).map(moved).epsilon(delta))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoisyMessage:
-    """Says which rows the message of a step is from: the first ``rows`` that ``seed`` draws."""
-
-    step: int
-    seed: int
-    rows: int
-
-
 class RowUses:
     """Counts how often one node's messages have used each of its rows.
 
     A message that drew a row c times counts c^2 uses of it.
     """
 
-    def __init__(self, manifest: Manifest, data_rows: int) -> None:
+    def __init__(self, manifest: Manifest, author: Author, data_rows: int) -> None:
         self._manifest = manifest
+        self._author = author
         self._uses: NDArray[np.int64] = np.zeros(data_rows, dtype=np.int64)
 
-    def add(self, messages: Iterable[NoisyMessage]) -> None:
-        """Count messages."""
-        for message in messages:
-            self._uses += self._of(message)
+    def add(self, messages: Iterable[RowsOfStep]) -> None:
+        """Count messages: each is of the first rows that the seed of its step draws."""
+        for step, rows in messages:
+            seed = hashing.seed_of(self._manifest.run_id, self._author, step)
+            drawn = example_indices(self._manifest, seed, 0, self.rows)[:rows]
+            self._uses += np.bincount(drawn, minlength=self.rows).astype(np.int64) ** 2
 
     @property
     def rows(self) -> int:
@@ -79,20 +73,9 @@ class RowUses:
         """Return the uses of the row that was used most."""
         return int(self._uses.max())
 
-    def most_with(self, messages: Iterable[NoisyMessage]) -> int:
+    def most_with(self, messages: Iterable[RowsOfStep]) -> int:
         """Return what `most` would be after further messages."""
-        further = RowUses(self._manifest, self.rows)
+        further = RowUses(self._manifest, self._author, self.rows)
         further._uses += self._uses
         further.add(messages)
         return further.most
-
-    def _of(self, message: NoisyMessage) -> NDArray[np.int64]:
-        drawn = example_indices(self._manifest, message.seed, 0, self.rows)[: message.rows]
-        return np.bincount(drawn, minlength=self.rows).astype(np.int64) ** 2
-
-
-def messages_to_come(manifest: Manifest, author: Author, first_step: int) -> Iterable[NoisyMessage]:
-    """Yield the messages of an author from a step to the run's end, each with the most rows it may have."""
-    for step in range(first_step, manifest.steps):
-        seed = hashing.seed_of(manifest.run_id, author, step)
-        yield NoisyMessage(step=step, seed=seed, rows=manifest.method.directions)

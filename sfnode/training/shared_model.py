@@ -94,8 +94,7 @@ class SharedModel:
 
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""
-        hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        return hidden_NTH
+        return probe.hidden_states(self.model, rows.tokens)
 
     def residuals(self, rows: CandidateBatch, u_Hr: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of each example's loss by the end of the residual stream, along the columns of ``u_Hr``.

@@ -7,7 +7,7 @@ import trio
 
 from protocol.crypto import Author
 from protocol.run import Manifest
-from sfnode.privacy import NoisyMessage, RowUses, accounting
+from sfnode.privacy import RowsOfStep, RowUses, accounting
 from sfnode.worker_protocol import NoiseConfig
 
 
@@ -54,7 +54,7 @@ class NoiseBudget:
         manifest: Manifest,
         author: Author,
         config: NoiseConfig,
-        sent: Callable[[], Sequence[NoisyMessage]],
+        sent: Callable[[], Sequence[RowsOfStep]],
     ) -> None:
         """Take a function that returns all messages that this node has sent, in all its lives."""
         self.spent = ""
@@ -72,16 +72,16 @@ class NoiseBudget:
 
         OperatorError: OpenDP is not installed.
         """
-        self._uses = uses = RowUses(self._manifest, rows)
+        self._uses = uses = RowUses(self._manifest, self._author, rows)
         sent = self._sent()
-        first = 1 + max((message.step for message in sent), default=-1)
+        first = 1 + max((step for step, _ in sent), default=-1)
         uses.add(sent)
-        to_come = accounting.messages_to_come(self._manifest, self._author, first)
+        to_come = [(step, self._manifest.method.directions) for step in range(first, self._manifest.steps)]
         most = await trio.to_thread.run_sync(uses.most_with, to_come)  # up to seconds, for tens of thousands of steps
         self._at_end = most, self._epsilon(most)
         return self._state()
 
-    async def admits(self, message: NoisyMessage) -> bool:
+    async def admits(self, message: RowsOfStep) -> bool:
         """Return whether the node may send this message; if not, `spent` says why."""
         assert self._uses is not None, "the number of rows is known before a step begins"
         if not self._has_asked_peers:  # they have returned this node's own messages by now, if its disk had lost some
@@ -92,7 +92,7 @@ class NoiseBudget:
             self.spent = f"a further message would make epsilon {would:.2f}, and --epsilon-max is {limit:g}"
         return not self.spent
 
-    def spend(self, message: NoisyMessage) -> None:
+    def spend(self, message: RowsOfStep) -> None:
         """Count a message that the node is about to send."""
         assert self._uses is not None, "it was admitted"
         self._uses.add([message])

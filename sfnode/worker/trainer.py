@@ -13,7 +13,6 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
-from sfnode.privacy import NoisyMessage
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.client import WorkerSession, coefficients_of
@@ -160,8 +159,7 @@ class Trainer:
             self._reporter.event("privacy", privacy.in_words(), **asdict(privacy))
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
-        message = NoisyMessage(step=job.step, seed=job.seed, rows=job.directions)
-        if self._budget is not None and not await self._budget.admits(message):
+        if self._budget is not None and not await self._budget.admits((job.step, job.directions)):
             return EstimateSkipped(step=job.step)
         first = job.step // self._signed.manifest.method.epoch_steps
         started_s = trio.current_time()
@@ -181,7 +179,7 @@ class Trainer:
         rows = self._statistics.forward_rows + estimated.rows
         self._statistics = replace(self._statistics, loss=estimated.loss, trouble="", forward_rows=rows)
         if self._budget is not None:
-            self._budget.spend(message)
+            self._budget.spend((job.step, job.directions))
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from transformers import AutoModelForCausalLM
 
+from protocol.errors import OperatorError
+from sfnode.training.shared_model import SharedModel
 from tests.architectures import page
 from tests.architectures.every import verdicts
+from tests.architectures.tiny_configs import tiny_config
 from tests.architectures.verdict import Verdict, verdict_of
 
 SOME: Final = {
@@ -18,8 +22,9 @@ SOME: Final = {
     "afmoe": "dense",  # a gate of the stream's width after the attention's output projection; experts
     "falcon_mamba": "dense",  # no attention
     "bart": "dense",  # the last norm is in the last layer
+    "phimoe": "dense",  # a router that is a linear layer and returns its choices
+    "llama4_text": "dense",  # its `base_model` is the model with its head
     "bert-generation": "refused",  # not causal
-    "electra": "refused",  # a head of another width
 }
 
 
@@ -28,6 +33,14 @@ def test_verdict_of__unlike_architectures__are_what_they_were(kind: str) -> None
     found = verdict_of(kind)
     assert (found.kind, found.kind == "dense" or bool(found.reason)) == (SOME[kind], True), found
     assert not any(layer.endswith(("gate_proj", "q_proj", "value")) for layer in found.layers)
+
+
+def test_shared_model__head_of_another_width__is_refused_in_words() -> None:
+    config = tiny_config("electra")
+    config.is_decoder = True
+    make: Any = AutoModelForCausalLM  # carries no types
+    with pytest.raises(OperatorError, match="ElectraForCausalLM computes its logits in a way that is not supported"):
+        SharedModel(make.from_config(config).eval())
 
 
 def test_verdicts__look_that_raises_or_dies__is_wrong_and_ends_no_other() -> None:

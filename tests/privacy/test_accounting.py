@@ -11,7 +11,7 @@ import pytest
 from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
 from protocol.subspace.directions import example_indices
-from sfnode.privacy.accounting import NoisyMessage, RowUses, delta_of, epsilon, messages_to_come
+from sfnode.privacy.accounting import RowUses, delta_of, epsilon
 from tests.support.manifests import small_manifest
 
 DENSE = small_manifest(core="dense", steps=12)
@@ -50,20 +50,13 @@ def test_delta_of__many_rows__is_a_tenth_of_a_row_at_most() -> None:
 
 
 def test_row_uses__messages_of_many_sizes__count_squares_within_a_message_and_add_up() -> None:
-    messages = [NoisyMessage(step=step, seed=1_000 + step, rows=1 + step) for step in range(12)]
+    messages = [(step, 1 + step) for step in range(12)]
     by_hand: Counter[int] = Counter()
-    for message in messages:
-        drawn = example_indices(DENSE, message.seed, 0, ROWS)[: message.rows].tolist()
+    for step, rows in messages:
+        drawn = example_indices(DENSE, seed_of(DENSE.run_id, AUTHOR, step), 0, ROWS)[:rows].tolist()
         by_hand.update({row: count**2 for row, count in Counter(drawn).items()})
-    uses = RowUses(DENSE, ROWS)
+    uses = RowUses(DENSE, AUTHOR, ROWS)
     assert uses.most == 0 and uses.most_with(messages) == max(by_hand.values())
     assert uses.most == 0  # a question changes nothing
     uses.add(messages)
     assert uses.most == max(by_hand.values()) > 12
-
-
-def test_messages_to_come__from_a_step__are_what_this_author_will_draw() -> None:
-    found = list(messages_to_come(DENSE, AUTHOR, 10))
-    seeds = [seed_of(DENSE.run_id, AUTHOR, step) for step in (10, 11)]
-    rows = DENSE.method.directions
-    assert found == [NoisyMessage(step=10, seed=seeds[0], rows=rows), NoisyMessage(step=11, seed=seeds[1], rows=rows)]

@@ -217,6 +217,32 @@ def test_architecture__weight_packed_by_another_library__is_refused_by_name() ->
         attach(model, [a_matrix(name, 192, 1)], PassContext())
 
 
+def test_architecture__weight_of_two_layers__is_left_out_since_only_one_would_move() -> None:
+    model = tiny_model("llama")
+    first, second = cast(Any, model).model.layers
+    second.mlp.up_proj.weight = first.mlp.up_proj.weight
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert name not in {tensor.name for tensor in trainable_tensors(model)}
+    assert "it is tied to another" in left_out(model)[name]
+
+
+class PartByPart(nn.Linear):
+    """Multiplies each half of its input with weights of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        halves = x.view(*x.shape[:-1], 2, -1)
+        return torch.einsum("...gi,goi->...go", halves, self.weight.view(2, self.out_features, -1)).sum(-2)[..., None]
+
+
+def test_architecture__linear_layer_with_a_product_for_each_part__is_left_out() -> None:
+    model = tiny_model("llama")
+    layer = cast(Any, model).model.layers[0].mlp
+    parts = PartByPart(layer.up_proj.in_features, layer.up_proj.out_features, bias=False)
+    layer.up_proj = nn.Sequential(parts.double(), nn.Flatten(-2))
+    name = "model.layers.0.mlp.up_proj.0.weight"
+    assert "in a way that is not supported" in left_out(model)[name]
+
+
 def test_architecture__head_of_several_layers__is_refused() -> None:
     with pytest.raises(OperatorError, match="BertLMHeadModel computes its logits in a way that is not supported"):
         SharedModel(tiny_model("bert"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
-from sfnode.privacy.accounting import NoisyMessage, RowUses, epsilon
+from sfnode.privacy.accounting import RowsOfStep, RowUses, epsilon
 from sfnode.worker.noise_budget import NoiseBudget
 from sfnode.worker_protocol.training_config import NoiseConfig
 from tests.support.manifests import small_manifest
@@ -16,15 +15,15 @@ AUTHOR = Signer(b"alice".ljust(32, b".")).author
 ROWS = 40
 
 
-def message(step: int, rows: int = 4) -> NoisyMessage:
-    return NoisyMessage(step=step, seed=seed_of(DENSE.run_id, AUTHOR, step), rows=rows)
+def message(step: int, rows: int = 4) -> RowsOfStep:
+    return step, rows
 
 
-def most(messages: list[NoisyMessage]) -> int:
-    return RowUses(DENSE, ROWS).most_with(messages)
+def most(messages: list[RowsOfStep]) -> int:
+    return RowUses(DENSE, AUTHOR, ROWS).most_with(messages)
 
 
-def budget_of(sent: list[NoisyMessage], epsilon_max: float | None = None) -> NoiseBudget:
+def budget_of(sent: list[RowsOfStep], epsilon_max: float | None = None) -> NoiseBudget:
     return NoiseBudget(DENSE, AUTHOR, NoiseConfig(multiplier=2.0, epsilon_max=epsilon_max), lambda: sent)
 
 
@@ -47,7 +46,7 @@ async def test_noise_budget__life_that_goes_on__counts_as_one_life_does() -> Non
 
 
 async def test_noise_budget__messages_that_peers_return_after_the_start__count_at_the_first_step() -> None:
-    sent: list[NoisyMessage] = []
+    sent: list[RowsOfStep] = []
     budget = budget_of(sent)
     await budget.begin(ROWS)
     sent += [message(step) for step in range(6)]  # the disk had lost them

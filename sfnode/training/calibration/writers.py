@@ -97,7 +97,7 @@ def _end(shared: SharedModel, layers: Sequence[nn.Module], move_RH: Tensor) -> T
         handles.append(shared.final_norm.register_forward_pre_hook(lambda _module, inputs: ends.append(inputs[0])))
     try:
         with shared.pass_context.carrying({}, 1, tokens.numel()):
-            hidden_NTH: Tensor = shared.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+            hidden_NTH = probe.hidden_states(shared.model, tokens)
     finally:
         for handle in handles:
             handle.remove()

@@ -29,6 +29,20 @@ def probe_tokens(model: PreTrainedModel, rows: int, tokens: int) -> Tensor:
     return (torch.arange(rows * tokens, device=model.device).view(rows, tokens) * 7 + 3) % vocabulary
 
 
+def body_of(model: PreTrainedModel) -> nn.Module:
+    """Return the model without its head: its `base_model`, or the part with the embedding where that is the model."""
+    if model.base_model is not model:
+        return model.base_model
+    embedding = model.get_input_embeddings()
+    return next(part for part in model.children() if any(module is embedding for module in part.modules()))
+
+
+def hidden_states(model: PreTrainedModel, tokens_NT: Tensor) -> Tensor:
+    """Pass token ids forward; return what the head reads, [N, T, H]."""
+    hidden_NTH: Tensor = body_of(model)(input_ids=tokens_NT, use_cache=False).last_hidden_state
+    return hidden_NTH
+
+
 @torch.inference_mode()
 def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[int, str]:
     """Return why the model's use of a module forbids training it, by the module's id; good modules are absent.
@@ -41,8 +55,9 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
     def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         shown = output if isinstance(module, nn.Embedding) else (inputs or (None,))[0]  # embeddings may take masks
         shape = tuple(shown.shape) if isinstance(shown, Tensor) else ()
-        if isinstance(module, nn.Linear) and output.shape != (*shape[:-1], module.out_features):
-            shape = ()  # one product for each part of the input
+        if isinstance(module, nn.Linear):
+            is_product = isinstance(output, Tensor) and output.shape == (*shape[:-1], module.out_features)
+            shape = shape if is_product else ()  # a router's choices, or one product for each part of the input
         seen[id(module)].append(shape)
 
     with _hooked(wanted.values(), note), _named_errors(model):
@@ -132,7 +147,9 @@ def _last_hidden(
 
     def note(module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> Any:
         called.append(module)
-        if module is not changed or output.numel() != tokens_2T.numel() * output.shape[-1]:
+        if module is not changed or not isinstance(output, Tensor):
+            return output
+        if output.numel() != tokens_2T.numel() * output.shape[-1]:
             return output  # several numbers of each token, such as one a head, have no rows to choose from
         y_2TO = output.clone().view(*tokens_2T.shape, -1)
         # arbitrary values, larger than the layer's own
@@ -141,9 +158,9 @@ def _last_hidden(
         y_2TO[0, :-1], y_2TO[1, -1] = other_TO[:-1], other_TO[-1]
         return y_2TO.view_as(output)
 
-    linear = [module for module in model.base_model.modules() if isinstance(module, nn.Linear | Conv1D)]
+    linear = [module for module in body_of(model).modules() if isinstance(module, nn.Linear | Conv1D)]
     with _hooked(linear, note), _named_errors(model):
-        hidden_2TH: Tensor = model.base_model(input_ids=tokens_2T, use_cache=False).last_hidden_state
+        hidden_2TH = hidden_states(model, tokens_2T)
     return hidden_2TH[:, -1], called
 
 
@@ -153,7 +170,7 @@ def check_causal(model: PreTrainedModel) -> None:
     tokens = probe_tokens(model, 2, _TOKENS)
     tokens[1, :2] = tokens[0, :2]
     with _named_errors(model):
-        hidden_2TH: Tensor = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state[:, :2].float()
+        hidden_2TH = hidden_states(model, tokens)[:, :2].float()
     if (hidden_2TH[0] - hidden_2TH[1]).abs().max() > _SAME * hidden_2TH.abs().max():
         raise OperatorError(
             f"in {type(model).__name__} with this config.json, tokens see the tokens that follow them: not a causal "
@@ -174,11 +191,9 @@ def norm_at_the_end(model: PreTrainedModel) -> nn.Module | None:
         if isinstance(x, Tensor) and isinstance(output, Tensor) and x.shape == output.shape:
             called.append((module, x, output))
 
-    simple = [module for module in model.base_model.modules() if next(module.children(), None) is None]
+    simple = [module for module in body_of(model).modules() if next(module.children(), None) is None]
     with _hooked(simple, note), _named_errors(model):
-        hidden_1TH: Tensor = model.base_model(
-            input_ids=probe_tokens(model, 1, _TOKENS), use_cache=False
-        ).last_hidden_state
+        hidden_1TH = hidden_states(model, probe_tokens(model, 1, _TOKENS))
     with _named_errors(model):
         for module, x, y in reversed(called):
             is_the_end = y.numel() == hidden_1TH.numel() and torch.equal(y.view_as(hidden_1TH), hidden_1TH)

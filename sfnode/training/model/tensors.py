@@ -89,9 +89,8 @@ def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
             group = _group(module, attribute, is_head=module is head)
             name = by_parameter[id(parameter)]
             is_number = parameter.is_floating_point()  # False where a library packed a quantised checkpoint
-            is_alone = (
-                owners[id(parameter)] == 1 or group is TensorGroup.EMBEDDING
-            )  # else one layer of several would move
+            # Of a weight that several layers share, one layer alone would move.
+            is_alone = owners[id(parameter)] == 1 or group is TensorGroup.EMBEDDING
             if group is not None and is_number and is_alone and name not in found:
                 found[name] = ParameterPlace(name=name, module=module, attribute=attribute, group=group)
     return {name: found[name] for name in by_parameter.values() if name in found}
