@@ -222,7 +222,7 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "learning.md").write_bytes((REPOSITORY / "docs/learning.md").read_bytes())
-    options = {"model": "embedded:tiny-opt", "task": toml, "work": tmp_path, "write": docs, "jobs": 1}
+    options = {"model": "embedded:tiny-opt", "task": toml, "work": tmp_path, "write": docs, "jobs": 1, "device": "cpu"}
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     done = CliRunner().invoke(command.main, [*arguments, "--quick", "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
