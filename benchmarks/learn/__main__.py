@@ -23,7 +23,7 @@ from benchmarks.learn.jobs import Curves
 from benchmarks.learn.noise import Noise, measure_noise
 from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
-from benchmarks.learn.problems import Folders, ModelChoice, Task, read_user_task
+from benchmarks.learn.problems import DEVICES, Folders, ModelChoice, Task, read_user_task
 from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
 from benchmarks.learn.results import Results, from_plain, renewed, to_plain
 from benchmarks.learn.scaling import Scaled, scale
@@ -132,6 +132,7 @@ class StudyOptions:
 @click.option("--clients", help="How many clients, of those that are tried; without it, all.")
 @click.option("--seeds", help="Seeds to report; without it, 0,1,2.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
+@click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="All processes share it.")
 @click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
@@ -147,12 +148,13 @@ def main(
     clients: str | None,
     seeds: str | None,
     jobs: int,
+    device: str,
     is_quick: bool,
     as_json: bool,
     docs: Path | None,
 ) -> None:
     """Learning curves of the network's method, MeZO, SubCGE and back-propagation; about an hour on two idle cores."""
-    folders = Folders(data=data, models=models)
+    folders = Folders(data=data, models=models, device=device)
     asked = StudyOptions(
         model=model,
         dtype=dtype,

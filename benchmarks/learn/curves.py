@@ -52,13 +52,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One evaluation, after ``step`` steps and ``rows`` forward rows; ``sent``: as in `Measured`."""
+    """One evaluation, after ``step`` steps and ``rows`` forward rows.
+
+    ``sent``: as in `Measured`; ``card``: the graphics card that computed it, empty for a CPU.
+    """
 
     step: int
     rows: int
     accuracy: float
     loss: float
     sent: int | None = None
+    card: str = ""
 
 
 def play(job: Job, folders: Folders, begin: Begin | None = None) -> list[Point]:
@@ -69,7 +73,7 @@ def play(job: Job, folders: Folders, begin: Begin | None = None) -> list[Point]:
         if step in job.evaluated_at or step == job.recipe.steps:
             found = look(job.task.test_rows)
             measured = {"accuracy": round(found.accuracy, 4), "loss": round(found.loss, 4)}
-            points.append(Point(step=step, rows=rows, **measured, sent=found.sent))
+            points.append(Point(step=step, rows=rows, **measured, sent=found.sent, card=folders.card))
             say(f"{job.title}: step {step:5,}, {rows:7,} rows, {100 * found.accuracy:5.1f} %, loss {found.loss:.3f}")
     return points
 

@@ -10,7 +10,7 @@ from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.curves import Point, first_reach
 from benchmarks.learn.pictures import task_title
 from benchmarks.learn.recipes import LORA
-from benchmarks.learn.results import Reached, Results, at_end, is_first_order, median_curve, reached, targets
+from benchmarks.learn.results import Curve, Reached, Results, at_end, is_first_order, median_curve, reached, targets
 from benchmarks.learn.scaling import Scaled
 
 Row = Sequence[str]
@@ -50,12 +50,16 @@ def real_parts(results: Results) -> dict[str, list[str]]:
         "real courses": _courses(results),
         "real rates": _rates(results),
         "real noise": _noise(results),
-        "real clients": _clients(results.scaled, goal),
+        "real clients": [
+            *_clients(results.scaled, goal),
+            *_measured_on([(f"{each.clients} clients", each.curves) for each in results.scaled], results),
+        ],
     }
 
 
 def _courses(results: Results) -> list[str]:
     lines = [f"Model: {results.model}; seeds: {', '.join(map(str, results.seeds))}; medians, and each seed's end."]
+    lines += _measured_on([(f"{task_title(each.task)} {each.name}", each.curves) for each in results.compared], results)
     for task in dict.fromkeys(each.task for each in results.compared):
         compared = [each for each in results.compared if each.task == task]
         alone = [curve[0] for each in compared for curve in each.curves if curve[0].rows == 0]
@@ -68,6 +72,18 @@ def _courses(results: Results) -> list[str]:
         lines += table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's best gain"), rows)
         lines += ["", f"![{task_title(task)}: accuracy against forward rows](learning/real-{task}.svg)"]
     return lines
+
+
+def _measured_on(rows: Sequence[tuple[str, Sequence[Curve]]], results: Results) -> list[str]:
+    """A line for each graphics card: which seeds of which rows it computed. CPUs computed the others."""
+    found: dict[str, list[str]] = {}
+    for title, curves in rows:
+        by_card: dict[str, list[str]] = {}
+        for seed, curve in zip(results.seeds, curves, strict=False):
+            by_card.setdefault(curve[-1].card, []).append(str(seed))
+        for card, seeds in by_card.items():
+            found.setdefault(card, []).append(f"{title} (seeds {', '.join(seeds)})")
+    return [line for card, titles in found.items() if card for line in ("", f"On an {card}: {'; '.join(titles)}.")]
 
 
 def _course(compared: Compared) -> str:

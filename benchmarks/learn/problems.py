@@ -23,11 +23,12 @@ from protocol.run import Objective, TaskKind, TaskSpec
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.run import BUILTIN_TASKS, builder
+from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, quantised
 from sfnode.training.task import TaskData, read_task
 
 MODEL = "opt-reviews-4m"
-_CPU = torch.device("cpu")
+DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +162,23 @@ def read_user_task(path: Path) -> Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """Where the data sets and the small model lie."""
+    """Where the data sets and the small model lie, and which of `DEVICES` computes.
+
+    Curves do not depend on the device but for rounding, so they are kept under one description whatever it is.
+    """
 
     data: Path
     models: Path
+    device: str = "cpu"
+
+    @property
+    def card(self) -> str:
+        """The name of the graphics card that computes, empty for a CPU."""
+        return torch.cuda.get_device_name() if self.device == "cuda" else ""
 
     def check(self, model: ModelChoice, tasks: Iterable[Task]) -> None:
-        """Fetches the model if it has to be. OperatorError that names the first file that is missing."""
+        """Fetches the model if it has to be. OperatorError: no such device, or the first file that is missing."""
+        choose_device(self.device)
         quantised.choose_precision(model.dtype)
         files = [self.data / name for task in tasks for name in (task.train, task.tune, task.test)]
         for file in (*files, self.model(model) / "config.json"):
@@ -228,5 +239,5 @@ def _training_file(data: Path, task: Task) -> Iterator[Path]:
 
 
 def load(folders: Folders, model: ModelChoice) -> PreTrainedModel:
-    """A fresh copy of the model, on the CPU."""
-    return quantised.load_in(model.dtype, folders.model(model), _CPU)
+    """A fresh copy of the model, on the device of ``folders``."""
+    return quantised.load_in(model.dtype, folders.model(model), choose_device(folders.device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import TypeAlias, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Point, first_reach
@@ -49,6 +49,7 @@ class PlainCompared(TypedDict):
     rate: float | None
     tried: dict[str, float]
     curves: PlainCurves
+    cards: NotRequired[list[str]]  # by curve: as in `Point`
 
 
 class PlainScaled(TypedDict):
@@ -58,6 +59,7 @@ class PlainScaled(TypedDict):
     rate: float | None
     factor: float
     curves: PlainCurves
+    cards: NotRequired[list[str]]
 
 
 class PlainResults(TypedDict):
@@ -85,6 +87,7 @@ def to_plain(results: Results) -> PlainResults:
                 "rate": each.rate,
                 "factor": each.factor,
                 "curves": _curves_plain(each.curves),
+                "cards": _cards(each.curves),
             }
             for each in results.scaled
         ],
@@ -101,7 +104,7 @@ def from_plain(plain: PlainResults) -> Results:
         noise={task: Noise(**noise) for task, noise in plain["noise"].items()},
         compared=tuple(_compared(each) for each in plain["compared"]),
         scaled=tuple(
-            Scaled(clients=each["clients"], rate=each["rate"], factor=each["factor"], curves=_curves(each["curves"]))
+            Scaled(clients=each["clients"], rate=each["rate"], factor=each["factor"], curves=_curves(each))
             for each in plain["scaled"]
         ),
         cheats=tuple(_compared(each) for each in plain["cheats"]),
@@ -136,26 +139,31 @@ def _compared_plain(compared: Compared) -> PlainCompared:
         "rate": compared.rate,
         "tried": {str(rate): round(loss, 4) for rate, loss in compared.tried.items()},
         "curves": _curves_plain(compared.curves),
+        "cards": _cards(compared.curves),
     }
 
 
 def _compared(plain: PlainCompared) -> Compared:
     tried = {float(rate): loss for rate, loss in plain["tried"].items()}
-    return Compared(
-        task=plain["task"], name=plain["name"], rate=plain["rate"], tried=tried, curves=_curves(plain["curves"])
-    )
+    return Compared(task=plain["task"], name=plain["name"], rate=plain["rate"], tried=tried, curves=_curves(plain))
 
 
 def _curves_plain(curves: Iterable[Curve]) -> PlainCurves:
     return [[[point.step, point.rows, point.accuracy, point.loss] for point in curve] for curve in curves]
 
 
-def _curves(plain: PlainCurves) -> tuple[tuple[Point, ...], ...]:
+def _cards(curves: Iterable[Curve]) -> list[str]:
+    return [curve[-1].card for curve in curves]
+
+
+def _curves(plain: PlainCompared | PlainScaled) -> tuple[tuple[Point, ...], ...]:
+    curves, cards = plain["curves"], plain.get("cards") or [""] * len(plain["curves"])
     return tuple(
         tuple(
-            Point(step=int(step), rows=int(rows), accuracy=accuracy, loss=loss) for step, rows, accuracy, loss in curve
+            Point(step=int(step), rows=int(rows), accuracy=accuracy, loss=loss, card=card)
+            for step, rows, accuracy, loss in curve
         )
-        for curve in plain
+        for curve, card in zip(curves, cards, strict=True)
     )
 
 

@@ -18,7 +18,6 @@ class Scaling:
         recipe: name of the one for a single client; its rate is taken.
         task: name of the only one that it is tried on; None: the first.
         steps: by clients: until more of them stops to help, in bearable time.
-        once: with more clients than this, the first seed alone.
         factors: of that rate: 16 clients at a quarter of it are like 4 at the whole, as long as sums add up.
         evaluated_at: after which steps.
     """
@@ -26,7 +25,6 @@ class Scaling:
     recipe: str
     task: str | None
     steps: Mapping[int, int]
-    once: int
     factors: tuple[float, ...]
     evaluated_at: tuple[int, ...]
 
@@ -51,10 +49,9 @@ def scale(scaling: Scaling, single: Job, seeds: Sequence[int], curves: Curves) -
     ``single``: the run of one client.
     """
     plan = [
-        [_job(scaling, single, number, factor, seed) for seed in (seeds if is_repeated else seeds[:1])]
+        [_job(scaling, single, number, factor, seed) for seed in (seeds if factor == scaling.factors[0] else seeds[:1])]
         for factor in scaling.factors
         for number in scaling.steps
-        for is_repeated in (factor == scaling.factors[0] and number <= scaling.once,)
     ]
     # The longest first: with two processes neither waits long for the other at the end.
     jobs = [job for several in plan for job in several]

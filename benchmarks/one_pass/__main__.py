@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,12 @@ import click
 import numpy as np
 import torch
 
-from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders, Task
+from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders, Task
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.membership import attack
+from benchmarks.one_pass.pooled import pooled_lora
 from benchmarks.one_pass.training import even_shards, private_shards, train
+from protocol.errors import OperatorError
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
 # How many rounds for how many authors, each with 16 rows a round.
@@ -26,28 +29,46 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 @click.command()
 @click.option("--tasks", default="sst2", show_default=True, help="Learn these, separated by commas.")
 @click.option("--authors", default="16", show_default=True, help="With these numbers of authors, separated by commas.")
-@click.option("--seeds", default=1, show_default=True, help="Repeat with this many seeds.")
-@click.option("--members", is_flag=True, help="Compare 16 members with private, skewed rows: alone, the run, pooled.")
+@click.option("--rounds", type=int, help="Let each run last for this many rounds; without it, 4 to 128 by authors.")
+@click.option("--seeds", default="0", show_default=True, help="Repeat with these seeds, separated by commas.")
+@click.option(
+    "--members",
+    is_flag=True,
+    help="Compare 16 members with private, skewed rows: alone, the run, pooled, and LoRA with back-propagation on all.",
+)
 @click.option("--attack", "is_attacked", is_flag=True, help="Find the rows behind messages of 1 and 16 rows.")
 @click.option("--noise", default=0.0, show_default=True, help="Let each author add noise of this multiplier.")
 @click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
+@click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 def main(
-    tasks: str, authors: str, seeds: int, members: bool, is_attacked: bool, noise: float, pool: int, data: Path
+    tasks: str,
+    authors: str,
+    rounds: int | None,
+    seeds: str,
+    members: bool,
+    is_attacked: bool,
+    noise: float,
+    pool: int,
+    data: Path,
+    device: str,
 ) -> None:
     """Train SmolLM2-135M's last ten layers from one forward pass a row, in a laboratory without a network.
 
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
     """
-    folders = Folders(data=data, models=_SHARED / "models")
+    folders = Folders(data=data, models=_SHARED / "models", device=device)
     chosen = [REAL_TASKS[name] for name in tasks.split(",")]
-    folders.check(SMOLLM2, chosen)
+    try:
+        folders.check(SMOLLM2, chosen)
+    except OperatorError as error:
+        raise click.ClickException(str(error)) from None
+    counts = {int(each): rounds or _ROUNDS[int(each)] for each in authors.split(",") if each}
     for task in chosen:
-        for seed in range(seeds):
-            counts = [int(each) for each in authors.split(",") if each]
+        for seed in map(int, seeds.split(",")):
             case = NoisyCase(seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool)
             found = _measured(folders, task, counts, case)
-            click.echo(json.dumps({"task": task.name, "seed": seed, "noise": noise, **found}))
+            click.echo(json.dumps({"task": task.name, "seed": seed, "noise": noise, "card": folders.card, **found}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +82,14 @@ class NoisyCase:
     pool_rows: int
 
 
-def _measured(folders: Folders, task: Task, authors: list[int], case: NoisyCase) -> dict[str, object]:
+def _measured(folders: Folders, task: Task, rounds_by_authors: Mapping[int, int], case: NoisyCase) -> dict[str, object]:
     seed, chance = case.seed, np.random.default_rng(1_000 + case.seed)
     drawn = late_layers(folders, task, chance, rows=case.pool_rows + CALIBRATION_ROWS, dtype=torch.float32)
     lab = make_laboratory(*drawn, range(len(drawn[0].labels)), seed)
     layers, test, basis, pool = lab.layers, lab.test, lab.basis, lab.pool
     scale = replace(lab.scale, noise=case.noise)
     found: dict[str, object] = {"numbers": basis.zero()[0].numel(), "curvature": basis.curvature}
-    for count in authors:
-        rounds = _ROUNDS[count]
+    for count, rounds in rounds_by_authors.items():
         shards = even_shards(pool, count)
         looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, looks=(rounds // 4, rounds // 2))
         found[f"authors_{count}"] = [asdict(look) for look in looks]
@@ -77,14 +97,15 @@ def _measured(folders: Folders, task: Task, authors: list[int], case: NoisyCase)
         candidates = torch.from_numpy(pool)
         found["attack"] = [asdict(attack(layers, basis, scale, candidates, chance, rows)) for rows in (1, 16)]
     if case.members:
-        labels = layers.labels.numpy()
+        labels = layers.labels.cpu().numpy()
         shards = private_shards(labels, pool, chance, members=_MEMBERS, rows=_MEMBER_ROWS, skew=_SKEW)
-        pooled = even_shards(np.concatenate(shards), _MEMBERS)
+        rows = np.concatenate(shards)
         run = partial(train, layers, test, basis, scale, rounds=_MEMBER_ROUNDS, seed=seed)
         alone = run(shards, alone=True)[-1].accuracy
         found["members"] = {"alone_median": median(alone), "alone_best": max(alone)}
         found["run"] = asdict(run(shards)[-1])
-        found["pooled"] = asdict(run(pooled)[-1])
+        found["pooled"] = asdict(run(even_shards(rows, _MEMBERS))[-1])
+        found["pooled_lora"] = pooled_lora(folders, task, [layers.examples[row] for row in rows], seed)
     return found
 
 

@@ -36,7 +36,7 @@ class CoreBasis:
 
     def zero(self, states: int = 1) -> Tensor:
         """Return the cores of ``states`` models that nothing has moved: fp32[G, L, r, k]."""
-        return torch.zeros(states, len(self.V), self.U.shape[1], self.V[0].shape[1])
+        return torch.zeros(states, len(self.V), self.U.shape[1], self.V[0].shape[1], device=self.U.device)
 
     def term(self, C: Tensor, group: Tensor) -> Term:
         """Return what the cores ``C`` add to rows of these groups."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -49,11 +49,16 @@ class PassResult:
 
 
 class LateLayers:
-    """Layers ``first`` and later of ``model`` over ``examples``, read at the last token of each prompt."""
+    """Layers ``first`` and later of ``model`` over ``examples``, read at the last token of each prompt.
+
+    Hidden states, labels and what a pass gives are on the model's device; numbers of rows are on the CPU.
+    """
 
     def __init__(
         self, model: PreTrainedModel, examples: Sequence[Example], label_tokens: Sequence[int], first: int
     ) -> None:
+        self.examples = tuple(examples)
+        self.device = model.device
         self._body: Any = model.model
         self._layers = self._body.layers[first:]
         self._slots = [slot for layer in self._layers for slot in (layer.self_attn.o_proj, layer.mlp.down_proj)]
@@ -61,13 +66,13 @@ class LateLayers:
         self.embedding: Tensor = head.weight.detach()[list(label_tokens)].float()
         self.norm: Tensor = self._body.norm.weight.detach().float()
         self._epsilon: float = self._body.norm.variance_epsilon
-        self.labels = torch.tensor([example.label for example in examples])
+        self.labels = torch.tensor([example.label for example in examples], device=self.device)
         self.lengths = torch.tensor([len(example.tokens) for example in examples])
         self._hidden: list[Tensor] = [torch.empty(0)] * len(examples)
         with torch.inference_mode():
             for rows in self._batches(torch.arange(len(examples))):
                 ids = nn.utils.rnn.pad_sequence([torch.tensor(examples[row].tokens) for row in rows], batch_first=True)
-                hidden = self._through(self._body.layers[:first], self._body.embed_tokens(ids))
+                hidden = self._through(self._body.layers[:first], self._body.embed_tokens(ids.to(self.device)))
                 for row, states in zip(rows.tolist(), hidden, strict=True):
                     self._hidden[row] = states[: self.lengths[row]].clone()
 
@@ -78,14 +83,14 @@ class LateLayers:
         for batch in self._batches(rows):
             chosen = rows[batch]
             hidden = nn.utils.rnn.pad_sequence([self._hidden[row] for row in chosen.tolist()], batch_first=True)
-            last = self.lengths[chosen] - 1
-            here = None if term is None else Term(U=term.U, V=term.V, C=term.C, group=term.group[batch])
+            last = (self.lengths[chosen] - 1).to(self.device)
+            here = None if term is None else replace(term, group=term.group[batch].to(self.device))
             with self._heard(last, here) as inputs:
-                end = self._through(self._layers, hidden)[torch.arange(len(chosen)), last].float()
+                end = _at(self._through(self._layers, hidden), last)
             rms = end.pow(2).mean(-1).add(self._epsilon).sqrt()
             parts.append(PassResult(logits=end / rms[:, None] * self.norm @ self.embedding.T, inputs=inputs, rms=rms))
             places.append(batch)
-        back = torch.cat(places).argsort()
+        back = torch.cat(places).argsort().to(self.device)
         return PassResult(
             logits=torch.cat([part.logits for part in parts])[back],
             inputs=[torch.cat(each)[back] for each in zip(*(part.inputs for part in parts), strict=True)],
@@ -97,7 +102,7 @@ class LateLayers:
         yield from torch.split(self.lengths[rows].argsort(), _ROWS_AT_ONCE)
 
     def _through(self, layers: Any, hidden: Tensor) -> Tensor:
-        positions = torch.arange(hidden.shape[1])[None]
+        positions = torch.arange(hidden.shape[1], device=self.device)[None]
         rotary = self._body.rotary_emb(hidden, positions)
         for layer in layers:
             hidden = layer(hidden, position_embeddings=rotary, position_ids=positions, attention_mask=None)
@@ -109,7 +114,7 @@ class LateLayers:
         inputs: list[Tensor] = []
 
         def hear(number: int, _slot: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            inputs.append(given[0][torch.arange(len(last)), last].float())
+            inputs.append(_at(given[0], last))
             if term is None:
                 return None
             core = term.C[term.group, number % term.C.shape[1]]
@@ -122,3 +127,8 @@ class LateLayers:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _at(states: Tensor, last: Tensor) -> Tensor:
+    """Return the states of each row at its last token, fp32[B, d]."""
+    return states[torch.arange(len(last), device=last.device), last].float()

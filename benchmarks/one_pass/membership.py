@@ -33,15 +33,13 @@ def attack(
     layers: LateLayers, basis: CoreBasis, scale: Scale, candidates: Tensor, chance: np.random.Generator, rows: int
 ) -> Named:
     """Attack messages of ``rows`` rows each, drawn from ``candidates``, int64[N], at the unmoved core."""
-    words, passed = len(layers.embedding), layers.run(candidates)
-    of_label = [
-        basis.gradients(passed, torch.full((len(candidates),), label)).flatten(1).double() for label in range(words)
-    ]
+    words, passed, labels = len(layers.embedding), layers.run(candidates), layers.labels[candidates]
+    of_label = [basis.gradients(passed, torch.full_like(labels, label)).flatten(1).double() for label in range(words)]
     known = torch.cat(of_label)  # candidate i with label j: row j N + i
     directions = known / known.norm(dim=1, keepdim=True)
-    labels, messages, found, right = layers.labels[candidates], 64, 0, 0
+    messages, found, right = 64, 0, 0
     for _ in range(messages):
-        chosen = torch.from_numpy(chance.choice(len(candidates), rows, replace=False))
+        chosen = torch.from_numpy(chance.choice(len(candidates), rows, replace=False)).to(labels.device)
         wanted = labels[chosen] * len(candidates) + chosen
         gradients = known[wanted].float().view(1, rows, len(basis.V), *basis.zero().shape[2:])
         message = scale.rounded(scale.means(gradients)).flatten()

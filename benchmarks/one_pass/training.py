@@ -56,8 +56,8 @@ class Scale:
         """Return the mean over the rows of each author, fp32[A, L, r, k], of gradients [A, R, L, r, k]."""
         if not self.noise:
             return gradients.mean(1)
-        noisy = [self._noisy_mean(rows) for rows in gradients.flatten(2).double().numpy()]
-        return torch.from_numpy(np.stack(noisy)).float().view(len(gradients), *gradients.shape[2:])
+        noisy = [self._noisy_mean(rows) for rows in gradients.flatten(2).double().cpu().numpy()]
+        return torch.from_numpy(np.stack(noisy)).to(gradients).view(len(gradients), *gradients.shape[2:])
 
     def _noisy_mean(self, rows: np.ndarray) -> np.ndarray:
         found = NoisySum(rows.shape[1], self.norm_max)
@@ -76,7 +76,7 @@ class Scale:
 def calibrated(layers: LateLayers, basis: CoreBasis, rows: Tensor, seed: int) -> Scale:
     """Measure what messages look like, with labels drawn evenly: those of the rows are not looked at."""
     drawn = torch.randint(len(layers.embedding), (len(rows),), generator=torch.Generator().manual_seed(seed))
-    gradients = basis.gradients(layers.run(rows), drawn)
+    gradients = basis.gradients(layers.run(rows), drawn.to(layers.device))
     messages = gradients.view(-1, _MESSAGE_ROWS, *gradients.shape[1:]).mean(1)
     norm = float(messages.flatten(1).norm(dim=1).median())
     return Scale(_CLIP * norm, float(messages.pow(2).mean().sqrt()) / _LEVELS_OF_RMS)

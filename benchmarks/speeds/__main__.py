@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.charts import Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill
-from benchmarks.learn.problems import REAL_TASKS, SMOLLM2, Folders
+from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders
 from benchmarks.measures import report
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.training import look
@@ -35,11 +35,12 @@ _SHARED: Final = Path(__file__).resolve().parents[3] / "shared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raced:
-    """What one policy came to on one task, by seed."""
+    """What one policy came to on one task, by seed; ``card``: as in `benchmarks.learn.curves.Point`."""
 
     task: str
     policy: str
     curves: list[SpeedCurve]
+    card: str = ""
 
     def at(self, place: int) -> tuple[float, float]:
         """Return the median accuracy in percent and loss of a look over the seeds."""
@@ -58,7 +59,7 @@ def race(folders: Folders, task: str, *, seeds: int, pool: int, seconds: int) ->
         for policy in Policy:
             trial = SpeedTrial(fleet=_FLEET, policy=policy, seed=seed, seconds=seconds)
             curves[policy].append(Race(trial, lab, start).play())
-    return [Raced(task=task, policy=policy.value, curves=found) for policy, found in curves.items()]
+    return [Raced(task=task, policy=policy.value, curves=of, card=folders.card) for policy, of in curves.items()]
 
 
 def table(found: Sequence[Raced]) -> list[str]:
@@ -72,7 +73,8 @@ def table(found: Sequence[Raced]) -> list[str]:
         seen = [f"{accuracy:.1f} ({loss:.3f})" for accuracy, loss in map(each.at, range(len(looks)))]
         ends = ", ".join(f"{curve.accuracy[-1]:.1f}" for curve in each.curves)
         rows.append((each.task, each.policy, f"{first.steps:,}", measured, *seen, ends))
-    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
+    return [*lines, "", f"Measured on an {found[0].card}."] if found[0].card else lines
 
 
 def picture(found: Sequence[Raced]) -> str:
@@ -113,11 +115,14 @@ def write(found: Sequence[Raced], docs: Path) -> None:
 @click.option("--seconds", default=180, show_default=True, help="Let each run last for this virtual time.")
 @click.option("--pool", default=3_840, show_default=True, help="Draw from this many training rows.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
+@click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
-def main(tasks: str, seeds: int, seconds: int, pool: int, data: Path, as_json: bool, docs: Path | None) -> None:
+def main(
+    tasks: str, seeds: int, seconds: int, pool: int, data: Path, device: str, as_json: bool, docs: Path | None
+) -> None:
     """Accuracy against time where machines differ in speed."""
-    folders, names = Folders(data=data, models=_SHARED / "models"), tasks.split(",")
+    folders, names = Folders(data=data, models=_SHARED / "models", device=device), tasks.split(",")
     try:
         folders.check(SMOLLM2, [REAL_TASKS[name] for name in names])
     except OperatorError as error:

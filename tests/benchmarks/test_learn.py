@@ -13,7 +13,7 @@ import torch
 from click.testing import CliRunner
 
 from benchmarks.costs.references import mezo_step
-from benchmarks.learn import __main__ as command, jobs, recipes
+from benchmarks.learn import __main__ as command, jobs, problems, recipes
 from benchmarks.learn.clients import opposite
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Job, Point, first_reach, play
@@ -288,6 +288,20 @@ def test_write__a_loss_between_two_roundings__page_and_file_tell_the_same(tmp_pa
     assert fill(page, parts(kept)) == page
 
 
+def test_page__some_seeds_on_a_card__says_which_and_survives_the_file() -> None:
+    results = some_results()
+    assert not any("On an" in line for lines in real_parts(results).values() for line in lines)
+    mezo, ours = results.compared
+    last = tuple(replace(point, card="NVIDIA H100") for point in ours.curves[2])
+    found = replace(results, compared=(mezo, replace(ours, curves=(*ours.curves[:2], last))))
+    kept = from_plain(json.loads(json.dumps(to_plain(found))))
+    assert "On an NVIDIA H100: SST-2 dense core (seeds 2)." in real_parts(kept)["real courses"]
+    several = replace(found, scaled=tuple(replace(each, curves=(last,) * 3) for each in results.scaled))
+    kept = from_plain(json.loads(json.dumps(to_plain(several))))
+    expected = "On an NVIDIA H100: 1 clients (seeds 0, 1, 2); 4 clients (seeds 0, 1, 2)."
+    assert expected in real_parts(kept)["real clients"]
+
+
 def test_page__a_mark_is_missing__is_refused() -> None:
     with pytest.raises(ValueError, match="0 places for noise"):
         fill("nothing", {"noise": ["none"]})
@@ -303,6 +317,27 @@ def test_learning_page__in_the_repository__tells_what_results_json_holds() -> No
 def test_folders__a_file_is_missing__is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"sst2/train_1024\.jsonl is missing.*--data and --models"):
         Folders(data=tmp_path, models=tmp_path).check(SMALL, [TASK])
+
+
+def test_folders__device_is_absent__is_refused_before_any_work(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(OperatorError, match="device 'cuda': this machine or this build of torch has none"):
+        replace(folders, device="cuda").check(SMALL, [TASK])
+    replace(folders, device="cpu").check(SMALL, [TASK])
+    assert replace(folders, device="cpu").card == ""
+
+
+def test_folders__graphics_card__is_what_points_name_and_no_part_of_the_digest(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Big Card")
+    monkeypatch.setattr(problems, "choose_device", lambda _name: torch.device("cpu"))
+    wanted = job(MEZO_RECIPE)
+    on_card = Curves(replace(folders, device="cuda"), tmp_path, 1).of([wanted])
+    assert {point.card for point in on_card[0]} == {"Big Card"}
+    assert Curves(folders, tmp_path, 1).of([wanted]) == on_card  # kept, not computed anew
 
 
 def test_tasks__label_words__are_one_token_each(folders: Folders) -> None:

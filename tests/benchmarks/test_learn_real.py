@@ -188,12 +188,12 @@ def test_scale__rate_is_suggested__clients_take_the_factor_of_it(task: Task) -> 
             self.jobs += jobs
             return [[] for _ in jobs]
 
-    scaling = Scaling(recipe="any", task=None, steps={1: 9, 256: 1}, once=1, factors=(0.25,), evaluated_at=(0, 1))
+    scaling = Scaling(recipe="any", task=None, steps={1: 9, 256: 1}, factors=(0.25,), evaluated_at=(0, 1))
     noted = Noted()
     found = scale(scaling, job(task, NETWORK, rate=None), (0, 1), noted)  # type: ignore[arg-type]
     assert [(each.clients, each.rate, each.factor, len(each.curves)) for each in found] == [
         (1, None, 0.25, 2),
-        (256, None, 0.25, 1),
+        (256, None, 0.25, 2),
     ]
     assert [(each.recipe.steps, each.recipe.rows_each_step, each.rate) for each in noted.jobs[:1]] == [(1, 1024, None)]
 
@@ -222,7 +222,7 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "learning.md").write_bytes((REPOSITORY / "docs/learning.md").read_bytes())
-    options = {"model": "embedded:tiny-opt", "task": toml, "work": tmp_path, "write": docs, "jobs": 1}
+    options = {"model": "embedded:tiny-opt", "task": toml, "work": tmp_path, "write": docs, "jobs": 1, "device": "cpu"}
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     done = CliRunner().invoke(command.main, [*arguments, "--quick", "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from transformers import PreTrainedModel
 
+from benchmarks.learn import plain
+from benchmarks.learn.problems import REAL_TASKS, Folders, ModelChoice, read
+from benchmarks.learn.recipes import LORA, REAL_RECIPES
+from benchmarks.one_pass import __main__ as command, pooled
 from benchmarks.one_pass.basis import CoreBasis, make_basis
+from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, make_laboratory
 from benchmarks.one_pass.layers import LateLayers
 from benchmarks.one_pass.membership import attack
+from benchmarks.one_pass.pooled import pooled_lora
 from benchmarks.one_pass.training import Rule, calibrated, even_shards, private_shards, train
+from sfnode.demo import data_file
 from sfnode.training.task import Example
 from tests.benchmarks.tiny_rows import ROWS, WORDS, tiny_examples, tiny_llama
 
@@ -102,3 +115,51 @@ def test_attack__messages_of_one_row__names_row_and_label(layers: LateLayers, ba
     one, many = (attack(layers, basis, scale, every, np.random.default_rng(0), rows) for rows in (1, 16))
     assert one.rows_right > 0.9 and one.labels_right > 0.9
     assert 16 / ROWS < many.rows_right < one.rows_right
+
+
+def test_command__rounds_seeds_and_members__are_those_of_the_options(
+    model: PreTrainedModel, examples: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeated = LateLayers(model, [examples[row % ROWS] for row in range(CALIBRATION_ROWS + ROWS)], WORDS, first=1)
+    given: list[tuple[int, int]] = []
+
+    def lora(_folders: Folders, _task: object, rows: list[Example], seed: int) -> dict[str, object]:
+        given.append((len(rows), seed))
+        return {"0.001": {}}
+
+    monkeypatch.setattr(Folders, "check", lambda *_: None)
+    monkeypatch.setattr(command, "late_layers", lambda *_, **__: (repeated, repeated))
+    monkeypatch.setattr(command, "make_laboratory", partial(make_laboratory, rank=8))
+    monkeypatch.setattr(command, "_MEMBER_ROWS", 4)
+    monkeypatch.setattr(command, "pooled_lora", lora)
+    arguments = ["--device", "cpu", "--authors", "2", "--rounds", "4", "--seeds", "0,2", "--members"]
+    done = CliRunner().invoke(command.main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["seed"] for each in found] == [0, 2] and {each["card"] for each in found} == {""}
+    assert [look["rows"] for look in found[0]["authors_2"]] == [32, 64, 128]
+    assert given == [(64, 0), (64, 2)]
+
+
+def _counted(taken: list[int], *given: object) -> Iterator[int]:
+    for rows in plain.train_back(*given):  # type: ignore[arg-type]
+        taken.append(rows)
+        yield rows
+
+
+def test_pooled_lora__three_passes_over_the_rows__learns_at_each_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = ModelChoice(reference="embedded:tiny-opt")
+    monkeypatch.setattr(pooled, "SMOLLM2", tiny)
+    names = {
+        name: str(data_file(split=split)) for name, split in (("train", "train"), ("tune", "eval"), ("test", "eval"))
+    }
+    words = {"label_words": (" no", " yes"), "test_rows": 24}
+    task = replace(REAL_TASKS["sst2"], **names, **words)  # type: ignore[arg-type]
+    folders = Folders(data=data_file(split="train").parent, models=data_file(split="train").parent)
+    rows = read(folders, tiny, task, is_test=True).examples[:64]
+    taken: list[int] = []
+    monkeypatch.setattr(pooled, "train_back", partial(_counted, taken))
+    found = pooled_lora(folders, task, rows, seed=0)
+    assert [*found] == [f"{rate:g}" for rate in REAL_RECIPES[LORA].rates]
+    assert taken[-1] == 3 * len(rows)
+    assert found["0.001"]["loss"] < found["0.0003"]["loss"]  # type: ignore[operator]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from benchmarks.learn.problems import Folders
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, Laboratory, make_laboratory
 from benchmarks.one_pass.layers import LateLayers
 from benchmarks.one_pass.training import Reading, look
-from benchmarks.speeds.__main__ import PICTURE, Raced, write
+from benchmarks.speeds import __main__ as speeds
+from benchmarks.speeds.__main__ import PICTURE, Raced, table, write
 from benchmarks.speeds.race import LOOKS, Fleet, Policy, Race, SpeedCurve, SpeedTrial
 from tests.benchmarks.tiny_rows import ROWS, WORDS, tiny_examples, tiny_llama
 
@@ -80,6 +85,27 @@ def raced(policy: Policy, accuracy: list[float]) -> Raced:
         for seed in range(3)
     ]  # fmt: skip
     return Raced(task="sst2", policy=policy.value, curves=curves)
+
+
+def test_table__measured_on_a_card__says_on_which() -> None:
+    found = [raced(policy, [50.0, 60.0, 70.0]) for policy in Policy]
+    assert table([replace(each, card="NVIDIA H100") for each in found]) == [
+        *table(found),
+        "",
+        "Measured on an NVIDIA H100.",
+    ]
+
+
+def test_command__on_a_cpu__races_every_policy(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Folders, "check", lambda *_: None)
+    monkeypatch.setattr(speeds, "late_layers", lambda *_, **__: (laboratory.layers, laboratory.test))
+    monkeypatch.setattr(speeds, "make_laboratory", lambda *_: laboratory)
+    arguments = ["--device", "cpu", "--seeds", "1", "--seconds", "3", "--json"]
+    done = CliRunner().invoke(speeds.main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert [(each["policy"], each["card"]) for each in json.loads(done.stdout)["speeds"]] == [
+        (policy.value, "") for policy in Policy
+    ]
 
 
 def test_write__three_policies__fills_the_page_and_draws_the_picture(tmp_path: Path) -> None:
