@@ -7,6 +7,7 @@ from protocol.subspace.directions import (
     Basis as Basis,
     DirectionFactors as DirectionFactors,
     Int8Array as Int8Array,
+    answer_draws as answer_draws,
     canonical_coordinates as canonical_coordinates,
     direction_factors as direction_factors,
     example_indices as example_indices,

@@ -16,6 +16,7 @@ _LANES = 8  # 16-bit lanes in a Philox block: one canonical core each
 _STREAM_CANONICAL = 1
 _STREAM_RADEMACHER = 2
 _STREAM_EXAMPLES = 3
+_STREAM_ANSWERS = 4
 _STREAM_BASIS_U = 0
 _STREAM_BASIS_V = 1
 
@@ -142,6 +143,11 @@ def example_indices(manifest: Manifest, seed: int, local_step: int, dataset_rows
     first = local_step * rows
     drawn = words(seed, first + rows, _STREAM_EXAMPLES)[first:].astype(np.uint64)
     return ((drawn * np.uint64(dataset_rows)) >> np.uint64(32)).astype(np.int64)
+
+
+def answer_draws(seed: int, answers: int, tokens: int) -> NDArray[np.float64]:
+    """Draw the numbers that choose the tokens of a message's answers (SPEC 5.7): float64[answers, tokens] in (0, 1)."""
+    return (words(seed, answers * tokens, _STREAM_ANSWERS).astype(np.float64).reshape(answers, tokens) + 0.5) / 2.0**32
 
 
 def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:

@@ -21,6 +21,7 @@ from protocol.state import CoefficientLayout
 from protocol.subspace import (
     Bases,
     DirectionFactors,
+    answer_draws,
     direction_factors,
     example_indices,
     quantise,
@@ -30,6 +31,7 @@ from protocol.subspace import (
 from sfnode.privacy import NoisySum, noisy_sum
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
+from sfnode.training.reward_estimate import judge_of, reward_gradient, rewards_of_likeliest
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Evaluated, NoiseConfig
@@ -114,11 +116,23 @@ class Estimator:
         """Measure a dense core with the first ``rows`` examples of the step's batch."""
         chosen = example_indices(self.manifest, seed, 0, len(self.data.examples))[:rows]
         examples = [self.data.examples[index] for index in chosen.tolist()]
+        if self.manifest.task.kind is TaskKind.REWARD:
+            return self._answered(examples, seed, step)
         if self._noise is not None:
             return self._noisy(examples, step, self._noise.multiplier)
         passed, d_Pr, h, losses = self._gradients(examples, step)
         message = quantise_dense(self.manifest.method, rows, mean_gradient(d_Pr, h, rows))
         return Estimate(scalars=message, loss=float(losses.mean()), rows=passed)
+
+    def _answered(self, examples: Sequence[Example], seed: int, step: int) -> Estimate:
+        """Measure a dense core by the rewards of answers, as many as there are ``examples``, to the first of them."""
+        rule = judge_of(self.data).rule
+        prompts = examples[: max(1, len(examples) // rule.samples)]
+        count = len(prompts) * rule.samples
+        draws = answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
+        found = reward_gradient(self._shared, self._bases, self._live(step), self.data, prompts, draws)
+        message = quantise_dense(self.manifest.method, count, found.mean)
+        return Estimate(scalars=message, loss=1.0 - found.reward, rows=count)
 
     def _noisy(self, examples: Sequence[Example], step: int, multiplier: float) -> Estimate:
         """Measure a dense core with noise. Each row is passed alone: others' lengths would move its last digits."""
@@ -176,11 +190,18 @@ class Estimator:
         """Return the loss of each evaluation example with folded weights, fp64[N]; in the same order at every call."""
         with self._shared.switch.using(self._folded(self._epochs)):
             chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
+            if self.data.judge is not None:
+                return torch.tensor(
+                    [1.0 - each for part in chunks for each in rewards_of_likeliest(self._shared, self.data, part)],
+                    dtype=torch.float64,
+                )
             batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
             found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
         return torch.cat(found).double().cpu()
 
     def _evaluate(self, examples: Sequence[Example]) -> Evaluated:
+        if self.data.judge is not None:
+            return self._evaluate_answers(examples)
         right, loss = 0.0, 0.0
         predictions, labels = [], []
         for members in chunks_of(examples, EVALUATION_TOKENS):
@@ -201,6 +222,17 @@ class Estimator:
             loss=loss / len(examples),
             rows=len(examples),
             predictions=() if is_completion else tuple(first),
+        )
+
+    def _evaluate_answers(self, examples: Sequence[Example]) -> Evaluated:
+        rewards = rewards_of_likeliest(self._shared, self.data, examples)
+        right = sum(each >= 1.0 for each in rewards)
+        return Evaluated(
+            accuracy=right / len(rewards),
+            f1=None,
+            loss=1.0 - sum(rewards) / len(rewards),
+            rows=len(rewards),
+            predictions=(),
         )
 
     def _live(self, epoch: int) -> Int64Array:

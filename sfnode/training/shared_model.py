@@ -48,6 +48,7 @@ class SharedModel:
         probe.check_causal(model)
         self.pass_context.read_at_last = probe.layers_read_at_last(model)
         self.final_norm = probe.norm_at_the_end(model)
+        self.has_cache: bool | None = None  # whether passes with a cache give the same numbers; None: not tried
         check_head(self)
 
     @property

@@ -111,9 +111,10 @@ class Evaluated:
     """Holds the quality of a model over all rows.
 
     Attributes:
-        accuracy: share of rows whose likeliest label word is right (of completions a share of tokens), 0 ... 1.
+        accuracy: share of rows whose likeliest label word is right (of completions a share of tokens, of rewards the
+            share of answers with the whole reward), 0 ... 1.
         f1: mean over the labels, 0 ... 1; None of completions.
-        loss: mean over the rows.
+        loss: mean over the rows; of rewards, one minus the mean reward.
         predictions: likeliest label of each of the first rows; empty of completions.
     """
 

@@ -25,19 +25,23 @@ from torch.nn import functional
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import BasisContent, Int8Array, words
+from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
+from sfnode.training import answers
 from sfnode.training.calibration.look import Look, look_at
 from sfnode.training.calibration.rate import suited_rate
 from sfnode.training.calibration.writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
+from sfnode.training.reward_estimate import judge_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE: Final = 1.5
+REWARD_SHARE: Final = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
+_PROMPTS: Final = 128  # that the model answers, in a run that learns from rewards
 _TRIAL_EXAMPLES: Final = 64
 EXAMPLES: Final = 256
 EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
@@ -91,6 +95,8 @@ def calibrate(
 
     OperatorError: the model gives numbers that are not finite.
     """
+    if data.judge is not None:
+        data = _answered(shared, data)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
@@ -126,6 +132,8 @@ def calibrate(
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
     rate = RATE / gradients.curvature() / size
+    if data.judge is not None:
+        rate *= REWARD_SHARE
     tried = spread_out(examples, _TRIAL_EXAMPLES)
     rate, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
     return FoundBasis(
@@ -141,6 +149,31 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     """Return at most ``most`` of the examples, evenly spread: they are often sorted by label or length."""
     count = min(most, len(examples))
     return [examples[number * len(examples) // count] for number in range(count)]
+
+
+def _answered(shared: SharedModel, data: TaskData) -> TaskData:
+    """Return the data with an answer of the model's own in place of the text that follows each prompt."""
+    module: nn.Module = shared.model
+    module.to(choose_device(DeviceOptions().device))
+    judge, chosen = judge_of(data), spread_out(data.examples, _PROMPTS)
+    draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
+    passes, stops = answers.passes_of(shared, {}), answers.stop_tokens(shared, judge.stop)
+    written = answers.write_answers(
+        passes,
+        shared,
+        [example.tokens for example in chosen],
+        stops=stops,
+        tokens_max=judge.rule.tokens,
+        draws=draws,
+    )
+    # The token that ended an answer is a part of it: when to stop is learnt, too
+    end = min(stops, default=0)
+    texts = [
+        (*tokens, *((end,) if has_ended else ()))
+        for tokens, has_ended in zip(written.tokens, written.has_ended, strict=True)
+    ]
+    examples = [replace(example, candidates=(text,)) for example, text in zip(chosen, texts, strict=True)]
+    return replace(data, examples=tuple(examples))
 
 
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec
+from protocol.run import TaskKind, TaskSpec, parse_reward
+from sfnode.rewards import Checker
 
 LABEL_FIELD: Final = "label"
 CHOICES_FIELD: Final = "choices"
@@ -18,11 +19,15 @@ Row: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTexts:
-    """Holds a row as texts: its prompt, the texts that may follow (none: the label words), index of the right one."""
+    """Holds a row as texts: its prompt, the texts that may follow (none: the label words), index of the right one.
+
+    ``fields``: what a check of answers reads of the row.
+    """
 
     prompt: str
     following: tuple[str, ...]
     label: int
+    fields: tuple[tuple[str, object], ...] = ()
 
 
 class TaskTemplate:
@@ -30,8 +35,10 @@ class TaskTemplate:
 
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
+        self.rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
+        self._checked = () if self.rule is None else tuple(sorted(Checker(self.rule).fields))
         prompt = field_names(task.template, "template")
-        following = field_names(task.completion, "completion")
+        following = () if self.rule is not None else field_names(task.completion, "completion")
         self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))
         match task.kind:
             case TaskKind.CLASSIFICATION:
@@ -40,6 +47,8 @@ class TaskTemplate:
                 _check_names(task.completion, "completion", CHOICE_NAME in following, " {choice}")
             case TaskKind.COMPLETION:
                 _check_names(task.completion, "completion", bool(following), "{text}")
+            case TaskKind.REWARD:
+                _check_names(task.template, "template", bool(prompt), "{prompt}")
         if CHOICE_NAME in prompt or (CHOICE_NAME in following and task.kind is not TaskKind.CHOICE):
             raise OperatorError("template: {choice} stands in the completion of a choice task only")
 
@@ -50,6 +59,7 @@ class TaskTemplate:
             TaskKind.CLASSIFICATION: (LABEL_FIELD,),
             TaskKind.CHOICE: (CHOICES_FIELD, LABEL_FIELD),
             TaskKind.COMPLETION: (),
+            TaskKind.REWARD: tuple(name for name in self._checked if name not in self._fields),
         }
         return ", ".join(repr(field) for field in (*self._fields, *further[self._task.kind]))
 
@@ -85,7 +95,10 @@ class TaskTemplate:
                 label = self._label(row, len(choices), where)
             case TaskKind.COMPLETION:
                 following, label = (self._task.completion.format(**fields),), 0
-        return RowTexts(prompt=prompt, following=following, label=label)
+            case TaskKind.REWARD:
+                following, label = (), 0
+        checked = tuple((name, self._value(row, name, where)) for name in self._checked)
+        return RowTexts(prompt=prompt, following=following, label=label, fields=checked)
 
     def _label(self, row: Row, labels: int, where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)

@@ -16,7 +16,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec
+from protocol.run import TaskKind, TaskSpec, parse_reward
+from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
@@ -30,12 +31,15 @@ class Example:
     Attributes:
         tokens: the prompt. Together with the longest candidate at most max_tokens.
         label: index of the right label word or candidate.
-        candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set.
+        candidates: texts that may follow; one for a completion, none where `TaskData.label_tokens` are set, or where
+            the model writes answers.
+        fields: names and values of the row's fields that a check of answers reads.
     """
 
     tokens: Tokens
     label: int
     candidates: tuple[Tokens, ...] = ()
+    fields: tuple[tuple[str, object], ...] = ()
 
     @property
     def rows(self) -> int:
@@ -72,12 +76,14 @@ class TaskData:
 
     Attributes:
         label_tokens: token of each label word; empty where the examples have candidates.
+        judge: says how good answers are, in a run that learns from rewards.
     """
 
     label_tokens: Tokens
     examples: tuple[Example, ...] = ()
     evaluation_examples: tuple[Example, ...] = ()
     pad: int = 0
+    judge: AnswerJudge | None = None
 
 
 class PromptEncoder:
@@ -105,6 +111,8 @@ class PromptEncoder:
         texts = self._template.texts(row, where)
         if self._task.kind is TaskKind.COMPLETION:
             return self._completions(texts, where)
+        if self._template.rule is not None:
+            return (self._question(texts, self._template.rule.tokens, where),)
         candidates = self._words or tuple(self._following(text) for text in texts.following)
         return (self._example(texts, candidates, where),)
 
@@ -123,6 +131,15 @@ class PromptEncoder:
         if shortest < 1 or len(tokens) + shortest < 2:
             raise OperatorError(f"{where}: there is no token to predict: the prompt or a choice is empty")
         return Example(tokens=tokens, label=texts.label, candidates=candidates)
+
+    def _question(self, texts: RowTexts, answer_tokens: int, where: str) -> Example:
+        """Return a prompt that leaves room for an answer."""
+        room = self._task.max_tokens - len(self._prefix) - answer_tokens
+        body = self._encoded(texts.prompt)
+        if room < 1 or not body:
+            why = "the prompt is empty" if room >= 1 else f"an answer of {answer_tokens} tokens leaves no room for it"
+            raise OperatorError(f"{where}: {why}; the run has prompts and answers of {self._task.max_tokens} tokens")
+        return Example(tokens=(*self._prefix, *body[-room:]), label=0, fields=texts.fields)
 
     def _completions(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
         """Return a prompt with its completion, or, without a prompt, the pieces of the text."""
@@ -177,11 +194,13 @@ def read_task(
     """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error."""
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
+    judge = AnswerJudge(tokenizer, parse_reward(task.completion)) if task.kind is TaskKind.REWARD else None
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) else 0,  # no result depends on it
+        judge=judge,
     )
 
 

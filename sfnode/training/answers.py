@@ -1,0 +1,222 @@
+"""Let a model write answers token by token, and listen to its layers on the way.
+
+A prompt passes once, whatever the number of its answers; each further token costs one pass of one token. Where a model
+has no cache of keys and values that gives the same numbers, every token costs a pass of the whole text.
+
+Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden states, V vocabulary, I inputs of a layer.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protocol.errors import OperatorError
+from sfnode.training.model import MatrixTerm, probe
+from sfnode.training.shared_model import SharedModel
+
+Tokens = tuple[int, ...]
+# Called for each token of all answers: logits [N, V], the token chosen int64[N], inputs of the layers that are listened
+# to [N, I], and which answers had not ended before, bool[N].
+Listener = Callable[[Tensor, Tensor, list[Tensor], Tensor], None]
+
+_PROBED: Final = ((3, 9, 4), (7, 2, 5, 11, 6))  # prompts of unlike lengths, below every vocabulary that is in use
+_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest number; 16-bit dtypes: 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Holds answers, those to one prompt next to each other.
+
+    Attributes:
+        tokens: without the token that ended the answer.
+        has_ended: whether there was one.
+    """
+
+    tokens: tuple[Tokens, ...]
+    has_ended: tuple[bool, ...]
+
+
+class Passes(Protocol):
+    """Passes prompts, then one token of each answer at a time.
+
+    Both return the hidden state at the last token, [N, H], and the inputs there of the layers that are listened to.
+    """
+
+    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
+        """Pass the prompts, and return what they end with, ``copies`` times each."""
+        ...
+
+    def further(self, token_N: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Pass one more token of each answer."""
+        ...
+
+
+@torch.inference_mode()
+def write_answers(
+    passes: Passes,
+    shared: SharedModel,
+    prompts: Sequence[Tokens],
+    *,
+    stops: frozenset[int],
+    tokens_max: int,
+    draws: NDArray[np.float64] | None = None,
+    listener: Listener | None = None,
+) -> Answers:
+    """Write one answer to each prompt, or as many as there are ``draws``: float64[P, copies, tokens_max] in (0, 1).
+
+    A draw chooses a token as the model thinks: the first at which the sum of the probabilities exceeds it. Without
+    draws, it is the likeliest token.
+    """
+    copies = 1 if draws is None else draws.shape[1]
+    drawn = None if draws is None else torch.from_numpy(draws.reshape(-1, tokens_max)).to(shared.device)
+    stops_S = torch.tensor(sorted(stops), dtype=torch.int64, device=shared.device)
+    hidden_NH, inputs = passes.prompts(prompts, copies)
+    alive_N = torch.ones(len(prompts) * copies, dtype=torch.bool, device=shared.device)
+    written: list[Tensor] = []
+    for place in range(tokens_max):
+        logits_NV = shared.scored_head.logits(hidden_NH.to(shared.loss_dtype), None, slice(None))
+        token_N = logits_NV.argmax(dim=1) if drawn is None else _drawn(logits_NV, drawn[:, place])
+        if listener is not None:
+            listener(logits_NV, token_N, inputs, alive_N)
+        written.append(torch.where(alive_N, token_N, -1))
+        alive_N = alive_N & ~torch.isin(token_N, stops_S)
+        if place + 1 == tokens_max or not bool(alive_N.any()):
+            break
+        hidden_NH, inputs = passes.further(token_N)
+    rows = torch.stack(written, dim=1).tolist()
+    texts = tuple(tuple(token for token in row if token >= 0 and token not in stops) for row in rows)
+    return Answers(tokens=texts, has_ended=tuple((~alive_N).tolist()))
+
+
+def _drawn(logits_NV: Tensor, draw_N: Tensor) -> Tensor:
+    sums_NV = logits_NV.softmax(dim=1).cumsum(dim=1)
+    wanted_N = draw_N.to(sums_NV.dtype) * sums_NV[:, -1]
+    return torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0].clamp(max=logits_NV.shape[1] - 1)
+
+
+def stop_tokens(shared: SharedModel, further: int | None) -> frozenset[int]:
+    """Return the tokens that end a text: those of the model's settings for writing, its config, and ``further``."""
+    model: Any = shared.model
+    found: set[int] = set() if further is None else {further}
+    for settings in (getattr(model, "generation_config", None), model.config.get_text_config()):
+        named = getattr(settings, "eos_token_id", None)
+        found.update(named if isinstance(named, list) else [] if named is None else [named])
+    return frozenset(found)
+
+
+def passes_of(shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str] = ()) -> Passes:
+    """Return the quickest way to pass tokens with these terms that gives the model's own numbers.
+
+    names: weights of the layers that are listened to. OperatorError: one of these layers is not linear.
+    """
+    if shared.has_cache is None:
+        shared.has_cache = _cache_agrees(shared)
+    kind = CachedPasses if shared.has_cache else WholePasses
+    return kind(shared, terms, names)
+
+
+class CachedPasses:
+    """Keeps keys and values of what has passed. Prompts are padded on the left, so that all end at one place."""
+
+    def __init__(self, shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str]) -> None:
+        self._shared, self._terms, self._names = shared, terms, names
+        self._body: Any = probe.body_of(shared.model)
+        self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
+        self._cache: Any = None
+        self._mask_NT = torch.zeros(0, 0, dtype=torch.int64)
+
+    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
+        """Pass the prompts once, and keep what they leave ``copies`` times."""
+        device, width = self._shared.device, max(map(len, prompts))
+        padded = [[0] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+        mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+        self._cache, self._mask_NT = None, torch.tensor(mask, device=device)
+        hidden_PH, inputs = self._pass(torch.tensor(padded, device=device))
+        if copies > 1:
+            self._cache.batch_repeat_interleave(copies)
+            self._mask_NT = self._mask_NT.repeat_interleave(copies, dim=0)
+        return hidden_PH.repeat_interleave(copies, dim=0), [each.repeat_interleave(copies, dim=0) for each in inputs]
+
+    def further(self, token_N: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Pass one token of each answer."""
+        self._mask_NT = torch.cat([self._mask_NT, torch.ones_like(self._mask_NT[:, :1])], dim=1)
+        return self._pass(token_N[:, None])
+
+    def _pass(self, tokens_NT: Tensor) -> tuple[Tensor, list[Tensor]]:
+        rows, width = tokens_NT.shape
+        last_N = torch.arange(1, rows + 1, device=tokens_NT.device) * width - 1
+        places = {}
+        if self._takes_positions:
+            places["position_ids"] = (self._mask_NT.cumsum(dim=1) - 1).clamp_min(0)[:, -width:]
+        context = self._shared.pass_context
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+            found = self._body(
+                input_ids=tokens_NT,
+                attention_mask=self._mask_NT,
+                past_key_values=self._cache,
+                use_cache=True,
+                **places,
+            )
+            inputs = _inputs(heard, self._names)
+        self._cache = found.past_key_values
+        return found.last_hidden_state[:, -1], inputs
+
+
+class WholePasses:
+    """Passes the whole text for each token: slow, and right for every causal model. Texts are padded on the right."""
+
+    def __init__(self, shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str]) -> None:
+        self._shared, self._terms, self._names = shared, terms, names
+        self._texts: list[list[int]] = []
+
+    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
+        """Pass each prompt ``copies`` times."""
+        self._texts = [list(prompt) for prompt in prompts for _ in range(copies)]
+        return self._pass()
+
+    def further(self, token_N: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Pass all texts with one token more."""
+        for text, token in zip(self._texts, token_N.tolist(), strict=True):
+            text.append(token)
+        return self._pass()
+
+    def _pass(self) -> tuple[Tensor, list[Tensor]]:
+        width, device = max(map(len, self._texts)), self._shared.device
+        tokens_NT = torch.tensor([[*text, *([0] * (width - len(text)))] for text in self._texts], device=device)
+        last_N = torch.tensor([number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device)
+        context = self._shared.pass_context
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+            hidden_AH = probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)
+            inputs = _inputs(heard, self._names)
+        return hidden_AH[last_N], inputs
+
+
+def _inputs(heard: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
+    if missing := [name for name in names if name not in heard]:
+        raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
+    return [heard[name] for name in names]
+
+
+@torch.inference_mode()
+def _cache_agrees(shared: SharedModel) -> bool:
+    """Return whether passes with a cache give what whole passes give, for prompts of unlike lengths."""
+    token_N = torch.tensor([8, 8, 10, 10], device=shared.device)
+    found = []
+    for kind in (CachedPasses, WholePasses):
+        passes: Passes = kind(shared, {}, ())
+        try:
+            ends = [passes.prompts(_PROBED, 2)[0], passes.further(token_N)[0], passes.further(token_N)[0]]
+        except (AttributeError, TypeError, ValueError, LookupError, RuntimeError) as error:
+            if isinstance(error, torch.OutOfMemoryError) or kind is WholePasses:
+                raise
+            return False
+        found.append(torch.stack(ends).float())
+    cached, whole = found
+    tolerance = _TOLERANCE.get(shared.dtype, 0.05) * float(whole.abs().max())
+    return cached.shape == whole.shape and float((cached - whole).abs().max()) <= tolerance

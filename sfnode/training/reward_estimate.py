@@ -1,0 +1,159 @@
+"""Measure every coordinate of a dense core from answers that were checked (SPEC 5.7).
+
+The model writes several answers to each prompt. An answer's advantage is its reward less the mean of the others to its
+prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them. The
+message is the mean over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct
+path as for texts that are given. It is heard while the answers are written: there is no further pass.
+
+Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protocol.errors import NumericError, OperatorError
+from protocol.subspace import Bases
+from sfnode.training import answers
+from sfnode.training.answers import Answers
+from sfnode.training.dense_estimate import dense_terms, mean_gradient
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import AnswerJudge, Example, TaskData
+
+Int64Array = NDArray[np.int64]
+
+_TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardGradient:
+    """Holds the mean gradient of the answers by all coordinates, in the order of a message, and their mean reward."""
+
+    mean: NDArray[np.float64]
+    reward: float
+
+
+def judge_of(data: TaskData) -> AnswerJudge:
+    """Return the judge of a run that learns from rewards."""
+    if data.judge is None:
+        raise OperatorError("this run learns from labels and texts, and not from rewards")
+    return data.judge
+
+
+@torch.inference_mode()
+def reward_gradient(
+    shared: SharedModel,
+    bases: Bases,
+    core: Int64Array,
+    data: TaskData,
+    examples: Sequence[Example],
+    draws: NDArray[np.float64],
+) -> RewardGradient:
+    """Let the model at this core answer the prompts of ``examples``, and check what it writes.
+
+    ``draws``: float64[examples, answers to each, tokens] in (0, 1), which choose the tokens.
+
+    NumericError: all answers to each prompt are equally good, so they tell nothing.
+    """
+    judge, hearing = judge_of(data), _Hearing(shared, bases)
+    names = [tensor.name for tensor in bases.manifest.tensors]
+    passes = answers.passes_of(shared, dense_terms(shared, bases, 0, core), names)
+    stops = answers.stop_tokens(shared, judge.stop)
+    rewards: list[float] = []
+    for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
+        hearing.begin(len(rewards))
+        written = answers.write_answers(
+            passes,
+            shared,
+            [example.tokens for example in chunk],
+            stops=stops,
+            tokens_max=draws.shape[2],
+            draws=draws[first : first + len(chunk)],
+            listener=hearing.hear,
+        )
+        rewards += checked(judge, chunk, written)
+    advantages = _advantages(np.array(rewards).reshape(draws.shape[:2]))
+    return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
+
+
+@torch.inference_mode()
+def rewards_of_likeliest(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[float]:
+    """Return how good the model's likeliest answers are, one to each example's prompt, with the weights as they are."""
+    judge = judge_of(data)
+    passes, stops = answers.passes_of(shared, {}), answers.stop_tokens(shared, judge.stop)
+    found: list[float] = []
+    for _, chunk in _chunks(examples, 1, judge.rule.tokens):
+        prompts = [example.tokens for example in chunk]
+        written = answers.write_answers(passes, shared, prompts, stops=stops, tokens_max=judge.rule.tokens)
+        found += checked(judge, chunk, written)
+    return found
+
+
+def checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
+    """Return the reward of each answer; the same number of answers belongs to each of ``examples``."""
+    copies = len(written.tokens) // len(examples)
+    return [
+        judge.reward(tokens, has_ended, examples[number // copies].fields)
+        for number, (tokens, has_ended) in enumerate(zip(written.tokens, written.has_ended, strict=True))
+    ]
+
+
+def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[tuple[int, Sequence[Example]]]:
+    """Yield the place of the first and the examples of chunks whose texts fit into memory together."""
+    width = max(len(example.tokens) for example in examples) + tokens
+    size = max(1, _TOKENS_AT_ONCE // (width * copies))
+    for first in range(0, len(examples), size):
+        yield first, examples[first : first + size]
+
+
+def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
+    copies = reward_PC.shape[1]
+    better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
+    size = float(np.sqrt(np.mean(better_PC**2)))
+    if size == 0.0:
+        raise NumericError(
+            f"all {copies} answers to each prompt were equally good (reward {reward_PC.mean():.2f}): "
+            "nothing to learn from them"
+        )
+    advantages: NDArray[np.float64] = better_PC.reshape(-1) / size
+    return advantages
+
+
+class _Hearing:
+    """Keeps what each token of the answers says about the core."""
+
+    def __init__(self, shared: SharedModel, bases: Bases) -> None:
+        sides = shared.bases(bases, 0)
+        dtype = shared.loss_dtype
+        u_Hr = sides[0][0][:-1].t().to(dtype)
+        self._stream_Vr = shared.scored_head.of_stream(slice(None), u_Hr * shared.norm_gain()[:, None])
+        self._v = [v.to(dtype) for _, v in sides if v is not None]
+        self._d: list[Tensor] = []
+        self._h: list[list[Tensor]] = []
+        self._answer: list[Tensor] = []
+        self._first = 0
+
+    def begin(self, first: int) -> None:
+        """Note the number of the first answer that is heard from now on."""
+        self._first = first
+
+    def hear(self, logits_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
+        """Keep d and h of one token of each answer that had not ended."""
+        d_Nr = logits_NV.softmax(dim=1) @ self._stream_Vr - self._stream_Vr[token_N]
+        self._d.append(d_Nr[alive_N])
+        self._h.append([x[alive_N].to(v.dtype) @ v for x, v in zip(inputs, self._v, strict=True)])
+        self._answer.append(torch.nonzero(alive_N)[:, 0] + self._first)
+
+    def mean_gradient(self, advantage_N: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean over all answers of the advantage times the mean gradient over the answer's tokens."""
+        answer_P = torch.cat(self._answer)
+        weight_N = torch.from_numpy(advantage_N).to(answer_P.device) / answer_P.bincount(minlength=len(advantage_N))
+        d_Pr = torch.cat(self._d)
+        d_Pr *= weight_N[answer_P].to(d_Pr.dtype)[:, None]
+        h = [torch.cat(each) for each in zip(*self._h, strict=True)]
+        return mean_gradient(d_Pr, h, len(advantage_N))

@@ -1,0 +1,32 @@
+"""Say how good the answers are that a model wrote: tokens to texts, texts to rewards."""
+
+from collections.abc import Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from protocol.run import RewardRule
+from sfnode.rewards import Checker
+
+Fields = Sequence[tuple[str, object]]
+
+
+class AnswerJudge:
+    """Reads answers with a model's tokenizer, and checks them by a run's rule.
+
+    Attributes:
+        stop: the token that ends a text for the tokenizer, if there is one.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rule: RewardRule) -> None:
+        self.rule = rule
+        self._tokenizer, self._checker = tokenizer, Checker(rule)
+        stop = tokenizer.eos_token_id
+        self.stop = stop if isinstance(stop, int) else None
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return an answer's text, without special tokens and white space at its ends."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True)).strip()
+
+    def reward(self, tokens: Sequence[int], has_ended: bool, fields: Fields) -> float:
+        """Return how good an answer to a row with these fields is, 0 to 1."""
+        return self._checker.reward(self.text(tokens), has_ended, dict(fields))
