@@ -1,5 +1,6 @@
 """Door: `Manifest`. The document that all nodes of a run agree on."""
 
+from protocol.run import bounded_json as bounded_json, reward as reward
 from protocol.run.admission import (
     AdmissionKind as AdmissionKind,
     AdmissionSpec as AdmissionSpec,
@@ -35,6 +36,20 @@ from protocol.run.model import (
     no_model as no_model,
     piece_count as piece_count,
     weights_digest as weights_digest,
+)
+from protocol.run.reward import (
+    Check as Check,
+    Constant as Constant,
+    JsonSchema as JsonSchema,
+    JsonType as JsonType,
+    Measure as Measure,
+    RangeCheck as RangeCheck,
+    RewardRule as RewardRule,
+    RowText as RowText,
+    SumCheck as SumCheck,
+    TextCheck as TextCheck,
+    TextMatch as TextMatch,
+    parse_reward as parse_reward,
 )
 from protocol.run.task import (
     DATA_PRIVATE as DATA_PRIVATE,

@@ -5,17 +5,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from protocol.schema import Bound, Name, OptionalHex32, is_hex
+from protocol.run.reward import parse_reward
+from protocol.schema import Bound, Malformed, Name, OptionalHex32, is_hex
 
 DATA_PRIVATE = "private"
 
 
 class TaskKind(StrEnum):
-    """What follows a prompt: one of the run's label words, one of the row's own texts, or one text to predict."""
+    """What follows a prompt: one of the run's label words, one of the row's own texts, a text to predict, or an answer.
+
+    An answer is sampled from the model, and a rule says how good it is (`protocol.run.reward`).
+    """
 
     CLASSIFICATION = "classification"
     CHOICE = "choice"
     COMPLETION = "completion"
+    REWARD = "reward"
 
 
 class Objective(StrEnum):
@@ -33,13 +38,14 @@ class TaskSpec:
     Attributes:
         kind: see the enum.
         template: prompt with field names of the data in braces, e.g. "{sentence} It was"; may be empty.
-        completion: template of the text after the prompt, e.g. " {choice}" or "{text}"; empty for a classification.
+        completion: template of the text after the prompt, e.g. " {choice}" or "{text}"; empty for a classification,
+            and the rule that rewards answers, as JSON, for a reward.
         label_words: words of label 0, 1, ..., with their leading space; for a classification only.
         objective: see the enum.
         data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
         data_sha256: hash of the public data file; empty when private.
         max_tokens: longest prompt; longer ones lose their beginning.
-        batch_rows: examples per step, shared evenly by the directions (`Method.shares`).
+        batch_rows: examples per step, of a reward answers, shared evenly by the directions (`Method.shares`).
     """
 
     kind: TaskKind
@@ -60,8 +66,13 @@ def broken_task_rules(task: TaskSpec) -> Iterator[str]:
         yield "task.label_words: two or more for a classification, else none"
     if (task.completion == "") != is_classification:
         yield "task.completion: empty exactly for a classification"
-    if task.kind is TaskKind.COMPLETION and task.objective is not Objective.LOSS:
-        yield "task.objective: a completion has a loss only"
+    if task.kind in (TaskKind.COMPLETION, TaskKind.REWARD) and task.objective is not Objective.LOSS:
+        yield f"task.objective: a {task.kind} has a loss only"
+    if task.kind is TaskKind.REWARD:
+        try:
+            parse_reward(task.completion)
+        except Malformed as error:
+            yield f"task.completion: {error}"
     if (task.data == DATA_PRIVATE) != (task.data_sha256 == ""):
         yield "task.data_sha256: given exactly when data is public"
     if task.data_sha256 != "" and not is_hex(task.data_sha256, 64):

@@ -70,7 +70,7 @@ STARTS_PROCESSES = frozenset(
 
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
 # Import name -> name on the package index, where they differ.
-DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "nacl": "pynacl", "yaml": "pyyaml"}
+DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "nacl": "pynacl", "re2": "google-re2", "yaml": "pyyaml"}
 
 Rule = Callable[[Module], Iterator[str]]
 

@@ -1,0 +1,72 @@
+"""Read JSON that strangers wrote, with bounds: no deep recursion, no repeated key, no number beyond binary64."""
+
+import json
+import math
+import re
+from typing import Final
+
+from protocol.schema import Malformed
+
+JSON_DEPTH_MAX: Final = 64  # parsers recurse
+EXACT_INTEGER_MAX: Final = 1 << 53  # binary64 holds all up to here
+_DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_json(text: str, where: str) -> object:
+    """Return the value in a JSON text, without recursion deeper than `JSON_DEPTH_MAX`.
+
+    Raises Malformed where it is no JSON, nests deeper, repeats a key, or holds a number beyond binary64.
+    """
+    if _nesting(text) > JSON_DEPTH_MAX:
+        raise Malformed(f"{where}: lists and objects nest deeper than {JSON_DEPTH_MAX}")
+    try:
+        value: object = json.loads(
+            text, object_pairs_hook=_unrepeated, parse_constant=_number_of, parse_float=_number_of, parse_int=_number_of
+        )
+    except ValueError as error:
+        raise Malformed(f"{where}: not JSON: {error}") from None
+    return value
+
+
+def _nesting(text: str) -> int:
+    """Return how deep a JSON parser would get into lists and objects; linear, whatever the text is."""
+    depth = deepest = 0
+    is_inside = is_escaped = False  # of a string
+    for character in text:
+        if is_inside:
+            is_inside = is_escaped or character != '"'
+            is_escaped = character == "\\" and not is_escaped
+        elif character == '"':
+            is_inside = True
+        else:
+            depth += (character in "[{") - (character in "]}")
+            deepest = max(deepest, depth)
+    return deepest
+
+
+def decimal_of(text: str) -> float | None:
+    """Return the binary64 nearest to a decimal number such as -12.50; None where ``text`` is none, or too large."""
+    value = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
+
+
+def has_half_pair(text: str) -> bool:
+    """Return whether a text cannot be UTF-8: escapes of JSON can hold half of a surrogate pair."""
+    return _SURROGATE.search(text) is not None
+
+
+def _unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return members
+
+
+def _number_of(text: str) -> float:
+    """Return a number as binary64, or as the same int. ``text`` may be NaN or Infinity, which JSON does not have."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:32]} is not a number of JSON, or too large")
+    is_whole = text.lstrip("-").isdecimal() and abs(value) <= EXACT_INTEGER_MAX
+    return int(value) if is_whole else value

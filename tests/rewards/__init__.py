@@ -1,0 +1,1 @@
+"""Rewards: what answers get by the rule of a run."""
