@@ -34,12 +34,16 @@ class Answers:
     """Holds answers, those to one prompt next to each other.
 
     Attributes:
-        tokens: without the token that ended the answer.
-        has_ended: whether there was one.
+        tokens: with the token that ended the answer, if there was one.
+        has_ended: whether there was.
     """
 
     tokens: tuple[Tokens, ...]
     has_ended: tuple[bool, ...]
+
+    def texts(self) -> list[Tokens]:
+        """Return the tokens without the one that ended the answer."""
+        return [tokens[:-1] if ended else tokens for tokens, ended in zip(self.tokens, self.has_ended, strict=True)]
 
 
 class Passes(Protocol):
@@ -90,8 +94,8 @@ def write_answers(
             break
         hidden_NH, inputs = passes.further(token_N)
     rows = torch.stack(written, dim=1).tolist()
-    texts = tuple(tuple(token for token in row if token >= 0 and token not in stops) for row in rows)
-    return Answers(tokens=texts, has_ended=tuple((~alive_N).tolist()))
+    tokens = tuple(tuple(token for token in row if token >= 0) for row in rows)
+    return Answers(tokens=tokens, has_ended=tuple((~alive_N).tolist()))
 
 
 def _drawn(logits_NV: Tensor, draw_N: Tensor) -> Tensor:
@@ -189,7 +193,9 @@ class WholePasses:
     def _pass(self) -> tuple[Tensor, list[Tensor]]:
         width, device = max(map(len, self._texts)), self._shared.device
         tokens_NT = torch.tensor([[*text, *([0] * (width - len(text)))] for text in self._texts], device=device)
-        last_N = torch.tensor([number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device)
+        last_N = torch.tensor(
+            [number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device
+        )
         context = self._shared.pass_context
         with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
             hidden_AH = probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)

@@ -1,8 +1,8 @@
 """Measure every coordinate of a dense core from answers that were checked (SPEC 5.7).
 
 The model writes several answers to each prompt. An answer's advantage is its reward less the mean of the others to its
-prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them. The
-message is the mean over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct
+prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them, or
+of a quarter where that is larger: where hardly an answer differs, chance would be made large. The message is the mean over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct
 path as for texts that are given. It is heard while the answers are written: there is no further pass.
 
 Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
@@ -27,6 +27,7 @@ from sfnode.training.task import AnswerJudge, Example, TaskData
 
 Int64Array = NDArray[np.int64]
 
+_SPREAD_LEAST: Final = 0.25  # SPEC 5.7
 _TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
 
 
@@ -98,8 +99,8 @@ def checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -
     """Return the reward of each answer; the same number of answers belongs to each of ``examples``."""
     copies = len(written.tokens) // len(examples)
     return [
-        judge.reward(tokens, has_ended, examples[number // copies].fields)
-        for number, (tokens, has_ended) in enumerate(zip(written.tokens, written.has_ended, strict=True))
+        judge.reward(text, has_ended, examples[number // copies].fields)
+        for number, (text, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True))
     ]
 
 
@@ -114,13 +115,12 @@ def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[t
 def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
     copies = reward_PC.shape[1]
     better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
-    size = float(np.sqrt(np.mean(better_PC**2)))
-    if size == 0.0:
+    if not better_PC.any():
         raise NumericError(
             f"all {copies} answers to each prompt were equally good (reward {reward_PC.mean():.2f}): "
             "nothing to learn from them"
         )
-    advantages: NDArray[np.float64] = better_PC.reshape(-1) / size
+    advantages: NDArray[np.float64] = better_PC.reshape(-1) / max(_SPREAD_LEAST, np.sqrt(np.mean(better_PC**2)))
     return advantages
 
 

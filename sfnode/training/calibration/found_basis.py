@@ -40,7 +40,7 @@ from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE: Final = 1.5
-REWARD_SHARE: Final = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
+REWARD_SHARE: Final = 0.1  # of that rate, where messages come from rewards: their noise does not get smaller
 _PROMPTS: Final = 128  # that the model answers, in a run that learns from rewards
 _TRIAL_EXAMPLES: Final = 64
 EXAMPLES: Final = 256
@@ -166,13 +166,7 @@ def _answered(shared: SharedModel, data: TaskData) -> TaskData:
         tokens_max=judge.rule.tokens,
         draws=draws,
     )
-    # The token that ended an answer is a part of it: when to stop is learnt, too
-    end = min(stops, default=0)
-    texts = [
-        (*tokens, *((end,) if has_ended else ()))
-        for tokens, has_ended in zip(written.tokens, written.has_ended, strict=True)
-    ]
-    examples = [replace(example, candidates=(text,)) for example, text in zip(chosen, texts, strict=True)]
+    examples = [replace(each, candidates=(tokens,)) for each, tokens in zip(chosen, written.tokens, strict=True)]
     return replace(data, examples=tuple(examples))
 
 
