@@ -2,8 +2,9 @@
 
 The model writes several answers to each prompt. An answer's advantage is its reward less the mean of the others to its
 prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them, or
-of a quarter where that is larger: where hardly an answer differs, chance would be made large. The message is the mean over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct
-path as for texts that are given. It is heard while the answers are written: there is no further pass.
+of a quarter where that is larger: where hardly an answer differs, chance would be made large. The message is the mean
+over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct path as for texts
+that are given. It is heard while the answers are written: there is no further pass.
 
 Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
@@ -19,8 +20,7 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.subspace import Bases
-from sfnode.training import answers
-from sfnode.training.answers import Answers
+from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
@@ -63,21 +63,14 @@ def reward_gradient(
     """
     judge, hearing = judge_of(data), _Hearing(shared, bases)
     names = [tensor.name for tensor in bases.manifest.tensors]
-    passes = answers.passes_of(shared, dense_terms(shared, bases, 0, core), names)
-    stops = answers.stop_tokens(shared, judge.stop)
+    terms = dense_terms(shared, bases, 0, core)
+    writer = AnswerWriter(shared, terms, names, stop=judge.stop, tokens_max=draws.shape[2])
     rewards: list[float] = []
     for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
         hearing.begin(len(rewards))
-        written = answers.write_answers(
-            passes,
-            shared,
-            [example.tokens for example in chunk],
-            stops=stops,
-            tokens_max=draws.shape[2],
-            draws=draws[first : first + len(chunk)],
-            listener=hearing.hear,
-        )
-        rewards += checked(judge, chunk, written)
+        prompts = [example.tokens for example in chunk]
+        written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
+        rewards += _checked(judge, chunk, written)
     advantages = _advantages(np.array(rewards).reshape(draws.shape[:2]))
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
@@ -86,16 +79,14 @@ def reward_gradient(
 def rewards_of_likeliest(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[float]:
     """Return how good the model's likeliest answers are, one to each example's prompt, with the weights as they are."""
     judge = judge_of(data)
-    passes, stops = answers.passes_of(shared, {}), answers.stop_tokens(shared, judge.stop)
+    writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
     found: list[float] = []
     for _, chunk in _chunks(examples, 1, judge.rule.tokens):
-        prompts = [example.tokens for example in chunk]
-        written = answers.write_answers(passes, shared, prompts, stops=stops, tokens_max=judge.rule.tokens)
-        found += checked(judge, chunk, written)
+        found += _checked(judge, chunk, writer.write([example.tokens for example in chunk]))
     return found
 
 
-def checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
+def _checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
     """Return the reward of each answer; the same number of answers belongs to each of ``examples``."""
     copies = len(written.tokens) // len(examples)
     return [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from protocol.subspace.directions import answer_draws
-from sfnode.training.answers import Answers, CachedPasses, WholePasses, passes_of, stop_tokens, write_answers
+from sfnode.training.answers import Answers, AnswerWriter, CachedPasses, WholePasses, passes_of, stop_tokens
 from sfnode.training.dense_estimate import dense_terms
 from sfnode.training.shared_model import SharedModel
 from tests.support.found_bases import dense_bases
@@ -21,14 +21,24 @@ every_model = pytest.mark.parametrize("make", [tiny_opt, tiny_gpt2, tiny_llama])
 every_kind = pytest.mark.parametrize("kind", [CachedPasses, WholePasses])
 
 
-def written(shared: SharedModel, kind: Any, *, stops: frozenset[int] = frozenset(), **options: Any) -> Answers:
-    return write_answers(kind(shared, {}, ()), shared, PROMPTS, stops=stops, tokens_max=6, **options)
+def endless(make: Any) -> SharedModel:
+    """A model that names no token that ends a text."""
+    shared = SharedModel(make())
+    model: Any = shared.model
+    model.generation_config.eos_token_id = model.config.eos_token_id = None
+    return shared
+
+
+def written(shared: SharedModel, kind: Any, stop: int | None = None, draws: Any = None) -> Answers:
+    writer = AnswerWriter(shared, {}, stop=stop, tokens_max=6)
+    writer.passes = kind(shared, {}, ())
+    return writer.write(PROMPTS, draws)
 
 
 @every_model
 @every_kind
 def test_write_answers__likeliest_tokens__are_those_that_transformers_generates(make: Any, kind: Any) -> None:
-    shared = SharedModel(make())
+    shared = endless(make)
     found = written(shared, kind)
     model: Any = shared.model
     for prompt, answer in zip(PROMPTS, found.tokens, strict=True):
@@ -41,7 +51,7 @@ def test_write_answers__likeliest_tokens__are_those_that_transformers_generates(
 
 @every_model
 def test_write_answers__draws__same_answers_with_and_without_a_cache(make: Any) -> None:
-    shared, draws = SharedModel(make()), answer_draws(7, 4 * 3, 6).reshape(4, 3, 6)
+    shared, draws = endless(make), answer_draws(7, 4 * 3, 6).reshape(4, 3, 6)
     cached, whole = (written(shared, kind, draws=draws) for kind in (CachedPasses, WholePasses))
     assert cached == whole
     assert len(cached.tokens) == 12
@@ -49,10 +59,9 @@ def test_write_answers__draws__same_answers_with_and_without_a_cache(make: Any) 
 
 
 def test_write_answers__many_draws__come_as_often_as_the_model_thinks() -> None:
-    shared, copies = SharedModel(tiny_llama()), 4_000
+    shared, copies = endless(tiny_llama), 4_000
     draws = answer_draws(1, copies, 1).reshape(1, copies, 1)
-    passes = CachedPasses(shared, {}, ())
-    found = write_answers(passes, shared, PROMPTS[:1], stops=frozenset(), tokens_max=1, draws=draws)
+    found = AnswerWriter(shared, {}, stop=None, tokens_max=1).write(PROMPTS[:1], draws)
     counts = np.bincount([answer[0] for answer in found.tokens], minlength=VOCABULARY)
     model: Any = shared.model
     expected = model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(dim=0).numpy()
@@ -61,11 +70,11 @@ def test_write_answers__many_draws__come_as_often_as_the_model_thinks() -> None:
 
 @every_kind
 def test_write_answers__token_that_ends_a_text__is_no_part_of_it(kind: Any) -> None:
-    shared = SharedModel(tiny_llama())
-    endless = written(shared, kind).tokens
-    stop = endless[1][2]
-    found = written(shared, kind, stops=frozenset({stop}))
-    for answer, whole, has_ended in zip(found.texts(), endless, found.has_ended, strict=True):
+    shared = endless(tiny_llama)
+    without = written(shared, kind).tokens
+    stop = without[1][2]
+    found = written(shared, kind, stop)
+    for answer, whole, has_ended in zip(found.texts(), without, found.has_ended, strict=True):
         assert has_ended == (stop in whole)
         assert answer == (whole[: whole.index(stop)] if has_ended else whole)
     assert {tokens[-1] for tokens, ended in zip(found.tokens, found.has_ended, strict=True) if ended} == {stop}
@@ -74,20 +83,14 @@ def test_write_answers__token_that_ends_a_text__is_no_part_of_it(kind: Any) -> N
 @every_kind
 def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) -> None:
     """What is heard on the way is what a pass over prompt and answer hears at the same tokens, core included."""
-    shared = SharedModel(tiny_llama())
+    shared = endless(tiny_llama)
     bases, _ = dense_bases(shared, some_texts())
     names = [tensor.name for tensor in bases.manifest.tensors]
     terms = dense_terms(shared, bases, 0, a_core(bases))
     heard: list[torch.Tensor] = []
-    passes = kind(shared, terms, names)
-    found = write_answers(
-        passes,
-        shared,
-        PROMPTS,
-        stops=frozenset(),
-        tokens_max=5,
-        listener=lambda _logits, _token, inputs, _alive: heard.append(inputs[-1]),
-    )
+    writer = AnswerWriter(shared, terms, stop=None, tokens_max=5)
+    writer.passes = kind(shared, terms, names)
+    found = writer.write(PROMPTS, None, lambda _logits, _token, inputs, _alive: heard.append(inputs[-1]))
     for number, (prompt, answer) in enumerate(zip(PROMPTS, found.tokens, strict=True)):
         text = torch.tensor([[*prompt, *answer[:-1]]])
         places = torch.arange(len(prompt) - 1, text.shape[1])
