@@ -40,7 +40,7 @@ from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE: Final = 1.5
-REWARD_SHARE: Final = 0.1  # of that rate, where messages come from rewards: their noise does not get smaller
+REWARD_SHARE: Final = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
 _PROMPTS: Final = 128  # that the model answers, in a run that learns from rewards
 _TRIAL_EXAMPLES: Final = 64
 EXAMPLES: Final = 256
