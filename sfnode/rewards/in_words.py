@@ -33,7 +33,7 @@ def _range_said(check: RangeCheck) -> str:
     ends = low if low == high else f"{low} to {high}"
     if check.measure is Measure.NUMBER:
         return f"is the number {ends}" if low == high else f"is a number of {ends}"
-    return f"has {ends} {check.measure}"
+    return f"has {ends} {check.measure.removesuffix('s') if ends == '1' else check.measure}"
 
 
 def _schema_said(schema: JsonSchema) -> str:
