@@ -13,7 +13,7 @@ from protocol.run.reward import parse_reward
 from sfnode.rewards.checker import Checker
 
 ROW = {"answer": "42", "n": 7, "odd": "a.b{c}", "blank": " 42\n", "nothing": ""}
-LONG_S = 1.0  # for the longest answer; the slowest pattern that is allowed takes 0.1 s
+LONG_S = 1.0  # for the longest answer; the slowest patterns that were found take 0.4 s
 
 
 def checker_of(check: object) -> Checker:
@@ -44,7 +44,7 @@ LIST = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength"
         ({"regex": "[a-c]{{2,3}}"}, ["ab", " abc "], ["a", "abcd", "xab"]),
         ({"regex": "{odd}|{n}x"}, ["a.b{c}", "7x"], ["aXb{c}", "7"]),
         ({"regex": "a.b"}, ["a b"], ["a\nb"]),
-        ({"number": "{answer}"}, ["42", "42.0", "+042"], ["42,0", "4e1", "forty-two", "", "٤٢", "1" * 400]),
+        ({"number": "{answer}"}, ["42", "42.0", "+042"], ["42,0", "4.2e1", "forty-two", "", "٤٢", "1" * 400]),
         ({"number": "{blank}"}, ["42"], ["43"]),
         ({"number": "{odd}"}, [], ["42", "a.b{c}"]),
         ({"number": [-1.5, "{n}"]}, ["-1.5", "7", "0"], ["-1.51", "7.01"]),
