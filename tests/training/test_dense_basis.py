@@ -12,7 +12,8 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from sfnode.training.calibration import FoundBasis, calibrate, rate
+from sfnode.training import dense_estimate
+from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.calibration.found_basis import _LEVELS_OF_RMS, RATE, _Gradients, _leading_excess
 from sfnode.training.calibration.look import look_at
 from sfnode.training.calibration.writers import moving_tensors
@@ -149,13 +150,12 @@ def test_calibrate__passes_with_a_move_that_round_otherwise__same_rate(monkeypat
     """In 16 bits a card once found a fifth of a move to arrive: rates were three times what they should be."""
     data = TASKS["words"]()
     usual = dense_bases(SharedModel(tiny_llama()), data)[1]
-    hear = rate.hear
 
     def worse_with_a_move(shared: Any, names: Any, terms: Any, *others: Any) -> Any:
-        heard = hear(shared, names, terms, *others)
+        heard = dense_estimate.hear(shared, names, terms, *others)
         return replace(heard, loss=heard.loss + 0.015) if terms else heard
 
-    monkeypatch.setattr(rate, "hear", worse_with_a_move)
+    monkeypatch.setattr("sfnode.training.calibration.rate.hear", worse_with_a_move)
     found = dense_bases(SharedModel(tiny_llama()), data)[1]
     assert found.learning_rate == pytest.approx(usual.learning_rate, rel=1e-6)
 
