@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,3 +182,22 @@ def test_estimator__run_of_rewards__counts_answers_and_gets_better() -> None:
     assert float(session.evaluation_losses().mean()) == pytest.approx(after.loss)
     assert after.loss < before.loss - 0.2
     assert after.accuracy > before.accuracy
+
+
+def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -> None:
+    program = tmp_path / "check.py"
+    program.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    print(0.5 * asked['ended'] + 0.5 * (asked['row']['word'] in asked['answer']), flush=True)\n"
+    )
+    rule = parse_reward(json.dumps({"check": CHECK, "samples": 2, "tokens": 3}))
+    judge = AnswerJudge(tiny_tokenizer(), rule, f"{sys.executable} {program}")
+    a_good_film = [5, 4, 6]
+    assert judge.text(a_good_film) == "a good film"
+    assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0
+    assert judge.reward(a_good_film, False, (("word", "bad"),)) == 0.0
+    judge.close()
+    assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
+    judge.close()
