@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
+from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
 from sfnode.keys import claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
@@ -141,6 +141,11 @@ def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig 
     if not manifest.method.is_dense:
         raise OperatorError(
             "--noise works with dense cores only; this run's messages are slopes along drawn directions"
+        )
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "--noise hides single rows, and in a run that learns from rewards several answers of a message come from "
+            "one row: it would promise too much. Leave it out, or join a run that learns from labels or texts"
         )
     if manifest.task.data != DATA_PRIVATE:
         raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")
