@@ -84,9 +84,9 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
     elif task.kind is TaskKind.REWARD:
         raise OperatorError(
-            f"rewards are learnt by a dense core, which needs --data with {calibration.EXAMPLES_MIN} prompts or more, "
-            f"and layers known to write to the residual stream, and {options.model} with these data has none. Give more "
-            "prompts, or another model of the architectures in docs/models.md"
+            f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
+            f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
+            "too few. Give more of them, or another model of the architectures in docs/models.md"
         )
     elif options.method.core is CoreKind.DENSE or options.method.bits:
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"

@@ -20,8 +20,9 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge
 
 _PROMPT_TOKENS: Final = 64  # a short question in a chat template
-# Answers of a random model differ in their digits: the advantages are hardly ever all zero.
-_DIGITS: Final = ("12", "34", "56", "78", "90")
+# What a random model writes differs in its digits: of one token in few of them, of a thousand in few rows of four. So
+# two answers are hardly ever equally good.
+_DIGITS: Final = (*"01234567", "12", "34", "56", "78", "135", "246", "1357", "2468")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ def bench_answer(shape: str, *, size: AnswerSize, dtype: str, repeats: int, devi
 
 def _message(model: PreTrainedModel, size: AnswerSize) -> Action:
     """Return an estimate at the first step of a dense run that rewards answers."""
-    check = {"sum": [[1, {"contains": digits}] for digits in _DIGITS]}
+    check = {"sum": [[1 << place, {"contains": digits}] for place, digits in enumerate(_DIGITS)]}
     rule = json.dumps({"check": check, "samples": size.samples, "tokens": size.tokens})
     text_tokens = _PROMPT_TOKENS + size.tokens
     bases = subjects.reward_bases(trainable_tensors(model), rule, size=(size.answers, text_tokens))
