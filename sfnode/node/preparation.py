@@ -154,6 +154,11 @@ def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig 
         raise OperatorError(
             "--noise works with dense cores only; this run's messages are slopes along drawn directions"
         )
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "--noise hides single rows, and in a run that learns from rewards several answers of a message come from "
+            "one row: it would promise too much. Leave it out, or join a run that learns from labels or texts"
+        )
     if manifest.task.data != DATA_PRIVATE:
         raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")
     limit = None if training.epsilon_max is None else parse_noise(training.epsilon_max)

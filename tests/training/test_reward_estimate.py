@@ -33,7 +33,7 @@ from sfnode.training.calibration import calibrate
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import attach, trainable_tensors
-from sfnode.training.reward_estimate import RewardGradient, judge_of, reward_gradient, rewards_of_likeliest
+from sfnode.training.reward_estimate import RewardGradient, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.candidates import batch_of
@@ -118,7 +118,7 @@ def told(
 def test_reward_gradient__answers_equally_good__step_is_skipped_with_the_reason() -> None:
     shared, data = SharedModel(tiny_llama()), some_questions(check={"contains": "never"})
     bases, _ = dense_bases(shared, some_texts())
-    with pytest.raises(NumericError, match=r"all 4 answers to each prompt were equally good \(reward 0.00\)"):
+    with pytest.raises(NumericError, match=r"all 4 answers to each prompt were equally good \(mean reward 0.00\)"):
         measured(shared, bases, a_core(bases) * 0, data)
 
 
@@ -127,12 +127,12 @@ def test_judge_of__run_with_labels__says_that_it_has_no_rewards() -> None:
         judge_of(TaskData(label_tokens=(3, 4)))
 
 
-def test_rewards_of_likeliest__small_chunks__same_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likeliest_answers__small_chunks__same_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     shared, data = SharedModel(tiny_llama()), some_questions()
     attach(shared.model, (), shared.pass_context)
-    at_once = rewards_of_likeliest(shared, data, data.examples)
-    monkeypatch.setattr("sfnode.training.reward_estimate._TOKENS_AT_ONCE", 30)
-    assert rewards_of_likeliest(shared, data, data.examples) == at_once
+    at_once = likeliest_answers(shared, data, data.examples)
+    monkeypatch.setattr("sfnode.training.reward_estimate.ANSWER_TOKENS_AT_ONCE", 30)
+    assert likeliest_answers(shared, data, data.examples) == at_once
     assert len(at_once) == len(data.examples)
 
 
