@@ -1,4 +1,4 @@
-"""`sfnode join --private-reward`: a node's own command, where a run learns from rewards, and words where it does not."""
+"""`sfnode join --private-reward`: a command of the node's own, in runs that learn from rewards alone."""
 
 from __future__ import annotations
 

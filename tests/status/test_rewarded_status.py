@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_wo
     curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS)
     answer = SampleAnswer(prompt="p", text="t", reward=1.0)
     for each in evaluated(0.1, 0.6, 0.3, 0.3, 0.3):
-        curve.take([EvaluatedStep(**{**_fields(each), "answers": (answer,)})])
+        curve.take([replace(each, answers=(answer,))])
     curve.losses.take(4, 0.75)
     again = DataDirectory(tmp_path).evaluations.read()
     assert [len(each.answers) for each in again] == [1, 0, 0, 0, 1]
@@ -154,10 +155,6 @@ def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_wo
     assert shown.gain is not None and shown.gain.before.answers == shown.gain.after.answers == (answer,)
     assert shown.losses == (LossPoint(step=4, loss=0.75, reward=0.25),)
     assert "the mean reward on held-out data has fallen from 0.60 at step 10 to 0.30. " in said.getvalue()
-
-
-def _fields(each: EvaluatedStep) -> dict[str, object]:
-    return {"step": each.step, "accuracy": each.accuracy, "loss": each.loss, "rows": each.rows, "reward": each.reward}
 
 
 def test_files__of_an_earlier_release__are_read_without_rewards(tmp_path: Path) -> None:
