@@ -7,7 +7,7 @@ the trained weights, which are remade when these change. The base weights stay s
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -21,17 +21,14 @@ from protocol.state import CoefficientLayout
 from protocol.subspace import (
     Bases,
     DirectionFactors,
-    answer_draws,
     direction_factors,
     example_indices,
     quantise,
-    quantise_dense,
     scale_exp,
 )
-from sfnode.privacy import NoisySum, noisy_sum
-from sfnode.training.dense_estimate import mean_gradient, row_gradients
+from sfnode.training.dense_message import DenseMeasure, Estimate
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
-from sfnode.training.reward_estimate import evaluate_answers, judge_of, likeliest_answers, reward_gradient
+from sfnode.training.reward_estimate import evaluate_answers, likeliest_answers
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Evaluated, NoiseConfig
@@ -41,15 +38,6 @@ Int64Array = NDArray[np.int64]
 EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and is large enough for full speed
 EVALUATIONS_KEPT: Final = 64
 _PREDICTIONS_KEPT: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Holds the result of a round: its message, mean objective of all groups of rows, number of forward rows."""
-
-    scalars: tuple[int, ...]
-    loss: float
-    rows: int
 
 
 class Estimator:
@@ -92,7 +80,8 @@ class Estimator:
         if not self.data.examples:
             raise OperatorError("this node has no training data: give --data, or join without training")
         if method.is_dense:
-            return self._dense(seed, step, measured.directions)
+            measure = DenseMeasure(self._shared, self._bases, self.data, self._live(step))
+            return measure.message(seed, measured.directions, self._noise)
         epoch = step // method.epoch_steps
         live = self._live(epoch)
         scalars: list[int] = []
@@ -111,46 +100,6 @@ class Estimator:
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
         return Estimate(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
-
-    def _dense(self, seed: int, step: int, rows: int) -> Estimate:
-        """Measure a dense core with the first ``rows`` examples of the step's batch."""
-        chosen = example_indices(self.manifest, seed, 0, len(self.data.examples))[:rows]
-        examples = [self.data.examples[index] for index in chosen.tolist()]
-        if self.manifest.task.kind is TaskKind.REWARD:
-            return self._answered(examples, seed, step)
-        if self._noise is not None:
-            return self._noisy(examples, step, self._noise.multiplier)
-        passed, d_Pr, h, losses = self._gradients(examples, step)
-        message = quantise_dense(self.manifest.method, rows, mean_gradient(d_Pr, h, rows))
-        return Estimate(scalars=message, loss=float(losses.mean()), rows=passed)
-
-    def _answered(self, examples: Sequence[Example], seed: int, step: int) -> Estimate:
-        """Measure a dense core by the rewards of answers, as many as there are ``examples``, to the first of them."""
-        rule = judge_of(self.data).rule
-        prompts = examples[: max(1, len(examples) // rule.samples)]
-        count = len(prompts) * rule.samples
-        draws = answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
-        found = reward_gradient(self._shared, self._bases, self._live(step), self.data, prompts, draws)
-        message = quantise_dense(self.manifest.method, count, found.mean)
-        return Estimate(scalars=message, loss=1.0 - found.reward, rows=count)
-
-    def _noisy(self, examples: Sequence[Example], step: int, multiplier: float) -> Estimate:
-        """Measure a dense core with noise. Each row is passed alone: others' lengths would move its last digits."""
-        numbers = self._layout.size - 1  # one is the number of rows
-        total = NoisySum(numbers, noisy_sum.length_max(self.manifest.method, numbers))
-        losses, passed = 0.0, 0
-        for example in examples:
-            count, d_Pr, h, loss = self._gradients([example], step)
-            total.add(mean_gradient(d_Pr, h, 1))
-            losses, passed = losses + float(loss.nan_to_num().sum()), passed + count
-        message = quantise_dense(self.manifest.method, len(examples), total.noisy_mean(multiplier))
-        return Estimate(scalars=message, loss=losses / len(examples), rows=passed)
-
-    def _gradients(self, examples: Sequence[Example], step: int) -> tuple[int, Tensor, list[Tensor], Tensor]:
-        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
-        batch, core = batch_of(self.data, examples, 1, self._shared.device), self._live(step)
-        found = row_gradients(self._shared, self._bases, step, core, batch, self.data.label_tokens)
-        return len(batch.tokens), *found
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
