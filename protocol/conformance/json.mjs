@@ -2,7 +2,11 @@
 // JSON.parse cannot be used: it gives the same number for both, and its objects mistake some keys.
 
 /** A number with a fraction or an exponent: never valid in a manifest. */
-export class Fraction {}
+export class Fraction {
+  constructor(value) {
+    this.value = value;
+  }
+}
 
 const BLANKS = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
@@ -73,20 +77,20 @@ class Reader {
     const match = NUMBER.exec(this.#text);
     if (match === null) throw new SyntaxError(`no value at ${this.#offset}`);
     this.#offset = NUMBER.lastIndex;
-    if (match[1] !== undefined || match[2] !== undefined) return new Fraction();
+    if (match[1] !== undefined || match[2] !== undefined) return new Fraction(Number(match[0]));
     // Beyond 2^53 this is not exact, but every bound is below; the sum with 0 turns -0 into 0.
     return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, Number(match[0]))) + 0;
   }
 }
 
-/** Objects become Maps (of repeated keys the last counts), lists Arrays, integers numbers. SyntaxError otherwise. */
-export function parseJson(text) {
+/** Objects become Maps (of repeated keys the last counts, unless each may be there once only), lists Arrays, integers numbers. SyntaxError otherwise. */
+export function parseJson(text, { isOnceOnly = false } = {}) {
   const reader = new Reader(text);
   const open = []; // containers not yet closed: no recursion, so no depth overflows the stack
   for (;;) {
     const begun = beginValue(reader, open);
     if (begun === OPENED) continue;
-    const whole = completeValue(reader, open, begun);
+    const whole = completeValue(reader, open, begun, isOnceOnly);
     if (whole === OPENED) continue;
     if (reader.peek() !== "") throw new SyntaxError("text after the value");
     return whole;
@@ -110,12 +114,13 @@ function beginValue(reader, open) {
 }
 
 /** Puts a value into its container, and that into its own where it ends: the outermost value, or OPENED. */
-function completeValue(reader, open, first) {
+function completeValue(reader, open, first, isOnceOnly) {
   let value = first;
   while (open.length > 0) {
     const top = open[open.length - 1];
     const isList = Array.isArray(top.container);
     if (isList) top.container.push(value);
+    else if (isOnceOnly && top.container.has(top.key)) throw new SyntaxError("a key twice");
     else top.container.set(top.key, value);
     if (reader.take(",")) {
       if (!isList) top.key = reader.key();

@@ -77,7 +77,7 @@ const MANIFEST = object({
     }),
   ),
   task: object({
-    kind: choice("classification", "choice", "completion"),
+    kind: choice("classification", "choice", "completion", "reward"),
     template: text(0, 4096),
     completion: text(0, 4096),
     label_words: list(0, 256, text(1, 256)),

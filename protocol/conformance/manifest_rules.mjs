@@ -3,6 +3,7 @@
 import { basisFileBytes, outputsOf } from "./basis_file.mjs";
 import { flatLength, isDense } from "./dense.mjs";
 import { isValidAuthorKey } from "./ed25519.mjs";
+import { Unfit, readRule } from "./reward.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
 const BASIS_BYTES_MAX = 2 ** 28;
@@ -67,9 +68,20 @@ function checkTask({ kind, completion, label_words: labelWords, objective, data,
   const isClassification = kind === "classification";
   demand(isClassification ? labelWords.length >= 2 : labelWords.length === 0, 12);
   demand((completion === "") === isClassification, 12);
-  demand(kind !== "completion" || objective === "loss", 12);
+  demand(!["completion", "reward"].includes(kind) || objective === "loss", 12);
+  demand(kind !== "reward" || isRule(completion), 12);
   demand(digest === "" || LOWER_HEX_64.test(digest), 1);
   demand((digest === "") === (data === "private"), 8);
+}
+
+function isRule(text) {
+  try {
+    readRule(text);
+    return true;
+  } catch (error) {
+    if (error instanceof Unfit) return false;
+    throw error;
+  }
 }
 
 function checkWork({ tensors, method }) {

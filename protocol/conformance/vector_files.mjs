@@ -9,6 +9,7 @@ import { LOSSES, VIEWS } from "./vector_learning.mjs";
 import { ENVELOPES, MANIFESTS, MESSAGES, SYNC } from "./vector_messages.mjs";
 import { MODELS } from "./vector_models.mjs";
 import { ED25519, GENERATOR, HASHING, SCALARS, SUBSPACE } from "./vector_numbers.mjs";
+import { REWARDS } from "./vector_rewards.mjs";
 import { FRAMES, REACH, SESSIONS } from "./vector_sessions.mjs";
 import { SNAPSHOTS } from "./vector_snapshots.mjs";
 import { STATEMENTS } from "./vector_statements.mjs";
@@ -24,6 +25,7 @@ export const FUNCTIONS_BY_FILE = new Map([
   ["ed25519.json", ED25519],
   ["manifests.json", MANIFESTS],
   ["models.json", MODELS],
+  ["checks.json", REWARDS],
   ["envelopes.json", ENVELOPES],
   ["messages.json", MESSAGES],
   ["frames.json", FRAMES],

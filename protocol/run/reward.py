@@ -226,13 +226,13 @@ class _Grammar:
         required = _list(members.get("required", []), 0, RULE_CHARACTERS_MAX, f"{where}.required")
         if not all(isinstance(name, str) for name in required):
             raise Malformed(f"{where}.required: a list of texts is expected")
-        kind, is_open = members.get("type"), members.get("additionalProperties", True)
-        if kind is not None and (not isinstance(kind, str) or kind not in list(JsonType)):
+        is_open = members.get("additionalProperties", True)
+        if "type" in members and members["type"] not in list(JsonType):
             raise Malformed(f"{where}.type: one of {', '.join(JsonType)} is expected")
         if not isinstance(is_open, bool):
             raise Malformed(f"{where}.additionalProperties: true or false is expected")
         return JsonSchema(
-            type=None if kind is None else JsonType(kind),
+            type=JsonType(str(members["type"])) if "type" in members else None,
             properties=named,
             required=tuple(cast(list[str], required)),
             is_open=is_open,

@@ -108,8 +108,8 @@ def _task(given: Given, model: str) -> tuple[str, list[str]]:
     """Ask for the task if none is given; return its name (empty: not built-in) and the options to add."""
     texts = {name: given.get(name) for name in ("template", "labels", "completion")}
     task = given.get("task")
-    if task is not None:
-        return task, []
+    if task is not None or given.get("rule_text") is not None:
+        return task or "", []
     if any(text is not None for text in texts.values()):
         return "", _own_task(texts)
     names = click.Choice([*sorted(BUILTIN_TASKS), _OWN])

@@ -9,12 +9,13 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
-from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest
+from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, TaskKind, parse_reward
 from sfnode.cli.asking_command import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
 from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
+from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
 from sfnode.storage import data_files, disk, stored_basis
 
@@ -145,6 +146,8 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
         numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits from one forward pass a row"
         method = f"the gradient by {numbers}; the basis took {run.found.rows:,} forward rows"
     click.echo(f"method   {method}")
+    if manifest.task.kind is TaskKind.REWARD:
+        click.echo(f"reward   {rule_in_words(parse_reward(manifest.task.completion))}")
     click.echo(f"update   {run.record_bytes:,} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
 

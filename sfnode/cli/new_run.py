@@ -17,7 +17,7 @@ from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
-from sfnode.run import DataOptions, RunDraft, RunOptions, TaskOptions, builder, task_texts
+from sfnode.run import RunDraft, RunOptions, builder, reward_texts, task_texts
 from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # imports torch
@@ -62,7 +62,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"
         raise OperatorError(f"{what}; only models of the hub and of packages do")
-    task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
+    task = task_of(options, folder)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
@@ -91,11 +91,15 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
 
 
-def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int) -> TaskSpec:
+def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
-    from sfnode.training.describe import default_max_tokens  # imports torch
+    from sfnode.training.chat import chat_prompt  # imports torch
+    from sfnode.training.describe import default_max_tokens
 
-    texts = task_texts(task)
+    task, data, rows = options.task, options.data, options.rows
+    texts = task_texts(task) if options.reward.rule_text is None else reward_texts(task, options.reward)
+    if texts.is_reward:
+        texts = replace(texts, template=chat_prompt(folder.path, texts.template, options.reward.is_chat))
     if warning := texts.label_warning:
         click.echo(f"Warning: {printable(warning)}", err=True)
     name, sha256 = data_files.data_spec(data.named(task), is_private=data.is_private)
@@ -108,5 +112,5 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
         data=name,
         data_sha256=sha256,
         max_tokens=task.max_tokens or default_max_tokens(folder),
-        batch_rows=batch_rows,
+        batch_rows=rows,
     )

@@ -115,7 +115,7 @@ def field_option(kind: type, name: str) -> Decorator:
     flag = said.name or "--" + name.replace("_", "-")
     value_type = next((each for each in get_args(declared) if each is not NoneType), declared)
     if value_type is bool:
-        return click.option(flag, name, is_flag=True, help=said.text)
+        return click.option(flag, name, is_flag=True, default=default, help=said.text)
     if get_origin(declared) is tuple:
         return click.option(flag, name, type=parse, metavar=metavar, multiple=True, help=said.text)
     if get_origin(value_type) is Literal:

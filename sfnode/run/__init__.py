@@ -25,8 +25,14 @@ from sfnode.run.node_options import (
     with_values as with_values,
 )
 from sfnode.run.private_text import private_words as private_words
+from sfnode.run.reward_options import RewardOptions as RewardOptions
 from sfnode.run.run_address import RunAddress as RunAddress
 from sfnode.run.run_draft import RunDraft as RunDraft, RunOptions as RunOptions
 from sfnode.run.run_source import find_basis as find_basis, find_manifest as find_manifest
-from sfnode.run.task_options import DataOptions as DataOptions, TaskOptions as TaskOptions, task_texts as task_texts
+from sfnode.run.task_options import (
+    DataOptions as DataOptions,
+    TaskOptions as TaskOptions,
+    reward_texts as reward_texts,
+    task_texts as task_texts,
+)
 from sfnode.run.working_hours import WorkingHours as WorkingHours, parse_hours as parse_hours

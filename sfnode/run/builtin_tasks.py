@@ -20,17 +20,19 @@ class TaskTexts:
 
     Attributes:
         about: one line that describes a built-in task.
+        is_reward: whether the completion is a rule that rewards answers.
     """
 
     about: str = ""
     template: str
     completion: str = ""
     label_words: tuple[str, ...] = ()
+    is_reward: bool = False
 
     @property
     def kind(self) -> TaskKind:
         """Return the kind of task that the completion implies."""
-        return kind_of(self.completion)
+        return TaskKind.REWARD if self.is_reward else kind_of(self.completion)
 
     @property
     def label_warning(self) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protocol.crypto import Signer
+from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import (
     FORMAT,
@@ -21,8 +22,11 @@ from protocol.run import (
 from sfnode.run import builder
 from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
 from sfnode.run.option import given
+from sfnode.run.reward_options import NO_REWARD, RewardOptions
 from sfnode.run.task_options import DataOptions, TaskOptions
 from sfnode.storage import DenseSettings
+
+_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +46,11 @@ class RunOptions:
         "Let nodes get the model's files from `peers` that have them, or from `none`, where its licence forbids that.",
     )
     task: TaskOptions
-    batch_rows: int = given(
-        16, "Take this many examples per node and step. More make a step slower and its result less noisy."
+    reward: RewardOptions = NO_REWARD
+    batch_rows: int | None = given(
+        None,
+        "Take this many examples per node and step, with --reward answers. More make a step slower and its result less "
+        f"noisy.  [default: {_ROWS}, and 64 with --reward]",
     )
     trainable: str = given(
         "linear", "Train these groups of tensors, separated by commas: linear, embedding, norm, bias."
@@ -68,14 +75,23 @@ class RunOptions:
     )
 
     @property
+    def rows(self) -> int:
+        """Return the rows of a step at most. OperatorError: they do not fit the rule of rewards, or that is wrong."""
+        if self.reward.rule_text is not None:
+            return self.reward.batch_rows(self.batch_rows)
+        if unfit := [name for name, value in self.reward.others.items() if value is not None]:
+            raise OperatorError(f"{unfit[0]}: is for runs with --reward, such as exact:{{answer}}: add that")
+        return self.batch_rows or _ROWS
+
+    @property
     def dense_batch_rows(self) -> int:
         """Return the rows of a dense message; 0 where the run draws directions, or has no data to make a basis from."""
         method = self.method
         chosen = replace(self.drawn_method, learning_rate=None, schedule=MethodOptions().schedule, bits=None)
         is_free = chosen == MethodOptions() and self.settings is None and not self.is_plain
-        is_possible = self.task.objective is Objective.LOSS and self.batch_rows <= DIRECTIONS_MAX
+        is_possible = self.task.objective is Objective.LOSS and self.rows <= DIRECTIONS_MAX
         has_data = self.data.named(self.task) is not None
-        return self.batch_rows if is_free and is_possible and has_data and method.core in (None, CoreKind.DENSE) else 0
+        return self.rows if is_free and is_possible and has_data and method.core in (None, CoreKind.DENSE) else 0
 
     @property
     def drawn_method(self) -> MethodOptions:
@@ -116,7 +132,7 @@ class RunDraft:
         """
         given = self._options.method
         rate = learning_rate if given.learning_rate is None else given.learning_rate
-        rows = self._options.batch_rows
+        rows = self._options.rows
         self._method, self._schedule = builder.dense_method_of(given.schedule, rate, sha256, dense, rows)
         self._tensors = tensors
 

@@ -6,6 +6,7 @@ from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.option import given
+from sfnode.run.reward_options import PROMPT, RewardOptions
 from sfnode.storage import data_files
 
 
@@ -65,6 +66,20 @@ class DataOptions:
         return self.data
 
 
+def reward_texts(options: TaskOptions, reward: RewardOptions) -> TaskTexts:
+    """Return the texts of a task that learns from rewards. OperatorError: other options exclude it, or a wrong rule."""
+    others = {"--task": options.task, "--completion": options.completion, "--labels": options.labels}
+    if unfit := [name for name, value in others.items() if value is not None]:
+        raise OperatorError(
+            f"{unfit[0]}: with --reward nothing follows the prompt but the model's own answers: leave {unfit[0]} out, "
+            'and give the prompt by --template, such as "Question: {question}\\nAnswer:"'
+        )
+    if options.objective is not Objective.LOSS:
+        raise OperatorError(f"--objective {options.objective}: a run with --reward raises its reward: leave it out")
+    template = PROMPT if options.template is None else options.template
+    return TaskTexts(template=template, completion=reward.document, is_reward=True)
+
+
 def task_texts(options: TaskOptions) -> TaskTexts:
     """Return the given texts, else those of the built-in task. OperatorError if they make no task."""
     known = BUILTIN_TASKS.get(options.task or "")
@@ -79,7 +94,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
     if template is None or not words:
         raise OperatorError(
             'say what to learn: --task sst2 (--task list shows all), or --template "{sentence} It was" '
-            '--labels " no, yes", or --completion "{text}"'
+            '--labels " no, yes", or --completion "{text}", or --reward "exact:{answer}"'
         )
     if len(words) < 2 or len(set(words)) < len(words):
         raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')

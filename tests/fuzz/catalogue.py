@@ -63,6 +63,7 @@ ENTRIES: Final = (
     Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),
     Entry(name="log", module="log_files", bytes_max=4_096, share=60, purpose="any bytes and odd blocks as a log file"),
     Entry(name="manifest-fields", module="run_files", bytes_max=128, share=80, purpose="signed run files, odd fields"),
+    Entry(name="reward", module="reward_rules", bytes_max=512, share=200, purpose="any bytes as a rule of rewards"),
     Entry(name="frames", module="streams", bytes_max=512, share=1_200, purpose="a byte stream cut anywhere"),
     Entry(name="channel", module="streams", bytes_max=1_024, share=600, purpose="a byte stream as messages"),
     Entry(name="handshake", module="streams", bytes_max=1_024, share=80, purpose="first words, manifest transfer"),

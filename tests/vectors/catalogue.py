@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.vectors.asking_cases import asking
 from tests.vectors.attestation_cases import attestations
 from tests.vectors.audit_cases import audits
+from tests.vectors.check_cases import checks
 from tests.vectors.ed25519_cases import ed25519
 from tests.vectors.envelope_cases import envelopes
 from tests.vectors.frame_cases import frames
@@ -48,6 +49,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "ed25519.json": ed25519,
     "manifests.json": manifests,
     "models.json": models,
+    "checks.json": checks,
     "envelopes.json": envelopes,
     "messages.json": messages,
     "frames.json": frames,

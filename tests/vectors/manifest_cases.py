@@ -13,6 +13,7 @@ from protocol.run.manifest import coefficient_count, coefficient_max, decode_run
 from tests.support.manifests import OWNER, manifest_data
 from tests.vectors.manifest_dense import DENSE, DENSE_NUMBERS, dense_rows
 from tests.vectors.manifest_forms import faults_of_form
+from tests.vectors.manifest_rewards import REWARD, rules_of_rewards
 from tests.vectors.notation import Case, Document, against, case, document, judged, text
 
 Data: TypeAlias = dict[str, Any]
@@ -187,6 +188,7 @@ def _valid() -> Iterator[Case]:
 
 def _valid_tasks() -> Iterator[Case]:
     yield _field("valid: choices of the row's own", CHOICE, is_valid=True)
+    yield from rules_of_rewards(_field)
     yield _field("valid: a completion without a prompt", {**COMPLETION, "task.template": ""}, is_valid=True)
     for objective in ("accuracy", "f1"):
         yield _field(f"valid: label words, {objective}", {"task.objective": objective}, is_valid=True)
@@ -328,6 +330,9 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 12, "completion without a completion", {**COMPLETION, "task.completion": ""}
     for objective in ("accuracy", "f1"):
         yield 12, f"completion, {objective}", {**COMPLETION, "task.objective": objective}
+        yield 12, f"reward, {objective}", {**REWARD, "task.objective": objective}
+    yield 12, "reward with a label word", {**REWARD, "task.label_words": [" no"]}
+    yield 12, "reward without a rule", {**REWARD, "task.completion": "{answer}"}
 
 
 def _bounds() -> Iterator[Case]:

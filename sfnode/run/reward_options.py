@@ -1,0 +1,127 @@
+"""An owner's choices for a run that learns from rewards, and the rule that follows from them. No click, no torch."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.run import RewardRule, bounded_json, parse_reward, reward
+from protocol.schema import Malformed
+from sfnode.rewards import Checker
+from sfnode.run.option import given
+from sfnode.storage import disk
+
+SAMPLES: Final = 8
+ANSWER_TOKENS: Final = 16
+PROMPT: Final = "{prompt}"
+_ANSWERS: Final = 64  # of a message: eight prompts, so that one odd prompt does not turn it
+_TEXTS: Final = ("exact", "contains", "regex", "number")
+_COUNTS: Final = ("words", "characters")
+_COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_FORMS: Final = (
+    "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
+    'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with either in JSON; '
+    "{answer} is a field of the data"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardOptions:
+    """Describes how good answers are. ``rule_text``: None: the run learns from labels or texts.
+
+    Attributes:
+        is_chat: None: where the model has a chat template.
+    """
+
+    rule_text: str | None = given(
+        None,
+        "Learn from rewards in place of labels: nodes sample answers to the prompt of --template, by default "
+        "{prompt}, and this rule says how good each is: exact:{answer}, contains:..., regex:..., number:{answer}, "
+        "words:1-8, a check in JSON, or @FILE.",
+        name="--reward",
+        form=("RULE", str),
+    )
+    samples: int | None = given(None, f"Sample this many answers to each prompt.  [default: {SAMPLES}]", bounds=(2, 64))
+    answer_tokens: int | None = given(
+        None, f"End an answer after this many tokens.  [default: {ANSWER_TOKENS}]", bounds=(1, reward.ANSWER_TOKENS_MAX)
+    )
+    is_chat: bool | None = given(
+        None,
+        "Put the prompt into the model's own chat template, as the user's words.  [default: where it has one]",
+        name="--chat/--no-chat",
+    )
+
+    @property
+    def others(self) -> dict[str, object]:
+        """Return the options that only a rule has, by name; None: not given."""
+        return {"--samples": self.samples, "--answer-tokens": self.answer_tokens, "--chat": self.is_chat}
+
+    @property
+    def document(self) -> str:
+        """Return the rule as the manifest holds it. OperatorError: no rule was given, or it is wrong."""
+        data = check_data(self.rule_text or "")
+        document = data if "check" in data else {"check": data}
+        document = {"check": document["check"], "samples": SAMPLES, "tokens": ANSWER_TOKENS} | document
+        chosen = {"samples": self.samples, "tokens": self.answer_tokens}
+        document |= {name: value for name, value in chosen.items() if value is not None}
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        Checker(_parsed(text))  # raises
+        return text
+
+    @property
+    def rule(self) -> RewardRule:
+        """Return the rule. OperatorError: no rule was given, or it is wrong."""
+        return _parsed(self.document)
+
+    def batch_rows(self, asked: int | None) -> int:
+        """Return the answers of a message. OperatorError: ``asked`` is not a multiple of the samples."""
+        samples = self.rule.samples
+        if asked is None:
+            return max(_ANSWERS // samples, 1) * samples
+        if asked % samples:
+            near = max(asked // samples, 1) * samples
+            raise OperatorError(
+                f"--batch-rows {asked}: counts answers, {samples} to each prompt: give a multiple of {samples}, such "
+                f"as {near}, or another --samples"
+            )
+        return asked
+
+
+NO_REWARD: Final = RewardOptions()
+
+
+def check_data(given_rule: str) -> dict[str, object]:
+    """Return the check, or the whole document, that ``--reward`` gives. OperatorError: it is none; it shows the forms.
+
+    Whether the check itself is right, `RewardOptions.document` says.
+    """
+    name, is_short, rest = given_rule.partition(":")
+    if is_short and name in _TEXTS:
+        return {name: rest}
+    if is_short and name in _COUNTS:
+        count = _COUNT.fullmatch(rest.strip())
+        if count is None:
+            raise OperatorError(f"--reward {name}:{rest[:64]}: give the least and the most, such as {name}:1-8")
+        return {name: [int(count[1]), int(count[2] or count[1])]}
+    source = "--reward"
+    if given_rule.startswith("@"):
+        source = given_rule
+        path = disk.from_home(given_rule[1:])
+        given_rule = disk.read_bytes(Path(path), "the rule of rewards").decode("utf-8", "replace").strip()
+    if not given_rule.startswith("{"):
+        raise OperatorError(f"{source} {given_rule[:64]!r}: is no rule. {_FORMS}")
+    try:
+        data = bounded_json.read_json(given_rule, source)
+    except Malformed as error:
+        raise OperatorError(f"{error}. {_FORMS}") from None
+    assert isinstance(data, dict)  # it begins with a brace
+    return data
+
+
+def _parsed(document: str) -> RewardRule:
+    try:
+        return parse_reward(document)
+    except Malformed as error:
+        raise OperatorError(f"--reward: {error}. {_FORMS}") from None

@@ -1,0 +1,59 @@
+"""Put a run's prompt into its model's own chat template, once, when the run is made: the manifest holds the result."""
+
+from pathlib import Path
+from typing import Final
+
+from jinja2 import TemplateError
+from transformers import PreTrainedTokenizerBase
+
+from protocol.errors import OperatorError
+from sfnode.storage import disk
+from sfnode.training.model import loading
+
+_TEMPLATE_FILE: Final = "chat_template.jinja"
+_TEMPLATE_BYTES_MAX: Final = 1 << 20
+_WORDS: Final = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
+_LEAVE_OUT: Final = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
+
+
+def chat_prompt(folder: Path, template: str, is_chat: bool | None) -> str:
+    """Return ``template`` as the user's words in the chat template of the model in ``folder``.
+
+    None: where the model has a chat template, else ``template`` as it is. Braces of the chat template are doubled.
+    OperatorError: it is wanted and there is none, or it cannot be used.
+    """
+    if is_chat is False:
+        return template
+    tokenizer = loading.load_tokenizer(folder)
+    own = _own_template(folder, tokenizer)
+    if own is None and is_chat:
+        raise OperatorError(f"--chat: {folder} has no chat template. {_LEAVE_OUT}")
+    if own is None:
+        return template
+    before, after = _around(tokenizer, own)
+    return before.replace("{", "{{").replace("}", "}}") + template + after.replace("{", "{{").replace("}", "}}")
+
+
+def _own_template(folder: Path, tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """Return the model's chat template, which newer models keep in a file of its own; None if there is none."""
+    if (path := folder / _TEMPLATE_FILE).is_file():
+        return disk.read_bytes(path, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
+    own = tokenizer.chat_template
+    return own.get("default") if isinstance(own, dict) else own
+
+
+def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
+    """Return the texts before and after the user's words."""
+    said = [{"role": "user", "content": _WORDS}]
+    try:
+        whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
+    except (TemplateError, ValueError, TypeError) as error:
+        raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
+    parts = str(whole).split(_WORDS)
+    if len(parts) != 2:
+        fault = f"it puts the user's words in {len(parts) - 1} places"
+        raise OperatorError(f"the model's chat template cannot be used: {fault}. {_LEAVE_OUT}")
+    first = tokenizer.bos_token
+    if isinstance(first, str) and tokenizer.encode("a")[:1] == [tokenizer.bos_token_id]:
+        parts[0] = parts[0].removeprefix(first)  # which this tokenizer puts before every prompt (SPEC 5.5)
+    return parts[0], parts[1]

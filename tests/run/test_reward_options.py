@@ -1,0 +1,145 @@
+"""``sfnode init --reward``: short forms, JSON and files become the rule of the manifest; mistakes teach."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.run.reward import parse_reward
+from protocol.run.task import Objective, TaskKind
+from sfnode.cli.new_run import task_of
+from sfnode.model_files.resolve import resolve_model
+from sfnode.run.builder import MethodOptions
+from sfnode.run.reward_options import RewardOptions
+from sfnode.run.run_draft import RunOptions
+from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts
+from tests.support.cli_calls import assert_teaches, call
+
+CHECK = {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}
+
+
+def document_of(text: str, samples: int | None = None, tokens: int | None = None) -> dict[str, object]:
+    document = RewardOptions(rule_text=text, samples=samples, answer_tokens=tokens).document
+    parse_reward(document)
+    result: dict[str, object] = json.loads(document)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "check"),
+    [
+        ("exact:{answer}", {"exact": "{answer}"}),
+        ("exact: yes: no", {"exact": " yes: no"}),
+        ("contains:.", {"contains": "."}),
+        ("regex:[0-9]{{2}}:{a}", {"regex": "[0-9]{{2}}:{a}"}),
+        ("number:{answer}", {"number": "{answer}"}),
+        ("words:1-8", {"words": [1, 8]}),
+        ("words:3", {"words": [3, 3]}),
+        ("characters:0-80", {"characters": [0, 80]}),
+        (json.dumps(CHECK), CHECK),
+    ],
+)
+def test_reward__short_forms_and_json__are_checks(text: str, check: object) -> None:
+    assert document_of(text) == {"check": check, "samples": 8, "tokens": 16}
+    assert document_of(text, 4, 32) == {"check": check, "samples": 4, "tokens": 32}
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_reward__in_a_file__is_taken_and_options_count_more(tmp_path: Path, is_whole: bool) -> None:
+    path = tmp_path / "rule.json"
+    path.write_text(json.dumps({"check": CHECK, "tokens": 5} if is_whole else CHECK, indent=2) + "\n")
+    assert document_of(f"@{path}") == {"check": CHECK, "samples": 8, "tokens": 5 if is_whole else 16}
+    assert document_of(f"@{path}", tokens=7) == {"check": CHECK, "samples": 8, "tokens": 7}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ("--reward '': is no rule", "exact:{answer}", "@FILE")),
+        ("right", ("--reward 'right': is no rule", "exact:{answer}")),
+        ("equals:{answer}", ("'equals:{answer}': is no rule", "exact:{answer}")),
+        ("words:few", ("--reward words:few: give the least and the most, such as words:1-8",)),
+        ("words:8-1", ("--reward: reward.check.words: nothing lies in 8 ... 1", "words:1-8")),
+        ("exact:{answer", ("reward.check.exact: a single brace at character 1", "written twice")),
+        ("regex:a{2,3}", ("reward.check.regex: {2,3} is not a field", "a{{2,3}}")),
+        ("regex:(", ("the check's pattern '('", "missing )", "RE2 syntax")),
+        ("number:many", ("reward.check.number: 'many' is neither a decimal number nor a text with a field",)),
+        ("{", ("--reward: not JSON", "exact:{answer}")),
+        ('{"check": 1}', ("reward.check: an object is expected",)),
+        ('{"check": {"exact": "a"}, "sample": 8}', ("'sample' is unknown; known are check, samples, tokens",)),
+        ("@/nowhere/rule.json", ("/nowhere/rule.json", "the rule of rewards")),
+        ("exact:" + "a" * 4_096, ("characters are more than 4,096",)),
+    ],
+)
+def test_reward__no_rule__teaches(text: str, parts: tuple[str, ...]) -> None:
+    with pytest.raises(OperatorError) as refusal:
+        document_of(text)
+    assert [part for part in parts if part not in str(refusal.value)] == []
+
+
+@pytest.mark.parametrize(("samples", "rows"), [(8, 64), (12, 60), (64, 64), (3, 63)])
+def test_batch_rows__not_given__are_about_64_answers(samples: int, rows: int) -> None:
+    assert RewardOptions(rule_text="exact:a", samples=samples).batch_rows(None) == rows
+
+
+def run_options(task: TaskOptions, batch_rows: int | None = None, **reward: object) -> RunOptions:
+    return RunOptions(
+        model="embedded:tiny-opt",
+        task=task,
+        reward=RewardOptions(**reward),  # type: ignore[arg-type]
+        batch_rows=batch_rows,
+        method=MethodOptions(),
+        data=DataOptions(is_private=True),
+    )
+
+
+def test_task__with_a_rule__is_of_rewards() -> None:
+    folder = resolve_model("embedded:tiny-opt")
+    task = task_of(run_options(TaskOptions(), 16, rule_text="exact:{answer}"), folder)
+    assert (task.kind, task.objective, task.template) == (TaskKind.REWARD, Objective.LOSS, "{prompt}")
+    assert (task.label_words, task.batch_rows) == ((), 16)
+    assert parse_reward(task.completion).fields == {"answer"}
+    other = task_of(run_options(TaskOptions(template="{a}:"), rule_text="exact:x"), folder)
+    assert (other.template, other.batch_rows) == ("{a}:", 64)
+
+
+def test_task__without_a_rule__has_as_many_rows_as_before() -> None:
+    folder = resolve_model("embedded:tiny-opt")
+    task = task_of(run_options(TaskOptions(task="sst2")), folder)
+    assert (task.kind, task.batch_rows) == (TaskKind.CLASSIFICATION, 16)
+
+
+INIT = ("init", "--model", "embedded:tiny-opt", "--private-data")
+RULE = ("--reward", "exact:{answer}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((*RULE, "--labels", " no, yes"), ("--labels", "leave --labels out", "--template")),
+        ((*RULE, "--completion", " {a}"), ("--completion", "leave --completion out", "--template")),
+        ((*RULE, "--task", "sst2"), ("--task", "leave --task out", "--template")),
+        ((*RULE, "--objective", "f1"), ("--objective f1", "leave it out")),
+        ((*RULE, "--batch-rows", "20"), ("--batch-rows 20", "8 to each prompt", "such as 16", "--samples")),
+        ((*RULE, "--batch-rows", "4"), ("--batch-rows 4", "such as 8")),
+        ((*RULE, "--chat"), ("--chat", "has no chat template", "Leave --chat out")),
+        (("--task", "sst2", "--samples", "4"), ("--samples", "--reward", "exact:{answer}")),
+        (("--task", "sst2", "--answer-tokens", "4"), ("--answer-tokens", "--reward")),
+        (("--task", "sst2", "--no-chat"), ("--chat", "--reward")),
+        (("--reward", "better"), ("--reward 'better'", "is no rule", "exact:{answer}")),
+    ],
+)
+def test_init__options_that_do_not_fit_rewards__teach(
+    arguments: tuple[str, ...], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "a.run"
+    assert_teaches(call(*INIT, *arguments, "--out", out), *parts)
+    assert not out.exists()
+
+
+def test_reward_texts__without_a_template__ask_the_prompt_of_the_row() -> None:
+    texts = reward_texts(TaskOptions(), RewardOptions(rule_text="words:1-3"))
+    assert (texts.kind, texts.template, texts.label_words) == (TaskKind.REWARD, "{prompt}", ())

@@ -1,0 +1,70 @@
+"""The prompt in the model's own chat template: fields survive, the template's braces do not become fields."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.training.chat import chat_prompt
+from tests.support.tiny_models import tiny_opt, tiny_tokenizer
+
+CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<bot>"
+CHAT += "{% endif %}"
+BRACES = "{{ '{' }}role: {{ messages[0].role }}{{ '}' }} {{ messages[0].content }}{{ '{}' }}"
+
+
+def folder_with(folder: Path, template: str | None, **special: Any) -> Path:
+    """A folder with a model's configuration and the tiny tokenizer, which has this chat template."""
+    tokenizer: Any = tiny_tokenizer()
+    tokenizer.save_pretrained(folder)
+    tiny_opt().config.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text()) | special
+    path.write_text(json.dumps(config if template is None else config | {"chat_template": template}))
+    return folder
+
+
+@pytest.mark.parametrize("is_chat", [None, True])
+def test_chat_prompt__model_with_a_template__puts_the_words_into_it(tmp_path: Path, is_chat: bool | None) -> None:
+    folder = folder_with(tmp_path, CHAT)
+    assert chat_prompt(folder, "How much is {a}?\n", is_chat) == "<user>How much is {a}?\n</><bot>"
+
+
+def test_chat_prompt__template_in_a_file_of_its_own__is_taken(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, None)
+    (folder / "chat_template.jinja").write_text(CHAT)
+    assert chat_prompt(folder, "{a}", None) == "<user>{a}</><bot>"
+
+
+def test_chat_prompt__braces_of_the_template__are_no_fields(tmp_path: Path) -> None:
+    made = chat_prompt(folder_with(tmp_path, BRACES), "{a} {{}}", None)
+    assert made == "{{role: user}} {a} {{}}{{}}"
+    assert made.format(a="x") == "{role: user} x {}{}"
+
+
+@pytest.mark.parametrize(("template", "is_chat"), [(CHAT, False), (None, None), (None, False)])
+def test_chat_prompt__not_wanted_or_none_there__is_the_prompt(
+    tmp_path: Path, template: str | None, is_chat: bool | None
+) -> None:
+    assert chat_prompt(folder_with(tmp_path, template), "{a} is", is_chat) == "{a} is"
+
+
+@pytest.mark.parametrize(
+    ("template", "fault"),
+    [
+        (None, "--chat: {folder} has no chat template"),
+        ("{{ raise_exception('a system message is needed') }}", "cannot be used: a system message is needed"),
+        ("{% if %}", "cannot be used: "),
+        ("{{ messages[0].content }}{{ messages[0].content }}", "it puts the user's words in 2 places"),
+        ("hello", "it puts the user's words in 0 places"),
+    ],
+)
+def test_chat_prompt__wanted_and_unusable__teaches(tmp_path: Path, template: str | None, fault: str) -> None:
+    with pytest.raises(OperatorError) as refusal:
+        chat_prompt(folder_with(tmp_path, template), "{a}", True)
+    assert fault.format(folder=tmp_path) in str(refusal.value)
+    assert "Leave --chat out" in str(refusal.value)
