@@ -16,6 +16,8 @@ from typing import TypeAlias
 from transformers import PreTrainedTokenizerBase
 
 from protocol.run import Objective, TaskKind, TaskSpec
+from sfnode.run.reward_options import PROMPT
+from sfnode.training.chat import chat_prompt
 from sfnode.training.task import TaskData, read_task
 
 Row: TypeAlias = dict[str, str]
@@ -53,12 +55,12 @@ class RewardTask:
     files: tuple[str, ...]
     rows: Callable[[Path], Rows]
 
-    def spec(self, tokenizer: PreTrainedTokenizerBase, tokens_max: int) -> TaskSpec:
-        """The manifest's part about the task, with the model's own form of a conversation."""
+    def spec(self, model: Path, tokens_max: int) -> TaskSpec:
+        """The manifest's part about the task, with the prompt in the chat template of the ``model`` in a folder."""
         rule = {"check": self.check, "samples": SAMPLES, "tokens": self.tokens}
         return TaskSpec(
             kind=TaskKind.REWARD,
-            template=_chat(tokenizer),
+            template=chat_prompt(model, PROMPT, is_chat=None),
             completion=json.dumps(rule),
             label_words=(),
             objective=Objective.LOSS,
@@ -76,15 +78,6 @@ class RewardTask:
             for path, rows in zip(paths, (train, test[:held_out]), strict=True):
                 path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
             return read_task(tokenizer, spec, *paths)
-
-
-def _chat(tokenizer: PreTrainedTokenizerBase) -> str:
-    mark = "<<prompt>>"
-    if tokenizer.chat_template is None:
-        return "{prompt}\n"
-    turn = [{"role": "user", "content": mark}]
-    text = str(tokenizer.apply_chat_template(turn, add_generation_prompt=True, tokenize=False))
-    return text.replace("{", "{{").replace("}", "}}").replace(mark, "{prompt}")
 
 
 def _read(path: Path) -> list[dict[str, object]]:
