@@ -47,7 +47,7 @@ METHODS: dict[str, Callable[[Bench], Course]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laboratory:
+class RewardStudy:
     """How long runs are, and where they are looked at.
 
     Attributes:
@@ -95,13 +95,13 @@ class Laboratory:
         )
 
 
-QUICK = Laboratory(model=_QUICK_MODEL, rounds=2, looks=(0,), clients=2, held_out=8, plain=8)
+QUICK = RewardStudy(model=_QUICK_MODEL, rounds=2, looks=(0,), clients=2, held_out=8, plain=8)
 
 
-def _plain_texts(tokenizer: PreTrainedTokenizerBase, data: Path, laboratory: Laboratory) -> list[tuple[int, ...]]:
-    is_quick = laboratory.model == _QUICK_MODEL
+def _plain_texts(tokenizer: PreTrainedTokenizerBase, data: Path, study: RewardStudy) -> list[tuple[int, ...]]:
+    is_quick = study.model == _QUICK_MODEL
     file, name = (demo.data_file(split="eval"), "sentence") if is_quick else (data / _PLAIN_FILE, "premise")
-    rows = file.read_text("utf-8").split("\n")[: laboratory.plain]
+    rows = file.read_text("utf-8").split("\n")[: study.plain]
     return [tuple(tokenizer.encode(str(json.loads(row)[name]))) for row in rows]
 
 
@@ -144,16 +144,16 @@ def main(
     docs: Path | None,
 ) -> None:
     """Rewards for answers: this network, LoRA by back-propagation, evolution strategies, the model alone."""
-    laboratory = QUICK if is_quick else Laboratory(model=replace(SMOLLM2, dtype=dtype))
-    laboratory = replace(laboratory, rounds=rounds or laboratory.rounds)
+    study = QUICK if is_quick else RewardStudy(model=replace(SMOLLM2, dtype=dtype))
+    study = replace(study, rounds=rounds or study.rounds)
     folders = Folders(data=data, models=data, device=device)
     try:
         chosen = _named("tasks", tasks or (_QUICK_TASK if is_quick else None), REWARD_TASKS)
         compared = _named("methods", methods, METHODS)
         _check_files(data, chosen, is_quick=is_quick)
-        folders.check(laboratory.model, ())
+        folders.check(study.model, ())
         runs = [
-            laboratory.run(folders, work, task, method, seed)
+            study.run(folders, work, task, method, seed)
             for seed in ([0] if is_quick else map(int, seeds.split(",")))
             for task in chosen.values()
             for method in compared

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
@@ -61,9 +61,10 @@ class Costs:
         self._is_on = False
         probe.body_of(model).register_forward_pre_hook(self._note, with_kwargs=True)
 
-    def _note(self, _module: torch.nn.Module, _inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-        if self._is_on:
-            self.tokens += named["input_ids"].numel()
+    def _note(self, _module: nn.Module, _inputs: tuple[object, ...], named: dict[str, object]) -> None:
+        tokens = named["input_ids"]
+        if self._is_on and isinstance(tokens, torch.Tensor):
+            self.tokens += tokens.numel()
 
     @contextmanager
     def counted(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill, table
 from benchmarks.learn.pictures import COLOURS
-from benchmarks.rewards.runs import Run, renewed, run_of
+from benchmarks.rewards.runs import Run, merged_runs, run_of
 from benchmarks.rewards.tasks import REWARD_TASKS, SAMPLES
 
 ALONE = "alone"
@@ -105,7 +105,7 @@ def write_docs(runs: Sequence[Run], docs: Path) -> list[Run]:
     folder = docs / "rewards"
     kept = folder / _FILE
     known = [run_of(each) for each in json.loads(kept.read_text("utf-8"))] if kept.exists() else []
-    runs = renewed(known, runs)
+    runs = merged_runs(known, runs)
     draw(runs, folder)
     lines = ",\n".join(json.dumps(asdict(run), separators=(",", ":")) for run in runs)
     kept.write_text(f"[{lines}]\n", "utf-8")

@@ -1,6 +1,6 @@
 """Write a task's prompts and rule into files, for `sfnode init --reward` and `sfnode testnet`.
 
-    python -m benchmarks.rewards.prompts line build/demo-rewards
+python -m benchmarks.rewards.prompts line build/demo-rewards
 """
 
 from __future__ import annotations

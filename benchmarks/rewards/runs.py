@@ -53,6 +53,6 @@ def run_of(plain: Mapping[str, object]) -> Run:
     return Run(**fields)  # type: ignore[arg-type]
 
 
-def renewed(old: Iterable[Run], new: Iterable[Run]) -> list[Run]:
+def merged_runs(old: Iterable[Run], new: Iterable[Run]) -> list[Run]:
     """The runs of both; of the same subject, the new one."""
     return [*{run.subject: run for run in (*old, *new)}.values()]

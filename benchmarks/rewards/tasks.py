@@ -16,7 +16,6 @@ from typing import TypeAlias
 from transformers import PreTrainedTokenizerBase
 
 from protocol.run import Objective, TaskKind, TaskSpec
-from sfnode.run.reward_options import PROMPT
 from sfnode.training.chat import chat_prompt
 from sfnode.training.task import TaskData, read_task
 
@@ -60,7 +59,7 @@ class RewardTask:
         rule = {"check": self.check, "samples": SAMPLES, "tokens": self.tokens}
         return TaskSpec(
             kind=TaskKind.REWARD,
-            template=chat_prompt(model, PROMPT, is_chat=None),
+            template=chat_prompt(model, "{prompt}", is_chat=None),
             completion=json.dumps(rule),
             label_words=(),
             objective=Objective.LOSS,

@@ -17,7 +17,15 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import make_run
-from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
+from sfnode.cli.options import (
+    device_options,
+    field_option,
+    group,
+    json_option,
+    learning_options,
+    model_option,
+    number_option,
+)
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import data_files, disk, stored_basis
@@ -43,6 +51,7 @@ _PROMPT_MAX = 76
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
     model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
+    field_option(RunOptions, "reward"),
     group(
         "data",
         DataOptions,
@@ -108,7 +117,7 @@ def testnet(
         raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     _check_empty(folder)
-    if not options.task.says_what:
+    if not options.task.says_what and options.reward.rule_text is None:
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(
@@ -142,7 +151,7 @@ def testnet(
     if is_json:
         click.echo(json.dumps(_as_json(result)))
     else:
-        _print_result(result)
+        _print_result(result, is_reward=options.reward.rule_text is not None)
     _check(result, folder, points_min)
 
 
@@ -244,21 +253,25 @@ def _table(nodes: Sequence[LocalNode]) -> Table:
     return table
 
 
-def _print_result(result: LocalNetworkResult) -> None:
+def _print_result(result: LocalNetworkResult, *, is_reward: bool) -> None:
     Console(width=120).print(_table(result.nodes))
     click.echo(f"time       {result.seconds:.1f} s for {result.updates} updates, {result.forward_rows:,} forward rows")
     wire, payload = result.wire_bytes, result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.learnt is not None:
-        _print_learnt(result.learnt)
+        _print_learnt(result.learnt, is_reward=is_reward)
     click.echo(f"picture    {result.picture}")
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
-def _print_learnt(learnt: Learnt) -> None:
+def _print_learnt(learnt: Learnt, *, is_reward: bool) -> None:
     before, after = (100 * each.accuracy for each in (learnt.before, learnt.after))
-    click.echo(f"accuracy   {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    word, of_what = ("right", "answers that get the whole reward") if is_reward else ("accuracy", "held-out")
+    click.echo(f"{word:<9}  {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, {of_what})")
+    if is_reward:
+        rewards = (1 - each.loss for each in (learnt.before, learnt.after))
+        click.echo("reward     {:.2f} before, {:.2f} after, on average".format(*rewards))
     if learnt.members is not None:
         middle, best = 100 * learnt.members.median, 100 * learnt.members.best
         click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")

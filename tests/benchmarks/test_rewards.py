@@ -18,7 +18,7 @@ from benchmarks.rewards.looks import Course, plain_loss
 from benchmarks.rewards.methods import Bench, ask_alone, train_evolution, train_lora, train_network
 from benchmarks.rewards.page import table_of, write_docs
 from benchmarks.rewards.prompts import write_prompts
-from benchmarks.rewards.runs import Run, kept_or_run, renewed
+from benchmarks.rewards.runs import Run, kept_or_run, merged_runs
 from benchmarks.rewards.tasks import REWARD_TASKS, SAMPLES, RewardTask
 from protocol.run import parse_reward
 from sfnode.demo import data_file, model_folder
@@ -146,7 +146,7 @@ def test_kept_or_run__again__takes_what_is_kept_unless_the_settings_differ(tmp_p
 
 def test_renewed__same_subject__has_the_new_run_in_the_place_of_the_old() -> None:
     old, other, new = run("LoRA", 0, 0.1), run("LoRA", 1, 0.1), run("LoRA", 0, 0.3)
-    assert renewed([old, other], [new]) == [new, other]
+    assert merged_runs([old, other], [new]) == [new, other]
 
 
 def test_write_docs__called_twice__keeps_what_was_not_measured_now(tmp_path: Path) -> None:
