@@ -113,7 +113,7 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
 @pytest.mark.process
 def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> None:
     held_out = tmp_path / "held-out.jsonl"
-    held_out.write_text("".join(data_file("reviews", split="eval").open().readlines()[:64]), "utf-8")
+    held_out.write_text("\n".join(data_file("reviews", split="eval").read_text("utf-8").split("\n")[:64]), "utf-8")
     rule = ["--template", "{sentence}\n", "--reward", "contains:great", "--answer-tokens", "4", "--batch-rows", "16"]
     files = ["--data", str(data_file("reviews")), "--eval-data", str(held_out), "--private-data"]
     finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "6", *rule, *files, limit_s=110)
