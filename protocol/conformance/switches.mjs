@@ -7,12 +7,14 @@ import { runSwitches } from "./switching.mjs";
 import { SWITCHES_OF_DOCUMENTS } from "./switches/documents.mjs";
 import { SWITCHES_OF_MESSAGES } from "./switches/messages.mjs";
 import { SWITCHES_OF_NUMBERS } from "./switches/numbers.mjs";
+import { SWITCHES_OF_REWARDS } from "./switches/rewards.mjs";
 import { SWITCHES_OF_RUNS } from "./switches/runs.mjs";
 import { SWITCHES_OF_SETS } from "./switches/sets.mjs";
 import { SWITCHES_OF_SYNC } from "./switches/sync.mjs";
 
 const ALL = [
   SWITCHES_OF_RUNS,
+  SWITCHES_OF_REWARDS,
   SWITCHES_OF_NUMBERS,
   SWITCHES_OF_SETS,
   SWITCHES_OF_MESSAGES,

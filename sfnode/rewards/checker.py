@@ -24,6 +24,7 @@ from sfnode.rewards.json_form import fits
 
 # The largest program that this allows takes RE2 0.1 s on the longest answer, where it has to give up its automaton.
 _PATTERN_MEMORY_BYTES: Final = 1 << 17
+_BYTES_MAX: Final = reward.ANSWER_BYTES_MAX
 _WHITE: Final = " \t\n\r\f\v"
 _WORD = re.compile(f"[^{_WHITE}]+")
 _EXAMPLE_VALUE: Final = "1"  # stands for a row's value when a pattern is tried before there is a row
@@ -52,8 +53,8 @@ class Checker:
         """
         values = {name: _value(row, name) for name in sorted(self._rule.fields)}
         data = answer.encode("utf-8", "replace")
-        text = data[: reward.ANSWER_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
-        return self._given(self._rule.check, text, has_ended and len(data) <= reward.ANSWER_BYTES_MAX, values)
+        text = data[:_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
+        return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)
 
     def _given(self, check: Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
         if isinstance(check, SumCheck):

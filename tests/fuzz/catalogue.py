@@ -87,6 +87,7 @@ INSTRUMENTED: Final = (
     "protocol",
     "sfnode.node.daemon",
     "sfnode.status",
+    "sfnode.rewards",
     "sfnode.storage.data_directory",
     "sfnode.storage.replay",
     "sfnode.storage.stored_records",

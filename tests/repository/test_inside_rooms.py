@@ -10,12 +10,12 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 36_980,
-    "exported_names": 458,
-    "init_lines": 697,
+    "lines": 37_900,
+    "exported_names": 476,
+    "init_lines": 722,
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.35,
-    "dataclasses_per_kloc": 6.3,
+    "dataclasses_per_kloc": 6.35,
     "dialect_lines_per_kloc": 1.5,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,

@@ -32,7 +32,7 @@ CHECKS: tuple[tuple[str, object, tuple[str, ...]], ...] = (
     ("regex", {"regex": "[a-c]{{2,3}}"}, ("ab", " abc ", "a", "abcd", "xab", "abx")),
     ("regex, quoted fields", {"regex": "{odd}|{n}x"}, ("a.b{c}", "aXb{c}", "7x", "7")),
     ("regex, a point", {"regex": "a.b"}, ("a b", "a\nb")),
-    ("number", {"number": "{answer}"}, ("42", "42.0", "+042", "-42", "42,0", "4e1", "42.", "", "1" * 400,
+    ("number", {"number": "{answer}"}, ("42", "42.0", "+042", "-42", "42,0", "4.2e1", "42.", "", "1" * 400,
         "\u0664\u0662")),
     ("number, a field with blanks", {"number": "{blank}"}, ("42",)),
     ("number, a field that is none", {"number": "{odd}"}, ("42",)),
