@@ -13,9 +13,9 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from benchmarks.measures import say
-from sfnode.training import answers
+from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.model import MatrixTerm, probe
-from sfnode.training.reward_estimate import checked, judge_of
+from sfnode.training.reward_estimate import judge_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
@@ -106,16 +106,29 @@ class Watch:
         )
 
     def _rewards(self, terms: Terms) -> tuple[list[float], str]:
-        judge = judge_of(self._data)
-        passes, stops = answers.passes_of(self._shared, terms), answers.stop_tokens(self._shared, judge.stop)
+        writer = writer_of(self._shared, self._data, terms)
         found: list[float] = []
         sample = ""
         for chunk in _chunks(self._data.evaluation_examples):
-            prompts = [example.tokens for example in chunk]
-            written = answers.write_answers(passes, self._shared, prompts, stops=stops, tokens_max=judge.rule.tokens)
-            sample = sample if found else judge.text(written.tokens[0])
-            found += checked(judge, chunk, written)
+            written = writer.write([example.tokens for example in chunk])
+            sample = sample if found else judge_of(self._data).text(written.texts()[0])
+            found += rewards_of(self._data, chunk, written)
         return found, sample
+
+
+def writer_of(shared: SharedModel, data: TaskData, terms: Terms) -> AnswerWriter:
+    """Return what writes answers as the task's rule asks for them."""
+    judge = judge_of(data)
+    return AnswerWriter(shared, terms, stop=judge.stop, tokens_max=judge.rule.tokens)
+
+
+def rewards_of(data: TaskData, prompts: Sequence[Example], written: Answers) -> list[float]:
+    """Return the reward of each answer; the same number of them belongs to each of ``prompts``."""
+    judge, copies = judge_of(data), len(written.tokens) // len(prompts)
+    return [
+        judge.reward(text, has_ended, prompts[number // copies].fields)
+        for number, (text, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True))
+    ]
 
 
 def _chunks(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:

@@ -20,15 +20,15 @@ from transformers import PreTrainedModel
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.plain import LORA_ALPHA, LORA_RANK
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.rewards.looks import Costs, Course, Watch
+from benchmarks.rewards.looks import Costs, Course, Watch, rewards_of, writer_of
 from protocol.run import TaskSpec
-from sfnode.training import answers
 from sfnode.training.answers import Answers
 from sfnode.training.model import probe
-from sfnode.training.reward_estimate import checked, judge_of
+from sfnode.training.reward_estimate import judge_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
+_SPREAD_LEAST = 0.25  # of the advantages: SPEC 5.7
 _GRADIENT_NORM_MAX = 1.0  # usual where advantages are steep
 _TEXTS_AT_ONCE = 32
 
@@ -114,17 +114,11 @@ def _add_gradient(shared: SharedModel, data: TaskData, prompts: Sequence[Example
     rule = judge_of(data).rule
     draws = chance.random((len(prompts), rule.samples, rule.tokens))
     written = _written(shared, data, prompts, draws)
-    rewards = np.array(checked(judge_of(data), prompts, written)).reshape(len(prompts), rule.samples)
+    rewards = np.array(rewards_of(data, prompts, written)).reshape(len(prompts), rule.samples)
     better = (rewards - rewards.mean(axis=1, keepdims=True)) * rule.samples / (rule.samples - 1)
-    size = float(np.sqrt(np.mean(better**2)))
-    if size == 0.0:
-        return
-    advantages = torch.from_numpy(better.reshape(-1) / size).float().to(shared.device)
-    end = min(answers.stop_tokens(shared, judge_of(data).stop))
-    texts = [
-        (prompts[number // rule.samples].tokens, (*tokens, *((end,) if has_ended else ())))
-        for number, (tokens, has_ended) in enumerate(zip(written.tokens, written.has_ended, strict=True))
-    ]
+    spread = max(_SPREAD_LEAST, float(np.sqrt(np.mean(better**2))))
+    advantages = torch.from_numpy(better.reshape(-1) / spread).float().to(shared.device)
+    texts = [(prompts[number // rule.samples].tokens, tokens) for number, tokens in enumerate(written.tokens)]
     for first in range(0, len(texts), _TEXTS_AT_ONCE):
         chunk = slice(first, first + _TEXTS_AT_ONCE)
         losses_N = _mean_losses(shared, texts[chunk])
@@ -134,15 +128,7 @@ def _add_gradient(shared: SharedModel, data: TaskData, prompts: Sequence[Example
 def _written(
     shared: SharedModel, data: TaskData, prompts: Sequence[Example], draws: NDArray[np.float64] | None
 ) -> Answers:
-    judge = judge_of(data)
-    return answers.write_answers(
-        answers.passes_of(shared, {}),
-        shared,
-        [example.tokens for example in prompts],
-        stops=answers.stop_tokens(shared, judge.stop),
-        tokens_max=judge.rule.tokens,
-        draws=draws,
-    )
+    return writer_of(shared, data, {}).write([example.tokens for example in prompts], draws)
 
 
 def _mean_losses(shared: SharedModel, texts: Sequence[tuple[tuple[int, ...], tuple[int, ...]]]) -> Tensor:
@@ -194,7 +180,7 @@ def train_evolution(bench: Bench, rate: float = 0.01, sigma: float = 0.02, direc
 
 def _rewarded(shared: SharedModel, data: TaskData, prompts: Sequence[Example], put: partial[None]) -> float:
     put()
-    return float(np.mean(checked(judge_of(data), prompts, _written(shared, data, prompts, None))))
+    return float(np.mean(rewards_of(data, prompts, _written(shared, data, prompts, None))))
 
 
 def _moved(layers: Sequence[nn.Linear], held: Sequence[Tensor], seed: int, amount: float) -> None:
@@ -229,7 +215,7 @@ def ask_alone(bench: Bench) -> Course:
         for first in range(0, len(examples), _TEXTS_AT_ONCE // rule.samples):
             chunk = examples[first : first + _TEXTS_AT_ONCE // rule.samples]
             draws = chance.random((len(chunk), rule.samples, rule.tokens))
-            rewards = checked(judge_of(bench.data), chunk, _written(shared, bench.data, chunk, draws))
+            rewards = rewards_of(bench.data, chunk, _written(shared, bench.data, chunk, draws))
             best += np.array(rewards).reshape(len(chunk), -1).max(axis=1).tolist()
     course = watch.course
     course.rounds.append(1)
