@@ -22,7 +22,7 @@ from protocol.run import (
 )
 from sfnode.rewards.json_form import fits
 
-# The largest program that this allows takes RE2 0.1 s on the longest answer, where it has to give up its automaton.
+# The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
 _PATTERN_MEMORY_BYTES: Final = 1 << 17
 _BYTES_MAX: Final = reward.ANSWER_BYTES_MAX
 _WHITE: Final = " \t\n\r\f\v"

@@ -43,9 +43,13 @@ class RewardOptions:
         name="--reward",
         form=("RULE", str),
     )
-    samples: int | None = given(None, f"Sample this many answers to each prompt.  [default: {SAMPLES}]", bounds=(2, 64))
+    samples: int | None = given(
+        None, f"Let the model give this many answers to each prompt.  [default: {SAMPLES}]", bounds=(2, 64)
+    )
     answer_tokens: int | None = given(
-        None, f"End an answer after this many tokens.  [default: {ANSWER_TOKENS}]", bounds=(1, reward.ANSWER_TOKENS_MAX)
+        None,
+        f"Let an answer have at most this many tokens.  [default: {ANSWER_TOKENS}]",
+        bounds=(1, reward.ANSWER_TOKENS_MAX),
     )
     is_chat: bool | None = given(
         None,

@@ -34,12 +34,16 @@ class Answers:
     """Holds answers, those to one prompt next to each other.
 
     Attributes:
-        tokens: without the token that ended the answer.
-        has_ended: whether there was one.
+        tokens: with the token that ended the answer, if there was one.
+        has_ended: whether there was.
     """
 
     tokens: tuple[Tokens, ...]
     has_ended: tuple[bool, ...]
+
+    def texts(self) -> list[Tokens]:
+        """Return the tokens without the one that ended the answer."""
+        return [tokens[:-1] if ended else tokens for tokens, ended in zip(self.tokens, self.has_ended, strict=True)]
 
 
 class Passes(Protocol):
@@ -57,41 +61,57 @@ class Passes(Protocol):
         ...
 
 
-@torch.inference_mode()
-def write_answers(
-    passes: Passes,
-    shared: SharedModel,
-    prompts: Sequence[Tokens],
-    *,
-    stops: frozenset[int],
-    tokens_max: int,
-    draws: NDArray[np.float64] | None = None,
-    listener: Listener | None = None,
-) -> Answers:
-    """Write one answer to each prompt, or as many as there are ``draws``: float64[P, copies, tokens_max] in (0, 1).
+class AnswerWriter:
+    """Lets a model with some terms write answers of at most ``tokens_max`` tokens.
 
-    A draw chooses a token as the model thinks: the first at which the sum of the probabilities exceeds it. Without
-    draws, it is the likeliest token.
+    Args:
+        names: weights of the layers that a listener hears. OperatorError: one of them is not linear.
+        stop: a token that ends an answer, beside those that the model names.
     """
-    copies = 1 if draws is None else draws.shape[1]
-    drawn = None if draws is None else torch.from_numpy(draws.reshape(-1, tokens_max)).to(shared.device)
-    stops_S = torch.tensor(sorted(stops), dtype=torch.int64, device=shared.device)
-    hidden_NH, inputs = passes.prompts(prompts, copies)
-    alive_N = torch.ones(len(prompts) * copies, dtype=torch.bool, device=shared.device)
-    written: list[Tensor] = []
-    for place in range(tokens_max):
-        logits_NV = shared.scored_head.logits(hidden_NH.to(shared.loss_dtype), None, slice(None))
-        token_N = logits_NV.argmax(dim=1) if drawn is None else _drawn(logits_NV, drawn[:, place])
-        if listener is not None:
-            listener(logits_NV, token_N, inputs, alive_N)
-        written.append(torch.where(alive_N, token_N, -1))
-        alive_N = alive_N & ~torch.isin(token_N, stops_S)
-        if place + 1 == tokens_max or not bool(alive_N.any()):
-            break
-        hidden_NH, inputs = passes.further(token_N)
-    rows = torch.stack(written, dim=1).tolist()
-    texts = tuple(tuple(token for token in row if token >= 0 and token not in stops) for row in rows)
-    return Answers(tokens=texts, has_ended=tuple((~alive_N).tolist()))
+
+    def __init__(
+        self,
+        shared: SharedModel,
+        terms: Mapping[str, MatrixTerm],
+        names: Sequence[str] = (),
+        *,
+        stop: int | None,
+        tokens_max: int,
+    ) -> None:
+        self.passes = passes_of(shared, terms, names)
+        self._shared, self._tokens_max = shared, tokens_max
+        self._stops_S = torch.tensor(sorted(stop_tokens(shared, stop)), dtype=torch.int64, device=shared.device)
+
+    @torch.inference_mode()
+    def write(
+        self,
+        prompts: Sequence[Tokens],
+        draws: NDArray[np.float64] | None = None,
+        listener: Listener | None = None,
+    ) -> Answers:
+        """Write one answer to each prompt, or as many as there are ``draws``: float64[P, copies, tokens_max] in (0, 1).
+
+        A draw chooses a token as the model thinks: the first at which the sum of the probabilities exceeds it. Without
+        draws, it is the likeliest token.
+        """
+        shared, copies = self._shared, 1 if draws is None else draws.shape[1]
+        drawn = None if draws is None else torch.from_numpy(draws.reshape(-1, self._tokens_max)).to(shared.device)
+        hidden_NH, inputs = self.passes.prompts(prompts, copies)
+        alive_N = torch.ones(len(prompts) * copies, dtype=torch.bool, device=shared.device)
+        written: list[Tensor] = []
+        for place in range(self._tokens_max):
+            logits_NV = shared.scored_head.logits(hidden_NH.to(shared.loss_dtype), None, slice(None))
+            token_N = logits_NV.argmax(dim=1) if drawn is None else _drawn(logits_NV, drawn[:, place])
+            if listener is not None:
+                listener(logits_NV, token_N, inputs, alive_N)
+            written.append(torch.where(alive_N, token_N, -1))
+            alive_N = alive_N & ~torch.isin(token_N, self._stops_S)
+            if place + 1 == self._tokens_max or not bool(alive_N.any()):
+                break
+            hidden_NH, inputs = self.passes.further(token_N)
+        rows = torch.stack(written, dim=1).tolist()
+        tokens = tuple(tuple(token for token in row if token >= 0) for row in rows)
+        return Answers(tokens=tokens, has_ended=tuple((~alive_N).tolist()))
 
 
 def _drawn(logits_NV: Tensor, draw_N: Tensor) -> Tensor:
@@ -189,7 +209,9 @@ class WholePasses:
     def _pass(self) -> tuple[Tensor, list[Tensor]]:
         width, device = max(map(len, self._texts)), self._shared.device
         tokens_NT = torch.tensor([[*text, *([0] * (width - len(text)))] for text in self._texts], device=device)
-        last_N = torch.tensor([number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device)
+        last_N = torch.tensor(
+            [number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device
+        )
         context = self._shared.pass_context
         with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
             hidden_AH = probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)

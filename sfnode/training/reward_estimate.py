@@ -1,9 +1,10 @@
 """Measure every coordinate of a dense core from answers that were checked (SPEC 5.7).
 
 The model writes several answers to each prompt. An answer's advantage is its reward less the mean of the others to its
-prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them. The
-message is the mean over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct
-path as for texts that are given. It is heard while the answers are written: there is no further pass.
+prompt (REINFORCE with a leave-one-out baseline: Kool et al. 2019), in units of the root mean square of all of them, or
+of a quarter where that is larger: where hardly an answer differs, chance would be made large. The message is the mean
+over all answers of the advantage times the gradient of the answer's mean log-loss, along the direct path as for texts
+that are given. It is heard while the answers are written: there is no further pass.
 
 Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
@@ -19,14 +20,14 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.subspace import Bases
-from sfnode.training import answers
-from sfnode.training.answers import Answers
+from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 
 Int64Array = NDArray[np.int64]
 
+_SPREAD_LEAST: Final = 0.25  # SPEC 5.7
 _TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
 
 
@@ -62,21 +63,14 @@ def reward_gradient(
     """
     judge, hearing = judge_of(data), _Hearing(shared, bases)
     names = [tensor.name for tensor in bases.manifest.tensors]
-    passes = answers.passes_of(shared, dense_terms(shared, bases, 0, core), names)
-    stops = answers.stop_tokens(shared, judge.stop)
+    terms = dense_terms(shared, bases, 0, core)
+    writer = AnswerWriter(shared, terms, names, stop=judge.stop, tokens_max=draws.shape[2])
     rewards: list[float] = []
     for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
         hearing.begin(len(rewards))
-        written = answers.write_answers(
-            passes,
-            shared,
-            [example.tokens for example in chunk],
-            stops=stops,
-            tokens_max=draws.shape[2],
-            draws=draws[first : first + len(chunk)],
-            listener=hearing.hear,
-        )
-        rewards += checked(judge, chunk, written)
+        prompts = [example.tokens for example in chunk]
+        written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
+        rewards += _checked(judge, chunk, written)
     advantages = _advantages(np.array(rewards).reshape(draws.shape[:2]))
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
@@ -85,21 +79,19 @@ def reward_gradient(
 def rewards_of_likeliest(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[float]:
     """Return how good the model's likeliest answers are, one to each example's prompt, with the weights as they are."""
     judge = judge_of(data)
-    passes, stops = answers.passes_of(shared, {}), answers.stop_tokens(shared, judge.stop)
+    writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
     found: list[float] = []
     for _, chunk in _chunks(examples, 1, judge.rule.tokens):
-        prompts = [example.tokens for example in chunk]
-        written = answers.write_answers(passes, shared, prompts, stops=stops, tokens_max=judge.rule.tokens)
-        found += checked(judge, chunk, written)
+        found += _checked(judge, chunk, writer.write([example.tokens for example in chunk]))
     return found
 
 
-def checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
+def _checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
     """Return the reward of each answer; the same number of answers belongs to each of ``examples``."""
     copies = len(written.tokens) // len(examples)
     return [
-        judge.reward(tokens, has_ended, examples[number // copies].fields)
-        for number, (tokens, has_ended) in enumerate(zip(written.tokens, written.has_ended, strict=True))
+        judge.reward(text, has_ended, examples[number // copies].fields)
+        for number, (text, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True))
     ]
 
 
@@ -114,13 +106,12 @@ def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[t
 def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
     copies = reward_PC.shape[1]
     better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
-    size = float(np.sqrt(np.mean(better_PC**2)))
-    if size == 0.0:
+    if not better_PC.any():
         raise NumericError(
             f"all {copies} answers to each prompt were equally good (reward {reward_PC.mean():.2f}): "
             "nothing to learn from them"
         )
-    advantages: NDArray[np.float64] = better_PC.reshape(-1) / size
+    advantages: NDArray[np.float64] = better_PC.reshape(-1) / max(_SPREAD_LEAST, np.sqrt(np.mean(better_PC**2)))
     return advantages
 
 

@@ -10,9 +10,9 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 37_900,
-    "exported_names": 476,
-    "init_lines": 722,
+    "lines": 38_060,
+    "exported_names": 477,
+    "init_lines": 725,
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.35,
     "dataclasses_per_kloc": 6.35,

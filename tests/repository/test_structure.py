@@ -13,11 +13,11 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 44,
-    "arrows": 248,  # two of TrainingConfig, which node and testnet share with the training process
+    "arrows": 249,  # two of TrainingConfig, which node and testnet share with the training process
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 29,
-    "arrows_seen_from_sfnode": 120,  # one of DataDirectory, which top passes from the command to the status
+    "arrows_seen_from_sfnode": 121,  # one of DataDirectory, which top passes from the command to the status
     "protocol_levels": 6,
     "import_circles": 0,
     "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there

@@ -12,6 +12,7 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
+from sfnode.training import dense_estimate
 from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.calibration.found_basis import _LEVELS_OF_RMS, RATE, _Gradients, _leading_excess
 from sfnode.training.calibration.look import look_at
@@ -141,8 +142,22 @@ def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monke
     monkeypatch.setattr("sfnode.training.calibration.rate._TRIAL_SHARE", -0.5)  # up: no rate is low enough
     halved = found_for(tiny_llama(), data)
     assert usual is not None and halved is not None
-    assert usual.rows == (1 + 3) * 40 and halved.rows == (1 + 10) * 40
+    assert usual.rows == (1 + 4) * 40 and halved.rows == (1 + 11) * 40
     assert halved.learning_rate == usual.learning_rate / 2**8
+
+
+def test_calibrate__passes_with_a_move_that_round_otherwise__same_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 16 bits a card once found a fifth of a move to arrive: rates were three times what they should be."""
+    data = TASKS["words"]()
+    usual = dense_bases(SharedModel(tiny_llama()), data)[1]
+
+    def worse_with_a_move(shared: Any, names: Any, terms: Any, *others: Any) -> Any:
+        heard = dense_estimate.hear(shared, names, terms, *others)
+        return replace(heard, loss=heard.loss + 0.015) if terms else heard
+
+    monkeypatch.setattr("sfnode.training.calibration.rate.hear", worse_with_a_move)
+    found = dense_bases(SharedModel(tiny_llama()), data)[1]
+    assert found.learning_rate == pytest.approx(usual.learning_rate, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
-from sfnode.training import answers
+from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration.look import Look, look_at
 from sfnode.training.calibration.rate import suited_rate
 from sfnode.training.calibration.writers import moving_tensors
@@ -157,22 +157,9 @@ def _answered(shared: SharedModel, data: TaskData) -> TaskData:
     module.to(choose_device(DeviceOptions().device))
     judge, chosen = judge_of(data), spread_out(data.examples, _PROMPTS)
     draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
-    passes, stops = answers.passes_of(shared, {}), answers.stop_tokens(shared, judge.stop)
-    written = answers.write_answers(
-        passes,
-        shared,
-        [example.tokens for example in chosen],
-        stops=stops,
-        tokens_max=judge.rule.tokens,
-        draws=draws,
-    )
-    # The token that ended an answer is a part of it: when to stop is learnt, too
-    end = min(stops, default=0)
-    texts = [
-        (*tokens, *((end,) if has_ended else ()))
-        for tokens, has_ended in zip(written.tokens, written.has_ended, strict=True)
-    ]
-    examples = [replace(example, candidates=(text,)) for example, text in zip(chosen, texts, strict=True)]
+    writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
+    written = writer.write([example.tokens for example in chosen], draws)
+    examples = [replace(each, candidates=(tokens,)) for each, tokens in zip(chosen, written.tokens, strict=True)]
     return replace(data, examples=tuple(examples))
 
 

@@ -16,7 +16,7 @@ from sfnode.training.task import TaskData, batch_of, chunks_of
 
 _ARRIVES: Final = (0.2, 2.0)  # least and largest share of a move that later layers leave
 _TRIAL_SHARE: Final = 0.5  # of the rate: as much moves the core after the messages of 128 rows (`noise_rows`)
-_SMALL: Final = 0.02  # nats by which a small step lowers the loss, if all of it arrives
+_SMALL: Final = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX: Final = 8
 
 
@@ -30,8 +30,9 @@ def suited_rate(
 ) -> tuple[float, int]:
     """Return the rate that suits the model, and how many passes of the examples that took. ``rate``: in theory.
 
-    Later layers add to a move or undo a part of it: a small step down the gradient of the examples shows how much of it
-    arrives, and the rate is divided by that. Then it is halved until a step lowers their loss.
+    Later layers add to a move or undo a part of it: small steps down and up the gradient of the examples show how much
+    of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
+    not stand for either. Then the rate is halved until a step lowers their loss.
     """
     batches = [batch_of(data, examples, 1, shared.device) for examples in chunks_of(data.examples, EVALUATION_TOKENS)]
     count, names = len(data.examples), [tensor.name for tensor in tensors]
@@ -54,10 +55,10 @@ def suited_rate(
         for place, side in enumerate(v)
     ]
     steepness = max(sum(float(each.square().sum()) for each in down) / size, 1e-12)
-    fall = before - passed(_SMALL / steepness, down)[0]
+    fall = (passed(-_SMALL / steepness, down)[0] - passed(_SMALL / steepness, down)[0]) / 2
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
     for halvings in range(_HALVINGS_MAX):
         if passed(rate * _TRIAL_SHARE, down)[0] < before:
-            return rate, halvings + 3
+            return rate, halvings + 4
         rate /= 2
-    return rate, _HALVINGS_MAX + 2
+    return rate, _HALVINGS_MAX + 3

@@ -1,0 +1,67 @@
+"""A node's own command: what it prints is the reward; it is restarted a few times, and its faults teach."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.rewards.reward_command import RewardCommand
+
+ROW = {"answer": "42", "n": 7}
+LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
+RIGHT = LOOP + "    print(float(asked['ended'] and asked['answer'] == asked['row']['answer']), flush=True)\n"
+
+
+def command(folder: Path, source: str) -> str:
+    path = folder / "reward.py"
+    path.write_text(source)
+    return shlex.join([sys.executable, str(path)])
+
+
+def test_reward_command__a_line_for_each_answer__gives_its_number(tmp_path: Path) -> None:
+    with RewardCommand(command(tmp_path, RIGHT)) as own:
+        assert [own.reward(answer, True, ROW) for answer in ("42", "41\n\ud800", "4" * 300_000)] == [1.0, 0.0, 0.0]
+        assert own.reward("42", False, ROW) == 0.0
+
+
+def test_reward_command__ends_once_in_a_while__is_restarted(tmp_path: Path) -> None:
+    count = tmp_path / "starts"
+    source = f"open({str(count)!r}, 'a').write('x')\n" + LOOP
+    source += "    if asked['answer'] == 'end' and asked['row']['n'] > len(open(" + repr(str(count)) + ").read()):\n"
+    source += "        sys.exit(1)\n    print(0.5, flush=True)\n"
+    with RewardCommand(command(tmp_path, source)) as own:
+        assert own.reward("a", True, {"n": 0}) == 0.5
+        assert own.reward("end", True, {"n": 4}) == 0.5
+        assert count.read_text() == "xxxx"
+        with pytest.raises(OperatorError, match=r"--private-reward .* ended, after 3 restarts: for each line such as"):
+            own.reward("end", True, {"n": 9})
+
+
+def test_reward_command__says_nothing__is_ended_and_teaches(tmp_path: Path) -> None:
+    silent = RewardCommand(command(tmp_path, LOOP + "    time.sleep(60)\n"), limit_s=0.2)
+    with pytest.raises(OperatorError, match=r"said nothing for 0\.2 s, after 3 restarts: for each line such as"):
+        silent.reward("a", True, ROW)
+
+
+@pytest.mark.parametrize("said", ["good", "nan", "1.5", "-0.1", "", "inf", "1\n1"])
+def test_reward_command__says_no_number_of_0_to_1__teaches(tmp_path: Path, said: str) -> None:
+    odd = RewardCommand(command(tmp_path, f"{LOOP}    print({said!r}, flush=True)\n"))
+    with pytest.raises(OperatorError) as refusal:
+        odd.reward("a", True, ROW)
+    assert f"said {said!r}: for each line such as" in str(refusal.value)
+    assert "a number of 0 to 1" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [("", "name a program"), ("'a", "check its quotes"), ("/nowhere/reward", "cannot be started: No such file")],
+)
+def test_reward_command__no_command__teaches(words: str, fault: str) -> None:
+    with pytest.raises(OperatorError) as refusal:
+        RewardCommand(words).reward("a", True, ROW)
+    assert str(refusal.value).startswith(f"--private-reward {words!r}: ")
+    assert fault in str(refusal.value)

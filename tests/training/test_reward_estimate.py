@@ -1,0 +1,182 @@
+"""Messages from rewards: the advantage of each answer times the gradient of its text; and a model that gets better."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from protocol.crypto.hashing import seed_of
+from protocol.crypto.keys import Signer
+from protocol.errors import NumericError, OperatorError
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import checked
+from protocol.run.method import ScheduleKind
+from protocol.run.reward import parse_reward
+from protocol.run.task import TaskKind
+from protocol.schema import to_plain
+from protocol.state.coefficients import Coefficients
+from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import encode_basis
+from protocol.subspace.directions import answer_draws
+from sfnode.run.builder import dense_method_of
+from sfnode.training.answers import AnswerWriter
+from sfnode.training.calibration import calibrate
+from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
+from sfnode.training.estimator import Estimator
+from sfnode.training.model.tensors import attach, trainable_tensors
+from sfnode.training.reward_estimate import RewardGradient, judge_of, reward_gradient, rewards_of_likeliest
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.answer_judge import AnswerJudge
+from sfnode.training.task.candidates import batch_of
+from sfnode.training.task.encoding import Example, TaskData
+from tests.support.found_bases import dense_bases
+from tests.support.manifests import small_manifest
+from tests.support.tiny_models import VOCABULARY, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
+from tests.training.test_dense_estimate import CPU, a_core, some_texts, some_tokens
+
+SAMPLES, TOKENS = 4, 5
+# "good" anywhere is worth half of the reward, an end within the tokens the other half
+SHORT = {"words": [0, 99]}  # whether it ends in time at all
+CHECK = {"sum": [[1, {"contains": "{word}"}], [1, {"words": [0, 99]}]]}
+
+
+def some_questions(rows: int = 40, check: Any = CHECK) -> TaskData:
+    """Prompts of unlike lengths."""
+    rule = parse_reward(json.dumps({"check": check, "samples": SAMPLES, "tokens": TOKENS}))
+    examples = [
+        Example(tokens=some_tokens(row, 2 + row % 5), label=0, fields=(("word", "good" if row % 2 else "film"),))
+        for row in range(rows)
+    ]
+    return TaskData(label_tokens=(), examples=tuple(examples), judge=AnswerJudge(tiny_tokenizer(), rule))
+
+
+def stop_often(shared: SharedModel) -> None:
+    """Let a third of the vocabulary end a text."""
+    model: Any = shared.model
+    model.generation_config.eos_token_id = [token for token in range(VOCABULARY) if token % 3 == 0]
+
+
+def measured(
+    shared: SharedModel, bases: Bases, core: NDArray[np.int64], data: TaskData, prompts: int = 6
+) -> RewardGradient:
+    attach(shared.model, bases.manifest.tensors, shared.pass_context)
+    draws = answer_draws(3, prompts * SAMPLES, TOKENS).reshape(prompts, SAMPLES, TOKENS)
+    return reward_gradient(shared, bases, core, data, data.examples[:prompts], draws)
+
+
+@pytest.mark.parametrize("make", [tiny_opt, tiny_gpt2, tiny_llama])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_reward_gradient__answers_as_given_texts__advantages_times_their_gradients(make: Any, is_moved: bool) -> None:
+    """The definition of SPEC 5.7, by passes over the finished answers."""
+    shared, data = SharedModel(make()), some_questions()
+    stop_often(shared)
+    bases, _ = dense_bases(shared, some_texts())
+    core = a_core(bases) * is_moved
+    found = measured(shared, bases, core, data)
+
+    texts, rewards = told(shared, bases, core, data)
+    b = np.array(rewards).reshape(-1, SAMPLES)
+    b = b - (b.sum(axis=1, keepdims=True) - b) / (SAMPLES - 1)
+    advantages = b.flatten() / max(0.25, np.sqrt((b**2).mean()))
+    each = []
+    for text, advantage in zip(texts, advantages.tolist(), strict=True):
+        rows = batch_of(replace(data, judge=None), [text], 1, CPU)
+        d, h, _ = row_gradients(shared, bases, 0, core, rows, ())
+        each.append(advantage * mean_gradient(d, h, 1))
+    assert np.allclose(found.mean, np.mean(each, axis=0))
+    assert found.reward == pytest.approx(np.mean(rewards))
+    assert 0.0 < found.reward < 1.0
+    assert len({len(text.candidates[0]) for text in texts}) > 1
+
+
+def told(
+    shared: SharedModel, bases: Bases, core: NDArray[np.int64], data: TaskData
+) -> tuple[list[Example], list[float]]:
+    """The same answers again, as texts that are given, and their rewards."""
+    prompts = data.examples[:6]
+    draws = answer_draws(3, 6 * SAMPLES, TOKENS).reshape(6, SAMPLES, TOKENS)
+    writer = AnswerWriter(shared, dense_terms(shared, bases, 0, core), stop=None, tokens_max=TOKENS)
+    answers = writer.write([each.tokens for each in prompts], draws)
+    texts, rewards = [], []
+    whole = zip(answers.tokens, answers.texts(), answers.has_ended, strict=True)
+    for number, (tokens, text, has_ended) in enumerate(whole):
+        example = prompts[number // SAMPLES]
+        texts.append(replace(example, candidates=(tokens,)))
+        rewards.append(judge_of(data).reward(text, has_ended, example.fields))
+    return texts, rewards
+
+
+def test_reward_gradient__answers_equally_good__step_is_skipped_with_the_reason() -> None:
+    shared, data = SharedModel(tiny_llama()), some_questions(check={"contains": "never"})
+    bases, _ = dense_bases(shared, some_texts())
+    with pytest.raises(NumericError, match=r"all 4 answers to each prompt were equally good \(reward 0.00\)"):
+        measured(shared, bases, a_core(bases) * 0, data)
+
+
+def test_judge_of__run_with_labels__says_that_it_has_no_rewards() -> None:
+    with pytest.raises(OperatorError, match="learns from labels"):
+        judge_of(TaskData(label_tokens=(3, 4)))
+
+
+def test_rewards_of_likeliest__small_chunks__same_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, data = SharedModel(tiny_llama()), some_questions()
+    attach(shared.model, (), shared.pass_context)
+    at_once = rewards_of_likeliest(shared, data, data.examples)
+    monkeypatch.setattr("sfnode.training.reward_estimate._TOKENS_AT_ONCE", 30)
+    assert rewards_of_likeliest(shared, data, data.examples) == at_once
+    assert len(at_once) == len(data.examples)
+
+
+def test_calibrate__questions__makes_a_basis_from_the_models_own_answers() -> None:
+    shared, data = SharedModel(tiny_llama()), some_questions()
+    stop_often(shared)
+    bases, found = dense_bases(shared, data)
+    assert found.settings.core_rows > 1
+    assert torch.isfinite(torch.tensor(found.learning_rate))
+    assert bases.manifest.tensors
+
+
+def reward_session(shared: SharedModel, data: TaskData, rate: float) -> tuple[Estimator, Coefficients]:
+    """A run of 16 steps with messages of eight answers, at ``rate`` times the learning rate that is found."""
+    found = calibrate(shared, trainable_tensors(shared.model), replace(data, examples=data.examples * 2), 8, 8)
+    assert found is not None
+    sha256 = hashlib.sha256(encode_basis(found.content)).hexdigest()
+    method, schedule = dense_method_of(ScheduleKind.LINEAR, rate * found.learning_rate, sha256, found.settings, 8)
+    rule = json.dumps({"check": SHORT, "samples": SAMPLES, "tokens": TOKENS})
+    plain = small_manifest()
+    task = replace(plain.task, kind=TaskKind.REWARD, completion=rule, label_words=(), batch_rows=8)
+    manifest = replace(plain, tensors=found.tensors, method=method, schedule=schedule, steps=16, task=task)
+    manifest = checked(to_plain(manifest, as_rows=False))
+    return Estimator(shared, Bases(manifest, found.content), data), Coefficients(manifest)
+
+
+def test_estimator__run_of_rewards__counts_answers_and_gets_better() -> None:
+    """Through signed messages and the sum of integers, as nodes do it: the held-out reward rises."""
+    shared, data = SharedModel(tiny_llama()), some_questions(check=SHORT)
+    stop_often(shared)
+    data = replace(data, evaluation_examples=data.examples[20:], examples=data.examples[:20])
+    session, coefficients = reward_session(shared, data, rate=20.0)
+    manifest, before = session.manifest, session.evaluate()
+    codec, signers = EnvelopeCodec(manifest), [Signer(bytes([number]) * 32) for number in (1, 2, 3, 4)]
+    for step in range(manifest.steps):
+        for signer in signers:
+            try:
+                found = session.estimate(seed_of(manifest.run_id, signer.author, step), step)
+            except NumericError:
+                continue
+            assert found.rows == found.scalars[0] == 2 * SAMPLES
+            coefficients.add([codec.seal(signer, step, found.scalars)])
+        session.set_coefficients(step, coefficients.core(step))
+    after = session.evaluate()
+    assert after.rows == 20
+    assert after.f1 is None
+    assert float(session.evaluation_losses().mean()) == pytest.approx(after.loss)
+    assert after.loss < before.loss - 0.2
+    assert after.accuracy > before.accuracy
