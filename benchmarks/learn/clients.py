@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from benchmarks.learn.plain import Measured
@@ -20,9 +21,11 @@ from benchmarks.sample_runs import signer
 from protocol.crypto import hashing
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
-from protocol.run import Method, ScalarKind
-from protocol.state import Coefficients
+from protocol.run import Method, ScalarKind, TaskSpec
+from protocol.state import CoefficientLayout, Coefficients
+from sfnode.training.dense_estimate import dense_terms
 from sfnode.training.estimator import Estimator
+from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
 
@@ -33,14 +36,22 @@ class Clients:
     """All clients of a run, on one model."""
 
     def __init__(
-        self, recipe: NetworkTrial, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float | None, seed: int
+        self,
+        recipe: NetworkTrial,
+        task: Task | TaskSpec,
+        data: TaskData,
+        model: PreTrainedModel,
+        *,
+        rate: float | None,
+        seed: int,
     ):
-        shared = SharedModel(model)
-        space = space_of(recipe, task, data, shared, rate=rate, seed=seed)
+        self.shared = SharedModel(model)
+        space = space_of(recipe, task, data, self.shared, rate=rate, seed=seed)
+        self._bases = space.bases
         self.manifest = space.bases.manifest
         self.rows = space.rows
         self._recipe, self._seed = recipe, seed
-        self._session = Estimator(shared, space.bases, data)
+        self._session = Estimator(self.shared, space.bases, data)
         self._codec = EnvelopeCodec(self.manifest)
         self._coefficients = Coefficients(self.manifest)
 
@@ -58,6 +69,13 @@ class Clients:
             epoch = step // self.manifest.method.epoch_steps
             self._session.set_coefficients(epoch, self._coefficients.core(epoch))
             yield self.rows
+
+    def terms(self, steps: int) -> dict[str, MatrixTerm]:
+        """What a dense core adds to the model's layers after ``steps`` steps."""
+        core = np.zeros(CoefficientLayout(self.manifest).size, dtype=np.int64)
+        for step in range(steps):
+            core += self._coefficients.core(step)
+        return dense_terms(self.shared, self._bases, 0, core)
 
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss on the first ``rows`` evaluation examples."""

@@ -11,7 +11,7 @@ from benchmarks.learn.problems import Task, task_spec
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.sample_runs import OWNER
 from protocol.errors import OperatorError
-from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind, TensorSpec, no_model
+from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind, TaskSpec, TensorSpec, no_model
 from protocol.subspace import Bases, basis_file
 from sfnode.run import DataOptions, MethodOptions, RunDraft, RunOptions, TaskOptions, builder
 from sfnode.training.calibration import FoundBasis, calibrate
@@ -31,14 +31,16 @@ class Space:
 
 
 def space_of(
-    recipe: NetworkTrial, task: Task, data: TaskData, shared: SharedModel, *, rate: float | None, seed: int
+    recipe: NetworkTrial, task: Task | TaskSpec, data: TaskData, shared: SharedModel, *, rate: float | None, seed: int
 ) -> Space:
     """Make a run. ``rate`` None: what is suggested. OperatorError: the model cannot have a dense core.
 
-    ``seed``: which examples the basis of a dense core comes from.
+    ``task``: or the manifest's part about one. ``seed``: which examples the basis of a dense core comes from.
     """
     tensors = trainable_tensors(shared.model, [TensorGroup(name) for name in recipe.trainable.split(",")])
-    spec = task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective))
+    spec = task
+    if isinstance(spec, Task):
+        spec = task_spec(spec, rows=recipe.rows, objective=Objective(recipe.objective))
     draft = RunDraft(_options(recipe, rate), OWNER, spec, no_model(_MODEL), tensors)
     if not recipe.is_dense:
         return Space(bases=Bases(draft.manifest()), rows=0)

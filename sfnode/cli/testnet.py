@@ -17,7 +17,15 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import make_run
-from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
+from sfnode.cli.options import (
+    device_options,
+    field_option,
+    group,
+    json_option,
+    learning_options,
+    model_option,
+    number_option,
+)
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.quality import Quality
 from sfnode.reporter import printable
@@ -45,6 +53,7 @@ _PROMPT_MAX = 76
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
     model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
+    field_option(RunOptions, "reward"),
     group(
         "data",
         DataOptions,
@@ -110,7 +119,7 @@ def testnet(
         raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     _check_empty(folder)
-    if not options.task.says_what:
+    if not options.task.says_what and options.reward.rule_text is None:
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
     run = make_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,3 +124,17 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
     assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.process
+def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> None:
+    held_out = tmp_path / "held-out.jsonl"
+    held_out.write_text("\n".join(data_file("reviews", split="eval").read_text("utf-8").split("\n")[:64]), "utf-8")
+    rule = ["--template", "{sentence}\n", "--reward", "contains:great", "--answer-tokens", "4", "--batch-rows", "16"]
+    files = ["--data", str(data_file("reviews")), "--eval-data", str(held_out), "--private-data"]
+    finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "6", *rule, *files, limit_s=110)
+    assert finished.returncode == 0, finished.stderr[-2_000:]
+    assert "all equal  yes" in finished.stdout
+    before, after = (float(share) for share in re.findall(r"([0-9.]+) % (?:before|after)", finished.stdout))
+    assert "answers that get the whole reward" in finished.stdout and before != after, finished.stdout
+    assert re.search(r"reward +0\.\d\d before, 0\.\d\d after", finished.stdout), finished.stdout
