@@ -48,7 +48,7 @@ class Dialogue:
         return said.removesuffix(b"\n")  # with all that it said, if that was more than a line
 
     def end(self) -> None:
-        """End the command, whatever it is doing. Harmless if it has ended."""
+        """End the command at once. Harmless if it has ended."""
         program.end(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -1,6 +1,6 @@
 """Let a model write answers token by token, and listen to its layers on the way.
 
-A prompt passes once, whatever the number of its answers; each further token costs one pass of one token. Where a model
+A prompt passes once for all of its answers; each further token costs one pass of one token. Where a model
 has no cache of keys and values that gives the same numbers, every token costs a pass of the whole text.
 
 Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden states, V vocabulary, I inputs of a layer.
@@ -66,7 +66,7 @@ class AnswerWriter:
 
     Args:
         names: weights of the layers that a listener hears. OperatorError: one of them is not linear.
-        stop: a token that ends an answer, beside those that the model names.
+        stop: a further token that ends an answer; the model names some itself.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class DenseMeasure:
-    """Measures the rows of a step at one core. NumericError: a loss is not finite, or answers tell nothing."""
+    """Measures the rows of a step at one core. NumericError: a loss is not finite, or answers teach nothing."""
 
     shared: SharedModel
     bases: Bases

@@ -63,7 +63,7 @@ def reward_gradient(
 
     ``draws``: float64[examples, answers to each, tokens] in (0, 1), which choose the tokens.
 
-    NumericError: all answers to each prompt are equally good, so they tell nothing.
+    NumericError: all answers to each prompt are equally good, so they teach nothing.
     """
     judge, hearing = judge_of(data), _Hearing(shared, bases)
     names = [tensor.name for tensor in bases.manifest.tensors]

@@ -10,11 +10,11 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 38_060,
-    "exported_names": 477,
-    "init_lines": 725,
+    "lines": 39_300,
+    "exported_names": 483,
+    "init_lines": 733,
     "import_share": 9.3,
-    "small_helpers_per_kloc": 0.35,
+    "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,
     "dialect_lines_per_kloc": 1.5,
     "data_directory_functions": 4,

