@@ -20,15 +20,14 @@ def describe_learning(status: Status) -> str:
     """Return why the run does not seem to learn; empty where it learns or nothing is known.
 
     The held-out loss decides if this node measures it often enough, else the loss of its training batches. Of rewards,
-    the last evaluations are compared with the model alone: a rule may be learnt in a tenth of the run.
+    the last evaluations are compared with the first, the model alone: a rule may be learnt in a tenth of the run.
     """
     if status.detail is None or not status.training.is_training:
         return ""
     curve, quality = status.detail.curve, Quality(status.life.is_rewarded)
     held_out = [LossPoint(step=each.step, loss=each.loss) for each in curve.evaluations]
     if len(held_out) >= _HELD_OUT_MIN:
-        first = 1 if quality.is_reward and not held_out[0].step else None
-        return _complaint("held-out loss", held_out, quality, first)
+        return _complaint("held-out loss", held_out, quality, first=1 if quality.is_reward else None)
     if len(curve.losses) >= _TRAINING_MIN:
         return _complaint("training loss", curve.losses, quality)
     return ""

@@ -72,7 +72,7 @@ ENTRIES: Final = (
     Entry(name="reach", module="reach_answers", bytes_max=64, share=200, purpose="how a peer says that it sees us"),
     Entry(name="mdns", module="mdns_packets", bytes_max=700, share=600, purpose="packets of the local network"),
     Entry(name="known-peers", module="local_files", bytes_max=512, share=1_200, purpose="the stored address book"),
-    Entry(name="status", module="local_files", bytes_max=8_192, share=600, purpose="the status file"),
+    Entry(name="status", module="local_files", bytes_max=16_384, share=600, purpose="the status file"),
     Entry(name="worker", module="local_files", bytes_max=512, share=1_500, purpose="frames of the training worker"),
     Entry(name="store", module="local_files", bytes_max=8_192, share=20, purpose="the ledger's database file"),
     Entry(name="replay", module="local_files", bytes_max=512, share=250, purpose="stored records, any bytes"),
