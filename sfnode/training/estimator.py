@@ -48,6 +48,10 @@ class Estimator:
         self._shared = shared
         self._bases = bases
         manifest = self.manifest = bases.manifest
+        if data.judge is not None and not manifest.method.is_dense:
+            raise OperatorError(
+                "rewards are learnt by a dense core, and this run draws directions: nobody can train it"
+            )
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)

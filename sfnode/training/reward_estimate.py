@@ -30,7 +30,6 @@ from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 Int64Array = NDArray[np.int64]
 
 _SPREAD_LEAST: Final = 0.25  # SPEC 5.7
-_SURPRISE: Final = 1 / 16  # SPEC 5.7: of a reward, for each nat
 _SAMPLES_KEPT: Final = 3  # of an evaluation, for people to read
 _SAMPLE_CHARACTERS: Final = 80  # the last ones of a prompt, the first ones of an answer
 
@@ -75,7 +74,7 @@ def reward_gradient(
         prompts = [example.tokens for example in chunk]
         written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
         rewards += _checked(judge, chunk, written)
-    advantages = _advantages(*(each.reshape(draws.shape[:2]) for each in (np.array(rewards), hearing.surprises())))
+    advantages = _advantages(np.array(rewards).reshape(draws.shape[:2]))
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
 
@@ -126,11 +125,9 @@ def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[t
         yield first, examples[first : first + size]
 
 
-def _advantages(reward_PC: NDArray[np.float64], surprise_PC: NDArray[np.float64]) -> NDArray[np.float64]:
+def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
     copies = reward_PC.shape[1]
-    valued_PC = reward_PC + _SURPRISE * surprise_PC
-    better_PC = (valued_PC - valued_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
-    better_PC[np.ptp(reward_PC, axis=1) == 0.0] = 0.0  # surprise alone teaches nothing
+    better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
     if not better_PC.any():
         mean = float(reward_PC.mean())
         raise NumericError(
@@ -165,7 +162,6 @@ class _Hearing:
         self._d: list[Tensor] = []
         self._h: list[list[Tensor]] = []
         self._answer: list[Tensor] = []
-        self._surprise: list[Tensor] = []
         self._first = 0
 
     def begin(self, first: int) -> None:
@@ -174,20 +170,10 @@ class _Hearing:
 
     def hear(self, logits_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
         """Keep d and h of one token of each answer that had not ended."""
-        likely_NV = logits_NV.softmax(dim=1)
-        d_Nr = likely_NV @ self._stream_Vr - self._stream_Vr[token_N]
-        self._surprise.append(-likely_NV.gather(1, token_N[:, None])[alive_N, 0].log().double())
+        d_Nr = logits_NV.softmax(dim=1) @ self._stream_Vr - self._stream_Vr[token_N]
         self._d.append(d_Nr[alive_N])
         self._h.append([x[alive_N].to(v.dtype) @ v for x, v in zip(inputs, self._v, strict=True)])
         self._answer.append(torch.nonzero(alive_N)[:, 0] + self._first)
-
-    def surprises(self) -> NDArray[np.float64]:
-        """Return the mean of -log(p) over the tokens of each answer, [N] in nats."""
-        answer_P = torch.cat(self._answer).cpu()
-        found: NDArray[np.float64] = (
-            answer_P.bincount(weights=torch.cat(self._surprise).cpu()) / answer_P.bincount()
-        ).numpy()
-        return found
 
     def mean_gradient(self, advantage_N: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over all answers of the advantage times the mean gradient over the answer's tokens."""

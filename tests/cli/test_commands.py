@@ -149,7 +149,14 @@ def test_status__node_that_has_compared__shows_what_the_run_has_given(running: P
     report(running, changed(STATUS, time=time.time(), detail=DETAIL))
     assert "\ngain     74.0 % together, 50.0 % the model alone, " in call("status", "--data-dir", running).stdout
     told = json.loads(call("status", "--data-dir", running, "--json").stdout)
-    after = {"step": 120, "accuracy": 0.74, "loss": 0.69 - 120 / 800, "rows": 200, "reward": None, "answers": []}
+    after: dict[str, object] = {
+        "step": 120,
+        "accuracy": 0.74,
+        "loss": 0.69 - 120 / 800,
+        "rows": 200,
+        "reward": None,
+        "answers": [],
+    }
     assert told["detail"]["gain"]["after"] == after
 
 
