@@ -37,6 +37,9 @@ def ask(
 ) -> None:
     """Ask the model something, before its training and after it. TEXT fills the field of the run's prompt.
 
+    A run that learns from rewards shows what each answer gets, too, where TEXT is a JSON object with all that its rule
+    reads; the model ends its answer by itself, or after the rule's number of tokens.
+
     \b
     Example: sfnode ask --data-dir ~/.sfnode/my-run "a charming and affecting journey"
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
@@ -60,7 +63,8 @@ def ask(
 def _shown(reply: "Reply", words: list[str]) -> str:
     """Return the answer as text; where the task has label words, each word with its probability, best first."""
     if not reply.shares:
-        return reply.text.strip()
+        reward = "" if reply.reward is None else f"  (reward {reply.reward:.2f})"
+        return f"{reply.text.strip()}{reward}"
     if not words:
         return f"{reply.text} ({max(reply.shares):.0%})"
     ordered = sorted(zip(reply.shares, words, strict=True), reverse=True)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,10 +16,11 @@ from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.cli.settings import read_settings
-from sfnode.reporter import counting
+from sfnode.quality import Quality
+from sfnode.reporter import counting, printable
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, data_files, disk
-from sfnode.worker import evaluate_alone, evaluate_states
+from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
 _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
@@ -55,6 +56,9 @@ def evaluate(
 ) -> None:
     """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
+    In a run that learns from rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share
+    of those with the whole reward; with --compare it shows some answers before and after.
+
     With --compare, "before" is the model alone, and "after" the model now, or at --at-step. "own" is a model that has
     made as many steps with your own examples alone, by the run's rule; it takes as long as these steps take a node. The
     result is kept, and `sfnode status`, `sfnode run show` and the page show it.
@@ -76,19 +80,20 @@ def evaluate(
     )
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     results = trio.run(evaluate_states, state.signed, config, states)
-    named = dict(zip(("before", "after")[-len(states) :], results, strict=True))
-    _show(named, is_json)
+    named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
+    _show(named, quality, is_json)
+    if not is_json:
+        _show_answers(named)
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
             named["own"] = trio.run(alone, state.signed, replace(config, data=own), _ALONE)
-        _show({"own": named["own"]}, is_json)
+        _show({"own": named["own"]}, quality, is_json)
     if compare:
-        _keep(data_dir, named, state.steps)
+        steps = {name: state.steps if name != "before" else 0 for name in named}
+        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()})
     if is_json:
-        fields = {
-            name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()
-        }
+        fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
 
 
@@ -108,20 +113,32 @@ def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     return None
 
 
-def _show(results: dict[str, Evaluated], is_json: bool) -> None:
+def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
+    plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
+    if not quality.is_reward:
+        return plain
+    return {**plain, "reward": quality.reward(found.loss), "answers": [asdict(each) for each in found.answers]}
+
+
+def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
     """Print a line for each result; JSON comes in one piece at the end."""
     for name, result in results.items() if not is_json else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
-        click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, {f1}loss {result.loss:.4f}, {result.rows} rows")
+        figure = f"{quality.name} {quality.figure(result.loss)}"
+        click.echo(f"{name:<7} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows")
 
 
-def _keep(data_dir: DataDirectory, named: dict[str, Evaluated], steps: int) -> None:
+def _show_answers(results: dict[str, Evaluated]) -> None:
+    """Print the answers to the first prompts, of each result; none where the model writes none."""
+    for answers in zip(*(result.answers for result in results.values()), strict=True):
+        click.echo(f"prompt  {printable(answers[0].prompt)}")
+        for name, answer in zip(results, answers, strict=True):
+            click.echo(f"  {name:<7} {answer.reward:.2f}  {printable(answer.text) or '(nothing)'}")
+
+
+def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep]) -> None:
     """Write the comparison into the data directory; warn if that is not possible."""
-    before, after, *own = (
-        EvaluatedStep(step=steps if name != "before" else 0, accuracy=each.accuracy, loss=each.loss, rows=each.rows)
-        for name, each in named.items()
-    )
     try:
-        data_dir.gain.write(Gain(before=before, own=own[0] if own else None, after=after))
+        data_dir.gain.write(Gain(before=named["before"], own=named.get("own"), after=named["after"]))
     except OperatorError as error:
         click.echo(f"Warning: {error}", err=True)

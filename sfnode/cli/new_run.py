@@ -12,7 +12,8 @@ import click
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import CoreKind, SignedManifest, TaskSpec
+from protocol.limits import DIRECTIONS_MAX
+from protocol.run import CoreKind, Objective, SignedManifest, TaskKind, TaskSpec
 from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
@@ -63,6 +64,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         what = f"--revision {options.revision}: {options.model} has none"
         raise OperatorError(f"{what}; only models of the hub and of packages do")
     task = task_of(options, folder)
+    if task.kind is TaskKind.REWARD:
+        _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
@@ -79,6 +82,12 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         data = basis_file.encode_basis(found.content)
         disk.write_new(basis_out, [data])
         draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
+    elif task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
+            f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
+            "too few. Give more of them, or another model of the architectures in docs/models.md"
+        )
     elif options.method.core is CoreKind.DENSE or options.method.bits:
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         raise OperatorError(
@@ -89,6 +98,28 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     else:
         draft.draw()
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
+
+
+def _check_rewardable(options: RunOptions) -> None:
+    """Refuse options that exclude a dense core, by which alone rewards are learnt. Raises OperatorError."""
+    if options.dense_batch_rows:
+        return
+    if options.task.objective is not Objective.LOSS:
+        why = (
+            f"--objective {options.task.objective}: a run that learns from rewards raises the mean reward. Leave it out"
+        )
+    elif options.data.named(options.task) is None:
+        why = (
+            "--data is missing: a basis for learning from rewards is made from some prompts. Give a JSONL file of them"
+        )
+    elif options.is_plain:
+        why = "--plain: slopes along drawn directions cannot be measured by rewards of sampled answers. Leave it out"
+    else:
+        why = (
+            "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
+            f"and take at most {DIRECTIONS_MAX:,} answers in a step"
+        )
+    raise OperatorError(why)
 
 
 def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:

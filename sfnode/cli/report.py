@@ -17,7 +17,8 @@ def report(data_dir: DataDirectory, out: Path) -> None:
     """Write a page about a run, finished or not, as one file that any browser shows.
 
     DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
-    holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them.
+    holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them. In a run
+    that learns from rewards it also holds what the model answers to this node's first three held-out prompts.
 
     \b
     Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html

@@ -10,6 +10,7 @@ from sfnode.cli import exits
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
+from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
 from sfnode.storage import DataDirectory
@@ -72,9 +73,7 @@ def _rows(current: Status) -> dict[str, str]:
         "own": words.own_updates,
         "paused": life.paused,
         "admitted": f"{words.admission} ({current.roster.admission}; {excluded} excluded)",
-        "loss": "none yet"
-        if current.training.loss is None
-        else f"{current.training.loss:.4f} on the last training batch",
+        words.quality.short_name: _training(current),
         "held-out": words.evaluations,
         "": "",
         "privacy": "" if current.training.privacy is None else current.training.privacy.in_words(),
@@ -90,19 +89,28 @@ def _rows(current: Status) -> dict[str, str]:
         "join": f"sfnode join {life.join}" if life.join else "",
         "peers": words.peers,
     }
-    return rows if detail is None else rows | _detail_rows(detail, rows["memory"])
+    return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
 
 
-def _detail_rows(detail: StatusDetail, memory: str) -> dict[str, str]:
+def _training(current: Status) -> str:
+    loss, quality = current.training.loss, StatusWords(current).quality
+    if loss is None:
+        return "none yet"
+    return (
+        f"{quality.figure(loss)} {'of the last sampled answers' if quality.is_reward else 'on the last training batch'}"
+    )
+
+
+def _detail_rows(detail: StatusDetail, memory: str, quality: Quality) -> dict[str, str]:
     """Return the rows that need the detail; they replace empty or shorter ones."""
     lag = detail.progress.lag_steps
-    # A curve of the held-out losses, or else of the training losses, from the first step to the last.
-    losses = [each.loss for each in detail.curve.evaluations] or [each.loss for each in detail.curve.losses]
-    what = "held-out loss" if detail.curve.evaluations else "training loss"
+    # A curve of the held-out losses, or else of the training losses, from the first step to the last; or of rewards.
+    values = [quality.value(each.loss) for each in detail.curve.evaluations or detail.curve.losses]
+    what = f"{'held-out' if detail.curve.evaluations else 'training'} {quality.short_name}"
     workers = detail.processes_bytes
     return {
         "lag": f"{counted(lag, 'step')} behind the median of the others" if lag else "",
-        "": f"{sparkline(losses, _CURVE_COLUMNS)} {what}" if len(losses) > 1 else "",
+        "": f"{sparkline(values, _CURVE_COLUMNS)} {what}" if len(values) > 1 else "",
         "speed": f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
         f"{format_rate(detail.bytes_out_per_s)} out",
         "memory": f"{memory}, its worker {workers >> 20} MiB" if workers else memory,

@@ -27,6 +27,8 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.cli.value_types import FiniteFloat, FolderPath
+from sfnode.quality import Quality
+from sfnode.reporter import printable
 from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import data_files, disk, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
@@ -143,7 +145,7 @@ def testnet(
         shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
         is_members=is_members,
     )
-    view = _View()
+    view = _View(Quality.of(signed.manifest.task))
     try:
         result = trio.run(LocalNetwork(config, view.show, view.show_member).run)
     finally:
@@ -151,7 +153,7 @@ def testnet(
     if is_json:
         click.echo(json.dumps(_as_json(result)))
     else:
-        _print_result(result, is_reward=options.reward.rule_text is not None)
+        _print_result(result, Quality.of(signed.manifest.task))
     _check(result, folder, points_min)
 
 
@@ -199,8 +201,8 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
 class _View:
     """Shows the network on stderr while it works: a live table on a terminal, else a line every few seconds."""
 
-    def __init__(self) -> None:
-        self._printed = 0.0
+    def __init__(self, quality: Quality) -> None:
+        self._printed, self._quality = 0.0, quality
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
         if self._live:
@@ -209,14 +211,14 @@ class _View:
     def show(self, nodes: Sequence[LocalNode]) -> None:
         """Show the present state of all nodes."""
         if self._live:
-            self._live.update(_table(nodes))
+            self._live.update(_table(nodes, self._quality))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
             parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
             found = [node.status.training.loss for node in nodes if node.status is not None]
             losses = [loss for loss in found if loss is not None]
-            loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
-            click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
+            mean = self._quality.figure(sum(losses) / len(losses), 3) if losses else ""
+            click.echo(f"steps: {', '.join(parts)}; {f'{self._quality.name} {mean}' if mean else 'starting'}", err=True)
 
     def show_member(self, done: int, total: int) -> None:
         """Say how many nodes' parts have been trained alone."""
@@ -232,8 +234,9 @@ class _View:
             self._live.stop()
 
 
-def _table(nodes: Sequence[LocalNode]) -> Table:
-    table = Table("node", "step", "updates made", "applied", "peers", "loss", "sent", "received", "state digest")
+def _table(nodes: Sequence[LocalNode], quality: Quality) -> Table:
+    figure = quality.short_name
+    table = Table("node", "step", "updates made", "applied", "peers", figure, "sent", "received", "state digest")
     for node in nodes:
         status = node.status
         if status is None:
@@ -245,7 +248,7 @@ def _table(nodes: Sequence[LocalNode]) -> Table:
             str(status.node.own_updates),
             str(status.ledger.updates),
             str(status.node.peers),
-            "" if status.training.loss is None else f"{status.training.loss:.3f}",
+            "" if status.training.loss is None else quality.figure(status.training.loss, 3),
             f"{status.network.bytes_out:,}",
             f"{status.network.bytes_in:,}",
             status.node.state_digest[:16],
@@ -253,25 +256,25 @@ def _table(nodes: Sequence[LocalNode]) -> Table:
     return table
 
 
-def _print_result(result: LocalNetworkResult, *, is_reward: bool) -> None:
-    Console(width=120).print(_table(result.nodes))
+def _print_result(result: LocalNetworkResult, quality: Quality) -> None:
+    Console(width=120).print(_table(result.nodes, quality))
     click.echo(f"time       {result.seconds:.1f} s for {result.updates} updates, {result.forward_rows:,} forward rows")
     wire, payload = result.wire_bytes, result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.learnt is not None:
-        _print_learnt(result.learnt, is_reward=is_reward)
+        _print_learnt(result.learnt, quality)
     click.echo(f"picture    {result.picture}")
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
-def _print_learnt(learnt: Learnt, *, is_reward: bool) -> None:
+def _print_learnt(learnt: Learnt, quality: Quality) -> None:
     before, after = (100 * each.accuracy for each in (learnt.before, learnt.after))
-    word, of_what = ("right", "answers that get the whole reward") if is_reward else ("accuracy", "held-out")
-    click.echo(f"{word:<9}  {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, {of_what})")
-    if is_reward:
-        rewards = (1 - each.loss for each in (learnt.before, learnt.after))
-        click.echo("reward     {:.2f} before, {:.2f} after, on average".format(*rewards))
+    if quality.is_reward:
+        old, new = (quality.figure(each.loss) for each in (learnt.before, learnt.after))
+        click.echo(f"reward     {old} before, {new} after (mean, held-out)")
+    name = "right" if quality.is_reward else quality.share_name
+    click.echo(f"{name:<10} {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
     if learnt.members is not None:
         middle, best = 100 * learnt.members.median, 100 * learnt.members.best
         click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")
@@ -280,6 +283,9 @@ def _print_learnt(learnt: Learnt, *, is_reward: bool) -> None:
         prompt = " ".join(answer.prompt.split())
         prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
         click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
+    for was, now in zip(learnt.before.samples, learnt.after.samples, strict=True):
+        rewards = f"reward {was.reward:.2f} -> {now.reward:.2f}"
+        click.echo(printable(f"answer     {was.prompt} {was.text!r} -> {now.text!r} ({rewards})"))
 
 
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:
@@ -293,7 +299,7 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "wire_bytes": result.wire_bytes,
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
-        "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],
+        "curve": [asdict(point) for point in result.curve],
         "nodes": [{"name": node.name, **(node.status.to_json() if node.status else {})} for node in result.nodes],
         "picture": str(result.picture),
     }

@@ -9,10 +9,17 @@ from typing import Any, Final, NamedTuple
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
-from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count
+from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count, parse_reward
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
-from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
+from sfnode.worker_protocol import (
+    ANSWER_TOKENS_AT_ONCE,
+    PRECISIONS,
+    Precision,
+    free_disk,
+    plan_weights,
+    temporary_folder,
+)
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
@@ -37,6 +44,7 @@ class MemoryPlan:
         closed: the closed epochs at the run's end, folded into copies of weights or thin matrices.
         bases: bases of the epochs that the worker keeps.
         activations: activations of a step.
+        answers: keys and values of the answers that are written at once, in a run that learns from rewards.
         ledger: records, index and coefficients, in the node's own process.
     """
 
@@ -48,12 +56,13 @@ class MemoryPlan:
     closed: int
     bases: int
     activations: int
+    answers: int
     ledger: int
 
     @property
     def on_device(self) -> int:
         """Return the bytes on the device that runs the forward passes."""
-        return self.weights + self.closed + self.bases + self.activations
+        return self.weights + self.closed + self.bases + self.activations + self.answers
 
     @property
     def load_peak(self) -> int:
@@ -87,6 +96,7 @@ class MemoryPlan:
             "closed epochs": self.closed,
             "bases": self.bases,
             "activations": self.activations,
+            "keys and values of answers": self.answers,
             "programs": _WORKER_BYTES + _NODE_BYTES,
             "ledger and state": self.ledger,
         }
@@ -105,7 +115,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     Raises:
         OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
-    precision = PRECISIONS[dtype]
+    precision, config = PRECISIONS[dtype], _config(folder)
     stored = _stored(folder)
     largest = max((each.entries for each in stored if each.is_linear), default=0)
     linear = {each.name: int(each.entries * precision.linear_bytes) for each in stored if each.is_linear}
@@ -127,7 +137,8 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
         reading=int(largest * reading),
         closed=closed - closed_waiting,
         bases=int(min(_BASES_KEPT, 1 + _closed_epochs(manifest)) * basis_entries * precision.compute_bytes),
-        activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
+        activations=int(_activation_bytes(manifest, config, largest, precision)),
+        answers=int(_answer_bytes(manifest, config, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
 
@@ -239,6 +250,21 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
     unpacked = largest if precision.is_quantised else 0
     scores = 0 if task.kind is TaskKind.CLASSIFICATION else 8 * rows * config.get("vocab_size", 50_000)
     return (numbers + unpacked) * precision.compute_bytes + scores
+
+
+def _answer_bytes(manifest: Manifest, config: dict[str, int], precision: Precision) -> float:
+    """Return the bytes of keys and values of the prompts and answers that a worker has in work at a time."""
+    task = manifest.task
+    if task.kind is not TaskKind.REWARD:
+        return 0
+    # `max_tokens` is the room for a prompt with its answer; a prompt's answers are written together
+    together = max(ANSWER_TOKENS_AT_ONCE, parse_reward(task.completion).samples * task.max_tokens)
+    tokens = min(task.batch_rows * task.max_tokens, together)
+    hidden = config.get("hidden_size", config.get("n_embd", 1_024))
+    layers = config.get("num_hidden_layers", config.get("n_layer", 32))
+    heads = config.get("num_attention_heads", config.get("n_head", 16))
+    width = config.get("num_key_value_heads", heads) * config.get("head_dim", hidden // max(1, heads))
+    return tokens * 2 * layers * width * precision.compute_bytes
 
 
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:

@@ -66,7 +66,16 @@ METRICS: Final = (
         "1 when the owner has excluded this node's key.",
         lambda s: s.roster.excluded_from is not None,
     ),
-    _gauge("sfnode_loss_nats", "Mean loss of the last estimate's forward rows.", lambda s: s.training.loss),
+    _gauge(
+        "sfnode_loss_nats",
+        "Mean loss of the last estimate's forward rows.",
+        lambda s: s.training.loss if s.training.reward is None else None,
+    ),
+    _gauge(
+        "sfnode_reward_ratio",
+        "Mean reward, from 0 to 1, of the answers that the last estimate sampled.",
+        lambda s: s.training.reward,
+    ),
     _gauge(
         "sfnode_accuracy_ratio",
         "Share of right answers, from 0 to 1, when last measured.",

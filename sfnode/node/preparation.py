@@ -5,13 +5,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
+from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
 from sfnode.keys import claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
+from sfnode.rewards import RewardCommand
 from sfnode.run import (
     JoinOptions,
     NetworkOptions,
@@ -127,7 +128,18 @@ def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | N
         threads=training.threads,
         worker_socket=training.worker_socket,
         noise=_noise_config(manifest, training),
+        private_reward=_private_reward(manifest, training),
     )
+
+
+def _private_reward(manifest: Manifest, training: TrainingOptions) -> str | None:
+    """Return the operator's own command for rewards. OperatorError: the run has none, or it cannot be one."""
+    if training.private_reward is None:
+        return None
+    if manifest.task.kind is not TaskKind.REWARD:
+        raise OperatorError("--private-reward checks answers, and this run learns from labels or texts: leave it out")
+    RewardCommand(training.private_reward)  # raises
+    return training.private_reward
 
 
 def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig | None:
@@ -141,6 +153,11 @@ def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig 
     if not manifest.method.is_dense:
         raise OperatorError(
             "--noise works with dense cores only; this run's messages are slopes along drawn directions"
+        )
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "--noise hides single rows, and in a run that learns from rewards several answers of a message come from "
+            "one row: it would promise too much. Leave it out, or join a run that learns from labels or texts"
         )
     if manifest.task.data != DATA_PRIVATE:
         raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")

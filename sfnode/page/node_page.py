@@ -12,8 +12,10 @@ from sfnode.network import PeerState, policy
 from sfnode.page.contributions import contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
+from sfnode.quality import Quality
+from sfnode.reporter import printable
 from sfnode.status import Status, StatusWords, last_status
-from sfnode.storage import DataDirectory, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
@@ -42,6 +44,7 @@ class Page:
         tail: LogTail | None = None,
     ) -> None:
         self._data_dir, self._manifest = data_dir, manifest
+        self._quality = Quality.of(manifest.task)
         self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
@@ -53,7 +56,8 @@ class Page:
             "status": None if status is None else _status(status),
             "evaluations": self._evaluations(),
             "gain": self._gain(),
-            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.curve.losses],
+            "answers": self._answers(),
+            "losses": [] if detail is None else [(each.step, self._figure(each.loss)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
             "log": self._tail.lines,
@@ -71,6 +75,7 @@ class Page:
             "id": manifest.run_id.hex(),
             "steps": manifest.steps,
             "is_live": self._pid is not None,
+            "is_rewarded": self._quality.is_reward,
             "version": __version__,
             "facts": facts_of(manifest),
         }
@@ -82,22 +87,38 @@ class Page:
             found = []
         best = evaluations.best_of(found)
         return {
-            "points": [(each.step, round(each.loss, 5), round(each.accuracy, 5)) for each in found],
+            "points": [(each.step, self._figure(each.loss), round(each.accuracy, 5)) for each in found],
             "best_step": None if best is None else best.step,
             "is_worse": evaluations.has_become_worse(found),
         }
 
-    def _gain(self) -> Sections | None:
-        """Return the accuracies of the last comparison; None if there is none to read."""
+    def _figure(self, loss: float) -> float:
+        return round(self._quality.value(loss), 5)
+
+    def _measured(self) -> Gain | None:
+        """Return the last comparison; None if there is none to read."""
         try:
-            gain = self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
+            return self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
         except OperatorError:
             return None
+
+    def _gain(self) -> Sections | None:
+        """Return the accuracies of the last comparison, or its mean rewards; None if there is none."""
+        gain = self._measured()
         if gain is None:
             return None
-        own = None if gain.own is None else round(gain.own.accuracy, 5)
-        shares = {"before": round(gain.before.accuracy, 5), "own": own, "after": round(gain.after.accuracy, 5)}
-        return {**shares, "step": gain.after.step}
+        own = None if gain.own is None else _share(gain.own)
+        return {"before": _share(gain.before), "own": own, "after": _share(gain.after), "step": gain.after.step}
+
+    def _answers(self) -> list[Sections]:
+        """Return the first answers of the last comparison, without their prompts, which may be a member's own data."""
+        gain = self._measured()
+        if gain is None:
+            return []
+        return [
+            {"before": [printable(old.text), old.reward], "after": [printable(new.text), new.reward]}
+            for old, new in zip(gain.before.answers, gain.after.answers, strict=False)
+        ]
 
     def _authors(self, status: Status | None) -> Sections:
         ledger = self._ledger()
@@ -108,6 +129,10 @@ class Page:
         names = [(each, each.author.hex()) for each in shown]
         authors = [{**asdict(each), "author": name, "is_own": name == own} for each, name in names]
         return {"authors": authors, "authors_in_all": len(found)}
+
+
+def _share(found: EvaluatedStep) -> float:
+    return round(found.accuracy if found.reward is None else found.reward, 5)
 
 
 def _status(status: Status) -> Sections:

@@ -2,6 +2,7 @@
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
+from sfnode.quality import Quality
 from sfnode.reporter import counted
 
 Fact = tuple[str, str]
@@ -10,6 +11,7 @@ Fact = tuple[str, str]
 def facts_of(manifest: Manifest) -> list[Fact]:
     """Return the manifest's values as (name, text), in the order of display."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
+    quality = Quality.of(task)
     labels = ", ".join(repr(word) for word in task.label_words)
     message = f"{EnvelopeCodec(manifest).record_bytes:,} bytes"
     if method.is_dense:
@@ -38,8 +40,9 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ("Trained", f"{len(manifest.tensors):,} tensors"),
         ("Task", task.kind.value),
         ("Template", task.template),
+        *([("Reward", task.completion)] if quality.is_reward else []),
         *([("Labels", labels)] if labels else []),
-        ("Lowers", task.objective.value),
+        ("Raises", quality.name) if quality.is_reward else ("Lowers", task.objective.value),
         ("Data", task.data),
         ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
         ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),

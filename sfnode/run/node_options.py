@@ -73,6 +73,12 @@ class TrainingOptions:
         "Stop measuring before the epsilon of --noise exceeds this.  [default: no limit]",
         form=("EPSILON", parse_noise),
     )
+    private_reward: str | None = given(
+        None,
+        "Let this command of yours say how good answers are, in place of the run's rule: it reads JSON lines and "
+        "prints a number of 0 to 1 for each. For runs that learn from rewards.  [default: the rule]",
+        form=("COMMAND", str),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from sfnode.storage import EvaluatedStep, Gain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPoint:
-    """Holds the loss, in nats, of the model with all updates before ``step``."""
+    """Holds the loss of the model with all updates before ``step``: in nats, or one minus the mean ``reward``."""
 
     step: int
     loss: float
+    reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,11 @@ class CurveStatistics:
     """Holds how the model has become better.
 
     Attributes:
-        evaluations: held-out loss and accuracy, thinned; with the first and the last one.
+        evaluations: of held-out data, thinned, without answers; with the first and the last one.
         best: the evaluation with the least loss.
         gain: what the run has given, as `sfnode eval --compare` measured it last; else since the first evaluation, if
             that was of the model alone.
-        losses: training losses of this process; each is the mean of equally many estimates.
+        losses: training losses of this process, or rewards; each is the mean of equally many estimates.
     """
 
     evaluations: tuple[EvaluatedStep, ...]

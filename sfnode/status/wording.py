@@ -5,6 +5,7 @@ import time
 from enum import IntEnum
 from typing import Final
 
+from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
@@ -31,6 +32,17 @@ class StatusWords:
 
     def __init__(self, status: Status) -> None:
         self._status = status
+
+    @property
+    def quality(self) -> Quality:
+        """Return how the run's figures are called and printed."""
+        return Quality(self._status.life.is_rewarded)
+
+    @property
+    def training_figure(self) -> str:
+        """Return the loss or mean reward of the last estimate with its name; empty before the first."""
+        loss, quality = self._status.training.loss, self.quality
+        return "" if loss is None else f"{quality.name} {quality.figure(loss, 3)}"
 
     # --- is it well?
 
@@ -103,7 +115,7 @@ class StatusWords:
             f"{clock} {self.stage}".strip(),
             f"paused: {life.paused}" if life.paused and not status.node.is_finished else "",
             life.model.text if life.model is not None else "",
-            f"loss {status.training.loss:.3f}" if status.training.loss is not None else "",
+            self.training_figure,
             counted(status.ledger.updates, "update"),
             counted(status.node.peers, "peer"),
         ]
@@ -192,13 +204,16 @@ class StatusWords:
 
     @property
     def evaluations(self) -> str:
-        """Return the last held-out loss and accuracy, and the best; empty where nothing was measured."""
+        """Return the last held-out figures, and the best; empty where nothing was measured."""
         curve = self._status.detail.curve if self._status.detail else None
         if curve is None or not curve.evaluations or curve.best is None:
             return ""
-        last, best = curve.evaluations[-1], curve.best
-        text = f"{last.loss:.4f}, accuracy {100 * last.accuracy:.1f} % at step {last.step}"
-        return text + (" (the best so far)" if last == best else f"; best {best.loss:.4f} at step {best.step}")
+        last, best, quality = curve.evaluations[-1], curve.best, self.quality
+        what = f"{quality.name} " if quality.is_reward else ""
+        text = f"{what}{quality.figure(last.loss)}, {quality.share(last.accuracy)} at step {last.step}"
+        if last.step == best.step:
+            return f"{text} (the best so far)"
+        return f"{text}; best {quality.figure(best.loss)} at step {best.step}"
 
     @property
     def gain(self) -> str:

@@ -1,6 +1,7 @@
 """A node's results on held-out data, in files next to the ledger: step by step, and what the run has given."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from sfnode.quality import Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"
@@ -15,6 +17,9 @@ AtStep = int | Literal["best"]
 
 _LATER: Final = 3  # how many evaluations after the best one decide whether the run gets worse
 _WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
+_REWARD_LOST: Final = 0.05  # or the part of the best mean reward that is gone
+_NOISES: Final = 2.0  # if it is more than these standard errors of a mean reward
+_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": []}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +28,18 @@ class EvaluatedStep:
 
     Attributes:
         accuracy: 0...1.
-        loss: mean over the rows, in nats.
+        loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
         rows: number of rows.
+        reward: mean over the rows; None where the run does not learn from rewards.
+        answers: to the first rows; kept for few steps.
     """
 
     step: int
     accuracy: float
     loss: float
     rows: int
+    reward: float | None = None
+    answers: tuple[SampleAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +57,11 @@ class Gain:
     after: EvaluatedStep
 
     def in_words(self) -> str:
-        """Return the accuracies, the number of rows, the step, and the command that measures them again."""
-        text = f"{100 * self.after.accuracy:.1f} % together, {100 * self.before.accuracy:.1f} % the model alone"
+        """Return the accuracies or mean rewards, the number of rows, the step, and the command that repeats it."""
+        text = f"{_share(self.after)} together, {_share(self.before)} the model alone"
         again = "`sfnode eval --compare` measures your own examples alone, too"
         if self.own is not None:
-            text += f", {100 * self.own.accuracy:.1f} % your own examples alone"
+            text += f", {_share(self.own)} your own examples alone"
             again = "`sfnode eval --compare` measures it again"
         return f"{text} ({self.after.rows:,} rows, step {self.after.step}; {again})"
 
@@ -68,8 +77,10 @@ class GainFile:
         if not self._path.exists():
             return None
         try:
-            return from_plain_untrusted(Gain, json.loads(read_bytes(self._path, "the gain")), "gain")
-        except (ValueError, RecursionError, Malformed):
+            plain = json.loads(read_bytes(self._path, "the gain"))
+            steps = {name: None if each is None else _NO_ANSWERS | each for name, each in plain.items()}
+            return from_plain_untrusted(Gain, steps, "gain")
+        except (ValueError, TypeError, AttributeError, RecursionError, Malformed):
             raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
 
     def write(self, gain: Gain) -> None:
@@ -89,15 +100,10 @@ class EvaluationsFile:
             return []
         try:
             found = [
-                EvaluatedStep(
-                    step=int(each["step"]),
-                    accuracy=float(each["accuracy"]),
-                    loss=float(each["loss"]),
-                    rows=int(each["rows"]),
-                )
+                from_plain_untrusted(EvaluatedStep, _NO_ANSWERS | each, "evaluation")
                 for each in json.loads(read_bytes(self._path, "evaluations"))
             ]
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        except (ValueError, TypeError, RecursionError, Malformed):
             raise OperatorError(
                 f"{self._path} is damaged. Remove it: only the best step so far is forgotten with it"
             ) from None
@@ -120,8 +126,14 @@ class EvaluationsFile:
         return best.step
 
 
+def _share(found: EvaluatedStep) -> str:
+    if found.reward is None:
+        return f"{100 * found.accuracy:.1f} %"
+    return f"mean reward {found.reward:.2f} ({Quality(is_reward=True).share(found.accuracy)})"
+
+
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
-    """Return the evaluation with the least loss, the earliest of several; None if there are none."""
+    """Return the evaluation with the least loss or the most reward, the earliest of several; None if there are none."""
     return min(evaluations, key=lambda each: each.loss, default=None)
 
 
@@ -133,7 +145,18 @@ def gain_of(evaluations: Sequence[EvaluatedStep]) -> Gain | None:
 
 
 def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
-    """Return whether the last three evaluations, all after the best, have a mean loss above 105 % of the best loss."""
+    """Return whether the last three evaluations, all after the best, have a mean loss above 105 % of the best loss.
+
+    Of rewards, whether a twentieth of the best mean reward is gone, and more than chance explains: near the whole
+    reward, a twentieth of the loss is a fraction of one answer.
+    """
     best = best_of(evaluations)
     later = [each.loss for each in evaluations[-_LATER:] if best is not None and each.step > best.step]
-    return best is not None and len(later) == _LATER and sum(later) > _LATER * _WORSE * best.loss
+    if best is None or len(later) < _LATER:
+        return False
+    mean = sum(later) / _LATER
+    if best.reward is None:
+        return mean > _WORSE * best.loss
+    # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
+    error = math.sqrt((best.reward * best.loss + 1 / (best.rows + 1)) / (best.rows + 1))
+    return mean - best.loss > max(_REWARD_LOST * best.reward, _NOISES * error)

@@ -9,18 +9,26 @@ from statistics import median
 
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
+from sfnode.quality import Quality, SampleAnswer
 from sfnode.worker import evaluate_alone, evaluate_states
 from sfnode.worker_protocol import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Holds how good a model is on ``rows`` held-out rows; ``predictions``: its labels for the first ones."""
+    """Holds how good a model is on ``rows`` held-out rows.
+
+    Attributes:
+        predictions: its labels for the first rows; samples: its answers to them, in a run that learns from rewards.
+        reward: mean reward; None where the run does not learn from rewards.
+    """
 
     accuracy: float
     loss: float
     rows: int
     predictions: tuple[int, ...]
+    reward: float | None = None
+    samples: tuple[SampleAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +76,16 @@ async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: 
     data = config.eval_data
     if data is None:
         return None
+    quality = Quality.of(signed.manifest.task)
     before, after = (
-        Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
+        Knowledge(
+            accuracy=found.accuracy,
+            loss=found.loss,
+            rows=found.rows,
+            predictions=found.predictions,
+            reward=quality.reward(found.loss),
+            samples=found.answers,
+        )
         for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state])
     )
     answers = _answers(signed.manifest.task, data, before, after)

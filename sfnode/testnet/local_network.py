@@ -11,6 +11,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from sfnode.children.program import Stillness
+from sfnode.quality import Quality
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
 from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
@@ -61,8 +62,8 @@ class LocalNode:
 
     Attributes:
         address: where others can dial it; empty until it listens.
-        losses: losses of its own estimates, by step.
-        accuracies: accuracies on the held-out data, by step.
+        losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
+        accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
     """
 
     name: str
@@ -72,6 +73,7 @@ class LocalNode:
     status: Status | None = None
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
+    rewards: dict[int, float] = field(default_factory=dict)
 
     def listen(self) -> None:
         """Take in the events that it has logged since the last call."""
@@ -83,8 +85,10 @@ class LocalNode:
                         self.losses[self.status.node.step] = self.status.training.loss
                 case {"event": "started", "addresses": [str(address), *_]}:
                     self.address = address
-                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
+                case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:
                     self.accuracies[step] = accuracy
+                    if isinstance(reward := fields.get("reward"), float):
+                        self.rewards[step] = reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,19 +287,25 @@ class LocalNetwork:
         )
 
     def _curve(self, learnt: Learnt | None) -> list[CurvePoint]:
-        """Return the first node's held-out accuracy and the mean training loss of all nodes, by step."""
-        accuracies = dict(self.nodes[0].accuracies)
+        """Return the first node's held-out figures and the mean training loss of all nodes, by step."""
+        accuracies, rewards = dict(self.nodes[0].accuracies), dict(self.nodes[0].rewards)
+        quality = Quality.of(self._signed.manifest.task)
         if learnt is not None:
-            accuracies |= {0: learnt.before.accuracy, self._signed.manifest.steps: learnt.after.accuracy}
+            ends = {0: learnt.before, self._signed.manifest.steps: learnt.after}
+            accuracies |= {step: each.accuracy for step, each in ends.items()}
+            rewards |= {step: each.reward for step, each in ends.items() if each.reward is not None}
         losses: dict[int, list[float]] = {}
         for node in self.nodes:
             for step, loss in node.losses.items():
                 losses.setdefault(step, []).append(loss)
+        means = {step: sum(found) / len(found) for step, found in losses.items()}
         return [
             CurvePoint(
                 step=step,
-                loss=sum(losses[step]) / len(losses[step]) if step in losses else None,
+                loss=means.get(step),
                 accuracy=accuracies.get(step),
+                reward=quality.reward(means.get(step)),
+                held_out_reward=rewards.get(step),
             )
             for step in sorted(accuracies.keys() | losses.keys())
         ]

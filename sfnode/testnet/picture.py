@@ -1,4 +1,4 @@
-"""Draw the picture of a run: held-out accuracy and training loss over steps, as one SVG file.
+"""Draw the picture of a run: held-out accuracy and training loss over steps, or mean rewards, as one SVG file.
 
 Written by hand, so that it needs no plotting library; any browser shows it. The same points give the same bytes. Two
 panels share the step axis instead of one panel with two scales, because where two scales cross means nothing.
@@ -41,6 +41,8 @@ class CurvePoint:
         step: step of the run; 0 is before the first update.
         loss: mean training loss in nats; None when not measured.
         accuracy: share of correct held-out answers, 0 to 1; None when not measured.
+        reward: mean reward of the answers that were sampled in training; None where the run has none.
+        held_out_reward: mean reward of the likeliest answers to held-out prompts; None when not measured.
 
     Values that are not finite are left out of the picture.
     """
@@ -48,6 +50,8 @@ class CurvePoint:
     step: int
     loss: float | None
     accuracy: float | None
+    reward: float | None = None
+    held_out_reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,47 +83,59 @@ def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> 
 
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     """Return the picture as SVG text."""
-    accuracy = _line((point.step, point.accuracy) for point in points)
-    loss = _line((point.step, point.loss) for point in points)
+    is_rewarded = any(point.reward is not None or point.held_out_reward is not None for point in points)
+    accuracy = _line((point.step, point.held_out_reward if is_rewarded else point.accuracy) for point in points)
+    loss = _line((point.step, point.reward if is_rewarded else point.loss) for point in points)
     measured = [step for step, _ in (*accuracy, *loss)] or [0]
     steps = (min(measured), max(*measured, min(measured) + 1))
     parts = [
         *svg.opened(WIDTH, HEIGHT, title, STYLE),
         svg.text((LEFT, 44), title, fill=svg.INK, css="title"),
-        *_accuracy_panel(accuracy, steps),
-        *_loss_panel(loss, steps),
+        *_accuracy_panel(accuracy, steps, is_rewarded=is_rewarded),
+        *_loss_panel(loss, steps, is_rewarded=is_rewarded),
         svg.CLOSED,
     ]
     return "\n".join(parts) + "\n"
 
 
-def _accuracy_panel(line: Line, steps: tuple[int, int]) -> list[str]:
+def _accuracy_panel(line: Line, steps: tuple[int, int], *, is_rewarded: bool) -> list[str]:
     lowest = min((value for _, value in line), default=0.5)
+    names = ("Mean reward on held-out data", "of the likeliest answers, 0 to 1")
+    if not is_rewarded:
+        names = ("Accuracy on held-out data", "share of correct answers, %")
     panel = Panel(rows=ACCURACY_ROWS, steps=steps, values=(0.4 if lowest >= 0.42 else 0.0, 1.0))
     shown = line if len(line) <= 60 else []
     dots = [svg.dot((panel.x(step), panel.y(value)), ACCURACY_COLOUR) for step, value in shown]
     return [
-        _heading(panel, "Accuracy on held-out data", "share of correct answers, %", ACCURACY_COLOUR),
-        *_grid(panel, lambda value: f"{100 * value:.0f}"),
+        _heading(panel, *names, ACCURACY_COLOUR),
+        *_grid(panel, lambda value: f"{value:.1f}" if is_rewarded else f"{100 * value:.0f}"),
         _polyline(panel, line, f'stroke="{ACCURACY_COLOUR}" stroke-width="2.5"'),
         *dots,
-        *_end_labels(panel, line, lambda value: f"{100 * value:.1f} %", ACCURACY_COLOUR),
+        *_end_labels(
+            panel, line, _mean_reward if is_rewarded else lambda value: f"{100 * value:.1f} %", ACCURACY_COLOUR
+        ),
         *([] if line else [_absent(panel)]),
     ]
 
 
-def _loss_panel(line: Line, steps: tuple[int, int]) -> list[str]:
+def _mean_reward(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _loss_panel(line: Line, steps: tuple[int, int], *, is_rewarded: bool) -> list[str]:
     values = [value for _, value in line] or [0.0, 1.0]
     panel = Panel(rows=LOSS_ROWS, steps=steps, values=_padded(min(values), max(values)))
     window = max(1, len(line) // SMOOTHING_SHARE)
     smooth = _moving_mean(line, window)
-    name = f"nats per answer; bold: mean of {window} steps" if window > 1 else "nats per answer"
+    unit = "of the sampled answers, 0 to 1" if is_rewarded else "nats per answer"
+    name = f"{unit}; bold: mean of {window} steps" if window > 1 else unit
+    heading = "Mean reward in training" if is_rewarded else "Training loss"
     return [
-        _heading(panel, "Training loss", name, LOSS_COLOUR),
+        _heading(panel, heading, name, LOSS_COLOUR),
         *_grid(panel, lambda value: f"{value:.10g}"),
         _polyline(panel, line, f'stroke="{LOSS_COLOUR}" stroke-width="1" stroke-opacity="0.35"'),
         _polyline(panel, smooth, f'stroke="{LOSS_COLOUR}" stroke-width="2.5"'),
-        *_end_labels(panel, smooth, lambda value: f"{value:.3f}", LOSS_COLOUR),
+        *_end_labels(panel, smooth, _mean_reward if is_rewarded else lambda value: f"{value:.3f}", LOSS_COLOUR),
         *([] if line else [_absent(panel)]),
         *_step_axis(panel),
     ]

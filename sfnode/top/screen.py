@@ -9,6 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
 from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, short_peer, sparkline
 from sfnode.top.node_view import NodeView
@@ -72,9 +73,11 @@ def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]
     if status.life.model is not None:
         yield "model", Text(printable(status.life.model.text), style="yellow")
     if detail is not None:
-        loss = "none yet" if status.training.loss is None else f"{status.training.loss:.4f}"
-        yield "loss", _curve_line([each.loss for each in detail.curve.losses], loss, is_ascii)
-        yield "held-out", _held_out(detail.curve, is_ascii)
+        quality = StatusWords(status).quality
+        text = "none yet" if status.training.loss is None else quality.figure(status.training.loss)
+        values = [quality.value(each.loss) for each in detail.curve.losses]
+        yield quality.short_name, _curve_line(values, text, is_ascii)
+        yield "held-out", _held_out(detail.curve, quality, is_ascii)
         yield "updates", _updates(status, detail)
         yield "equal", _equal(status, detail)
     yield "admitted", Text(printable(StatusWords(status).admission))
@@ -103,19 +106,20 @@ def _progress(status: Status) -> RenderableType:
     return grid
 
 
-def _curve_line(losses: Sequence[float], text: str, is_ascii: bool) -> Text:
+def _curve_line(values: Sequence[float], text: str, is_ascii: bool) -> Text:
     line = Text(f"{text:<12} ")
-    if len(losses) > 1:
-        line.append(sparkline(losses, _CURVE_COLUMNS, is_ascii=is_ascii), style="cyan")
+    if len(values) > 1:
+        line.append(sparkline(values, _CURVE_COLUMNS, is_ascii=is_ascii), style="cyan")
     return line
 
 
-def _held_out(curve: CurveStatistics, is_ascii: bool) -> Text:
+def _held_out(curve: CurveStatistics, quality: Quality, is_ascii: bool) -> Text:
     if not curve.evaluations or curve.best is None:
         return Text("not measured on this node: see --eval-every", style="dim")
     last, best = curve.evaluations[-1], curve.best
-    line = _curve_line([each.loss for each in curve.evaluations], f"{last.loss:.4f}", is_ascii)
-    line.append(f" {100 * last.accuracy:.1f} % right")
+    values = [quality.value(each.loss) for each in curve.evaluations]
+    line = _curve_line(values, quality.figure(last.loss), is_ascii)
+    line.append(f" {100 * last.accuracy:.1f} % {'fully ' if quality.is_reward else ''}right")
     line.append(", the best" if best == last else f", best: step {best.step}", style="dim")
     return line
 
@@ -185,7 +189,9 @@ def _news(news: Sequence[News]) -> Iterator[RenderableType]:
 
 def _table_of(views: Sequence[NodeView]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
-    for name in ("node", "stage", "loss", "right", "peers", "own", "left"):
+    rewarded = [view.status.life.is_rewarded for view in views if view.status is not None]
+    quality = Quality(bool(rewarded) and all(rewarded))
+    for name in ("node", "stage", quality.short_name, "right", "peers", "own", "left"):
         table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=_NAME_COLUMNS if name == "node" else None)
     for view in views:
         table.add_row(*(Text(printable(cell)) for cell in _cells(view)), style="dim" if view.trouble else "")
@@ -198,12 +204,13 @@ def _cells(view: NodeView) -> tuple[str, ...]:
         return (view.data_dir.path.name, "not seen", "", "", "", "", "")
     detail = status.detail
     words, loss = StatusWords(status), status.training.loss
+    figure = "" if loss is None else words.quality.figure(loss, 3)
     accuracy = f"{100 * detail.curve.evaluations[-1].accuracy:.1f} %" if detail and detail.curve.evaluations else ""
     stage = "finished" if status.node.is_finished else words.stage.replace(", the run is at", "")
     return (
         view.data_dir.path.name,
         f"gone at step {status.node.step}" if view.trouble else stage,
-        "" if loss is None else f"{loss:.3f}",
+        figure,
         accuracy,
         str(status.node.peers),
         f"{detail.progress.own_updates if detail else status.node.own_updates:,}",

@@ -10,14 +10,16 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec
+from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.training.model import check_model, fold_weights, loading
+from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names
+from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of, field_names
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
+_NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row
 _CPU: Final = torch.device("cpu")
 
 
@@ -26,12 +28,14 @@ class Reply:
     """Holds a model's answer to one prompt.
 
     Attributes:
-        text: the likeliest label word or choice; for a completion task, the generated text.
-        shares: probability of each label word or choice, in their order; empty for a completion task.
+        text: the likeliest label word or choice; for a completion or a reward, the generated text.
+        shares: probability of each label word or choice, in their order; empty for a text of the model's own.
+        reward: of an answer in a run that learns from rewards; None where the question lacks what the rule reads.
     """
 
     text: str
     shares: tuple[float, ...]
+    reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ def ask_model(
         folder: of the run's model.
         coefficients: of the trained model; ``bases`` holds the starts and the basis of each epoch.
         questions: each is the text of the template's only field, or a row of the data as a JSON object.
-        tokens: maximum length of a generated text.
+        tokens: maximum length of a generated text; where the run rewards answers, the rule has one.
 
     OperatorError: a question does not fit the task, or the model is not the run's.
     """
@@ -65,7 +69,9 @@ def ask_model(
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
-    asked = _Asked(shared, tokenizer, task, TaskData(label_tokens=encoder.label_tokens), tokens)
+    judge = AnswerJudge(tokenizer, parse_reward(task.completion)) if task.kind is TaskKind.REWARD else None
+    data = TaskData(label_tokens=encoder.label_tokens, judge=judge)
+    asked = _Asked(shared, tokenizer, task, data, tokens)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
@@ -87,6 +93,8 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
         given = json.loads(question)
     except (ValueError, RecursionError):
         given = None
+    if task.kind is TaskKind.REWARD:
+        usual |= dict.fromkeys(parse_reward(task.completion).fields, _NOT_GIVEN)
     if isinstance(given, dict):
         return {**usual, **given}
     if len(wanted) != 1 or task.kind is TaskKind.CHOICE:
@@ -110,6 +118,10 @@ class _Asked:
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
         if self.task.kind is TaskKind.COMPLETION:
             return Reply(text=self._continued(example), shares=())
+        if self.data.judge is not None:
+            ((text, reward),) = likeliest_answers(self.shared, self.data, [example])
+            is_judged = all(row.get(name) != _NOT_GIVEN for name in self.data.judge.rule.fields)
+            return Reply(text=text, shares=(), reward=reward if is_judged else None)
         choices: Any = row.get("choices", ())  # a choice task has them: the encoder checks it
         words = self.task.label_words or [str(choice) for choice in choices]
         each = [replace(example, label=number) for number in range(len(words))]

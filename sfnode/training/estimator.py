@@ -31,7 +31,7 @@ from protocol.subspace import (
 from sfnode.privacy import NoisySum, noisy_sum
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
-from sfnode.training.reward_estimate import judge_of, reward_gradient, rewards_of_likeliest
+from sfnode.training.reward_estimate import evaluate_answers, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Evaluated, NoiseConfig
@@ -192,7 +192,7 @@ class Estimator:
             chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
             if self.data.judge is not None:
                 return torch.tensor(
-                    [1.0 - each for part in chunks for each in rewards_of_likeliest(self._shared, self.data, part)],
+                    [1.0 - each for part in chunks for _, each in likeliest_answers(self._shared, self.data, part)],
                     dtype=torch.float64,
                 )
             batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
@@ -201,7 +201,7 @@ class Estimator:
 
     def _evaluate(self, examples: Sequence[Example]) -> Evaluated:
         if self.data.judge is not None:
-            return self._evaluate_answers(examples)
+            return evaluate_answers(self._shared, self.data, examples)
         right, loss = 0.0, 0.0
         predictions, labels = [], []
         for members in chunks_of(examples, EVALUATION_TOKENS):
@@ -222,17 +222,6 @@ class Estimator:
             loss=loss / len(examples),
             rows=len(examples),
             predictions=() if is_completion else tuple(first),
-        )
-
-    def _evaluate_answers(self, examples: Sequence[Example]) -> Evaluated:
-        rewards = rewards_of_likeliest(self._shared, self.data, examples)
-        right = sum(each >= 1.0 for each in rewards)
-        return Evaluated(
-            accuracy=right / len(rewards),
-            f1=None,
-            loss=1.0 - sum(rewards) / len(rewards),
-            rows=len(rewards),
-            predictions=(),
         )
 
     def _live(self, epoch: int) -> Int64Array:

@@ -20,15 +20,18 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.subspace import Bases
+from sfnode.quality import SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
+from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
 Int64Array = NDArray[np.int64]
 
 _SPREAD_LEAST: Final = 0.25  # SPEC 5.7
-_TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
+_SAMPLES_KEPT: Final = 3  # of an evaluation, for people to read
+_SAMPLE_CHARACTERS: Final = 80  # the last ones of a prompt, the first ones of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +78,33 @@ def reward_gradient(
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
 
+def evaluate_answers(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> Evaluated:
+    """Evaluate the model, with the weights as they are, by its likeliest answers."""
+    judge, found = judge_of(data), likeliest_answers(shared, data, examples)
+    return Evaluated(
+        accuracy=sum(reward >= 1.0 for _, reward in found) / len(found),
+        f1=None,
+        loss=1.0 - sum(reward for _, reward in found) / len(found),
+        rows=len(found),
+        predictions=(),
+        answers=tuple(
+            SampleAnswer(
+                prompt=judge.text(example.tokens)[-_SAMPLE_CHARACTERS:], text=text[:_SAMPLE_CHARACTERS], reward=reward
+            )
+            for example, (text, reward) in zip(examples[:_SAMPLES_KEPT], found[:_SAMPLES_KEPT], strict=True)
+        ),
+    )
+
+
 @torch.inference_mode()
-def rewards_of_likeliest(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[float]:
-    """Return how good the model's likeliest answers are, one to each example's prompt, with the weights as they are."""
+def likeliest_answers(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[tuple[str, float]]:
+    """Return the model's likeliest answer to each example's prompt, with its reward, with the weights as they are."""
     judge = judge_of(data)
     writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
-    found: list[float] = []
+    found: list[tuple[str, float]] = []
     for _, chunk in _chunks(examples, 1, judge.rule.tokens):
-        found += _checked(judge, chunk, writer.write([example.tokens for example in chunk]))
+        written = writer.write([example.tokens for example in chunk])
+        found += zip(map(judge.text, written.texts()), _checked(judge, chunk, written), strict=True)
     return found
 
 
@@ -98,7 +120,7 @@ def _checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) 
 def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[tuple[int, Sequence[Example]]]:
     """Yield the place of the first and the examples of chunks whose texts fit into memory together."""
     width = max(len(example.tokens) for example in examples) + tokens
-    size = max(1, _TOKENS_AT_ONCE // (width * copies))
+    size = max(1, ANSWER_TOKENS_AT_ONCE // (width * copies))
     for first in range(0, len(examples), size):
         yield first, examples[first : first + size]
 
@@ -107,12 +129,25 @@ def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
     copies = reward_PC.shape[1]
     better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
     if not better_PC.any():
+        mean = float(reward_PC.mean())
         raise NumericError(
-            f"all {copies} answers to each prompt were equally good (reward {reward_PC.mean():.2f}): "
-            "nothing to learn from them"
+            f"all {copies} answers to each prompt were equally good (mean reward {mean:.2f}), which teaches nothing: "
+            f"{_meaning(mean)}"
         )
     advantages: NDArray[np.float64] = better_PC.reshape(-1) / max(_SPREAD_LEAST, np.sqrt(np.mean(better_PC**2)))
     return advantages
+
+
+def _meaning(mean: float) -> str:
+    """Return what it means, and what to do, where a run's answers are always equally good."""
+    if mean == 0.0:
+        return (
+            "if no answer ever gets anything, the rule is too hard for this model. Make a run with a rule that rewards "
+            "parts of an answer, with more answers to a prompt, or with a stronger model"
+        )
+    if mean == 1.0:
+        return "if each answer gets the whole reward, the model has learnt what the rule can teach: take it by export"
+    return "if this stays so, the model answers a prompt always in one way. Make a run with more answers to a prompt"
 
 
 class _Hearing:

@@ -80,7 +80,7 @@ class ModelPool:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
-        data = read_task(tokenizer, manifest.task, training.data, training.eval_data)
+        data = read_task(tokenizer, manifest.task, training.data, training.eval_data, training.private_reward)
         return shared, Estimator(shared, bases, data, training.noise)
 
 
@@ -96,6 +96,7 @@ class Service:
         try:
             match request:
                 case OpenSession():
+                    self.end()
                     shared, session = self._pool.open(request)
                     self._session = session
                     who = (request.author.hex()[:8], request.training.model, shared.device)
@@ -115,6 +116,12 @@ class Service:
                     raise WorkerError(f"a {type(request).__name__} is not a request")
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
             return failure_of(error)
+
+    def end(self) -> None:
+        """Close the session, with the node's own command for rewards."""
+        if self._session is not None and self._session.data.judge is not None:
+            self._session.data.judge.close()
+        self._session = None
 
 
 def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
@@ -203,6 +210,7 @@ class Worker:
 
     def _close(self, connection: Connection, reason: str) -> None:
         log.info("connection closed: %s", reason)
+        connection.service.end()
         if connection.stream.fileno() != -1:
             self._selector.unregister(connection.stream)
             connection.stream.close()

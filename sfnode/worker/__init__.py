@@ -2,7 +2,11 @@
 
 from sfnode.worker import remeasuring as remeasuring
 from sfnode.worker.audit_case import AuditCase as AuditCase, AuditVerdict as AuditVerdict
-from sfnode.worker.measuring import evaluate_alone as evaluate_alone, evaluate_states as evaluate_states
+from sfnode.worker.measuring import (
+    evaluate_alone as evaluate_alone,
+    evaluate_states as evaluate_states,
+    evaluated_step as evaluated_step,
+)
 from sfnode.worker.noise_budget import NoiseBudget as NoiseBudget
 from sfnode.worker.past_states import PastStates as PastStates
 from sfnode.worker.supervisor import children_bytes as children_bytes, worker_process as worker_process

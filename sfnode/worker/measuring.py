@@ -10,10 +10,24 @@ from protocol.errors import NumericError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
+from sfnode.quality import Quality
+from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker_protocol import TrainingConfig, messages
+
+
+def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> EvaluatedStep:
+    """Return what a node keeps of an evaluation of the model after all steps before ``step``."""
+    return EvaluatedStep(
+        step=step,
+        accuracy=found.accuracy,
+        loss=found.loss,
+        rows=found.rows,
+        reward=quality.reward(found.loss),
+        answers=found.answers,
+    )
 
 
 async def evaluate_states(

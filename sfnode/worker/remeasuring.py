@@ -14,7 +14,7 @@ from typing import Final
 from protocol.crypto import Author
 from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
-from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
+from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
 from protocol.state import Coefficients
 from sfnode.worker.audit_case import SPARE_SCALARS, AuditCase, Scalars, allowed_difference, directions_claimed
 from sfnode.worker.measuring import Measuring
@@ -31,7 +31,13 @@ _WITNESSES_NEEDED: Final = 2
 
 
 def check_auditable(manifest: Manifest) -> None:
-    """Raise OperatorError if only the authors can repeat their measurements."""
+    """Raise OperatorError if only the authors can repeat their measurements, or nobody can."""
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "this run learns from rewards: two machines can draw different answers from one seed, so no message can be "
+            "measured again. Compare what each author has given with `sfnode run show`, measure the model with "
+            "`sfnode eval`, and let the owner expel who harms it"
+        )
     if manifest.task.data == DATA_PRIVATE:
         raise OperatorError(
             "this run's data are private: only their owner can repeat a measurement, nobody can audit it"

@@ -13,9 +13,11 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
+from sfnode.quality import Quality
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.client import WorkerSession, coefficients_of
+from sfnode.worker.measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
 from sfnode.worker_protocol import TrainingConfig, messages
@@ -40,7 +42,8 @@ class TrainingStatistics:
 
     Attributes:
         is_training: whether the node should contribute; False for a relay.
-        loss: mean loss of the last estimate's forward rows.
+        loss: mean loss of the last estimate's forward rows; where the run learns from rewards, one minus the reward.
+        reward: mean reward of the answers that the last estimate sampled; None where the run has none.
         accuracy: share of right answers when last measured.
         worker_restarts: times that the worker was started anew.
         trouble: a fault that keeps the node from measuring; empty if the last measurement succeeded.
@@ -49,6 +52,7 @@ class TrainingStatistics:
 
     is_training: bool = False
     loss: float | None = None
+    reward: float | None = None
     accuracy: float | None = None
     forward_rows: int = 0
     worker_restarts: int = 0
@@ -74,6 +78,7 @@ class Trainer:
         self._config = config
         self._signed = signed
         self._author = author
+        self._quality = Quality.of(signed.manifest.task)
         self._coefficients = coefficients
         self._reporter = reporter
         self._budget = budget
@@ -177,7 +182,8 @@ class Trainer:
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
         rows = self._statistics.forward_rows + estimated.rows
-        self._statistics = replace(self._statistics, loss=estimated.loss, trouble="", forward_rows=rows)
+        loss, reward = estimated.loss, self._quality.reward(estimated.loss)
+        self._statistics = replace(self._statistics, loss=loss, reward=reward, trouble="", forward_rows=rows)
         if self._budget is not None:
             self._budget.spend((job.step, job.directions))
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
@@ -194,17 +200,12 @@ class Trainer:
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
             return
         self._statistics = replace(self._statistics, accuracy=result.accuracy)
-        self.evaluations.append(
-            EvaluatedStep(step=job.step, accuracy=result.accuracy, loss=result.loss, rows=result.rows)
-        )
-        self._reporter.event(
-            "evaluated",
-            f"step {job.step}: accuracy {100 * result.accuracy:.1f} %, loss {result.loss:.3f} on {result.rows} rows",
-            step=job.step,
-            accuracy=result.accuracy,
-            loss=result.loss,
-            rows=result.rows,
-        )
+        found = evaluated_step(result, job.step, self._quality)
+        self.evaluations.append(found)
+        share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
+        fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
+        text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
+        self._reporter.event("evaluated", text, **fields)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:
         """Send the epochs from ``first`` on that have changed since they were sent; return their numbers.

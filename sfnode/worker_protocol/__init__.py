@@ -32,6 +32,7 @@ from sfnode.worker_protocol.room import (
 )
 from sfnode.worker_protocol.training_config import NoiseConfig as NoiseConfig, TrainingConfig as TrainingConfig
 from sfnode.worker_protocol.weight_plan import (
+    ANSWER_TOKENS_AT_ONCE as ANSWER_TOKENS_AT_ONCE,
     WeightPlan as WeightPlan,
     plan_weights as plan_weights,
     waits_in_files as waits_in_files,

@@ -30,6 +30,7 @@ class TrainingConfig:
         eval_data: JSONL file to evaluate on, or None.
         threads, worker_socket: of the worker to start, or of one that runs already; no session needs them.
         noise: of the messages; None: none.
+        private_reward: a command that says how good answers are, in place of the run's rule; None: the rule does.
         basis: file of the basis of a run with a dense core; else None.
     """
 
@@ -40,4 +41,5 @@ class TrainingConfig:
     threads: int | None = None
     worker_socket: Path | None = None
     noise: NoiseConfig | None = None
+    private_reward: str | None = None
     basis: Path | None = None

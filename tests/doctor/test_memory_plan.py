@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from protocol.errors import OperatorError
+from protocol.run.manifest import Manifest
 from sfnode.demo import model_folder
 from sfnode.doctor import memory_plan
 from sfnode.doctor.findings import Verdict
 from sfnode.run.builder import MethodOptions
 from tests.support.demo_run import demo_run
 from tests.support.manifests import small_manifest
+from tests.support.reward_runs import reward_manifest
 
 
 def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_card(
@@ -53,3 +56,20 @@ def test_memory_plan__dense_core__is_one_pass_of_the_rows_and_records_of_their_o
     assert plan.closed == 0 and plan.activations < of_drawn.activations
     assert memory_plan.ledger_bytes(dense, 2) == 2 * dense.steps * (205 + dense.numbers)
     assert memory_plan.ledger_bytes(drawn, 2) == 2 * drawn.steps * (205 + 2 * drawn.method.scalars)
+
+
+def test_memory_plan__rewards__has_room_for_keys_and_values_of_the_answers() -> None:
+    manifest, _ = reward_manifest()
+    task, plain = manifest.task, replace(manifest, task=demo_run(MethodOptions(), 10).manifest.task)
+    config = json.loads((model_folder() / "config.json").read_text("utf-8"))
+    each = 2 * config["num_hidden_layers"] * config["hidden_size"] * 4
+    plans = {rows: _plan(replace(manifest, task=replace(task, batch_rows=rows))) for rows in (64, 1_024)}
+    assert plans[64].answers == 64 * task.max_tokens * each
+    assert plans[1_024].answers == 8_192 * each  # more are written one part after the other
+    assert "keys and values of answers" in str(plans[64])
+    assert plans[64].on_device - plans[64].answers == plans[64].weights + plans[64].bases + plans[64].activations
+    assert _plan(plain).answers == 0
+
+
+def _plan(manifest: Manifest) -> memory_plan.MemoryPlan:
+    return memory_plan.plan_memory(manifest, model_folder(), "fp32")

@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError, SfnodeError
-from sfnode.cli.testnet import _check, _shards
+from sfnode.cli.testnet import _check, _print_learnt, _shards
 from sfnode.demo import data_file
+from sfnode.quality import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
@@ -45,6 +46,21 @@ def result(
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:
     _check(result(), Path("folder"), 20.0)
     _check(result(after=0.4), Path("folder"), None)
+
+
+def test_result__rewards__are_printed_with_answers_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = (
+        replace(
+            known(mean), loss=1 - mean, reward=mean, samples=(SampleAnswer(prompt="2 + 2 =", text=text, reward=mean),)
+        )
+        for mean, text in ((0.0, "five\x1b"), (1.0, "4"))
+    )
+    _print_learnt(Learnt(before=before, after=after, answers=()), Quality(is_reward=True))
+    assert capsys.readouterr().out.splitlines() == [
+        "reward     0.00 before, 1.00 after (mean, held-out)",
+        "right      0.0 % before, 100.0 % after (+100.0 points, held-out)",
+        "answer     2 + 2 = 'five\\x1b' -> '4' (reward 0.00 -> 1.00)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +135,6 @@ def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> N
     finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "6", *rule, *files, limit_s=110)
     assert finished.returncode == 0, finished.stderr[-2_000:]
     assert "all equal  yes" in finished.stdout
-    before, after = (float(share) for share in re.findall(r"([0-9.]+) % (?:before|after)", finished.stdout))
-    assert "answers that get the whole reward" in finished.stdout and before != after, finished.stdout
-    assert re.search(r"reward +0\.\d\d before, 0\.\d\d after", finished.stdout), finished.stdout
+    found = re.search(r"right +([0-9.]+) % before, ([0-9.]+) % after", finished.stdout)
+    assert found and found[1] != found[2], finished.stdout
+    assert re.search(r"reward +0\.\d+ before, 0\.\d+ after", finished.stdout), finished.stdout

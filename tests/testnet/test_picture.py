@@ -75,3 +75,16 @@ def test_picture__place_not_writable__is_an_operator_error(tmp_path: Path) -> No
     (tmp_path / "curve.svg").mkdir()
     with pytest.raises(OperatorError, match=r"cannot write .*curve\.svg"):
         draw_training_curve(POINTS, "run", tmp_path / "curve.svg")
+
+
+def test_picture__rewards__are_drawn_in_the_place_of_accuracy_and_loss() -> None:
+    points = [
+        CurvePoint(step=step, loss=0.9 - step / 200, accuracy=0.0, reward=0.1 + step / 200, held_out_reward=step / 100)
+        for step in range(0, 101, 10)
+    ]
+    texts = _texts(render_training_curve(points, "run"))
+    assert {"0.00", "1.00", "0.10", "0.60"} <= set(texts)
+    assert any(text.startswith("Mean reward on held-out data") for text in texts)
+    assert any(text.startswith("Mean reward in training") for text in texts)
+    held_out, sampled, _ = _lines(render_training_curve(points, "run"))
+    assert all(line[0][1] > line[-1][1] for line in (held_out, sampled))  # both rise

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ from sfnode.training.calibration import calibrate
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import attach, trainable_tensors
-from sfnode.training.reward_estimate import RewardGradient, judge_of, reward_gradient, rewards_of_likeliest
+from sfnode.training.reward_estimate import RewardGradient, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.candidates import batch_of
@@ -116,7 +118,7 @@ def told(
 def test_reward_gradient__answers_equally_good__step_is_skipped_with_the_reason() -> None:
     shared, data = SharedModel(tiny_llama()), some_questions(check={"contains": "never"})
     bases, _ = dense_bases(shared, some_texts())
-    with pytest.raises(NumericError, match=r"all 4 answers to each prompt were equally good \(reward 0.00\)"):
+    with pytest.raises(NumericError, match=r"all 4 answers to each prompt were equally good \(mean reward 0.00\)"):
         measured(shared, bases, a_core(bases) * 0, data)
 
 
@@ -125,12 +127,12 @@ def test_judge_of__run_with_labels__says_that_it_has_no_rewards() -> None:
         judge_of(TaskData(label_tokens=(3, 4)))
 
 
-def test_rewards_of_likeliest__small_chunks__same_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_likeliest_answers__small_chunks__same_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     shared, data = SharedModel(tiny_llama()), some_questions()
     attach(shared.model, (), shared.pass_context)
-    at_once = rewards_of_likeliest(shared, data, data.examples)
-    monkeypatch.setattr("sfnode.training.reward_estimate._TOKENS_AT_ONCE", 30)
-    assert rewards_of_likeliest(shared, data, data.examples) == at_once
+    at_once = likeliest_answers(shared, data, data.examples)
+    monkeypatch.setattr("sfnode.training.reward_estimate.ANSWER_TOKENS_AT_ONCE", 30)
+    assert likeliest_answers(shared, data, data.examples) == at_once
     assert len(at_once) == len(data.examples)
 
 
@@ -180,3 +182,22 @@ def test_estimator__run_of_rewards__counts_answers_and_gets_better() -> None:
     assert float(session.evaluation_losses().mean()) == pytest.approx(after.loss)
     assert after.loss < before.loss - 0.2
     assert after.accuracy > before.accuracy
+
+
+def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -> None:
+    program = tmp_path / "check.py"
+    program.write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    asked = json.loads(line)\n"
+        "    print(0.5 * asked['ended'] + 0.5 * (asked['row']['word'] in asked['answer']), flush=True)\n"
+    )
+    rule = parse_reward(json.dumps({"check": CHECK, "samples": 2, "tokens": 3}))
+    judge = AnswerJudge(tiny_tokenizer(), rule, f"{sys.executable} {program}")
+    a_good_film = [5, 4, 6]
+    assert judge.text(a_good_film) == "a good film"
+    assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0
+    assert judge.reward(a_good_film, False, (("word", "bad"),)) == 0.0
+    judge.close()
+    assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
+    judge.close()

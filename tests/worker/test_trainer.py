@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.run.manifest import sign_manifest
+from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
+from sfnode.storage.evaluations import EvaluatedStep
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker_protocol.messages import (
     EstimateRequest,
@@ -36,6 +37,7 @@ from sfnode.worker_protocol.messages import (
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.reward_runs import rewarded
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
 AUTHOR = Signer(b"alice".ljust(32, b"."))
@@ -72,16 +74,18 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(folder: Path, script: Script = healthy, inbox_events: int = 8) -> AsyncIterator[Bench]:
+async def running(
+    folder: Path, script: Script = healthy, inbox_events: int = 8, signed: SignedManifest = SIGNED
+) -> AsyncIterator[Bench]:
     """The trainer at work; ends with the body. ``inbox_events``: how many the inbox holds while nobody reads it."""
-    coefficients = Coefficients(SIGNED.manifest)
+    coefficients = Coefficients(signed.manifest)
     output = io.StringIO()
     jobs_in, jobs_out = trio.open_memory_channel[Job](8)
     inbox_in, inbox_out = trio.open_memory_channel[Event](inbox_events)
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, signed, AUTHOR.author, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -184,6 +188,21 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
         assert bench.trainer.statistics().accuracy == 0.75
+
+
+async def test_trainer__rewards__are_reported_in_the_place_of_losses(tmp_path: Path) -> None:
+    plain = small_manifest(core="dense")
+    signed = sign_manifest(replace(plain, task=rewarded(plain.task)), OWNER)
+    async with running(tmp_path, signed=signed) as bench:
+        await bench.next()
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        await bench.next()
+        (told,) = bench.told("evaluated")
+        assert (told["reward"], told["loss"], told["accuracy"]) == (0.75, 0.25, 0.75) and "answers" not in told
+        assert bench.trainer.statistics().reward == 0.5
+        (kept,) = bench.trainer.evaluations
+        assert kept == EvaluatedStep(step=5, accuracy=0.75, loss=0.25, rows=8, reward=0.75)
 
 
 async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(tmp_path: Path) -> None:

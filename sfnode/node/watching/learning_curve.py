@@ -4,15 +4,18 @@ import logging
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
+from sfnode.quality import Quality
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 _EVALUATIONS_MAX: Final = 64  # in a status
+_USUAL: Final = Quality(is_reward=False)
 
 
 class LearningCurve:
@@ -21,10 +24,11 @@ class LearningCurve:
     Args:
         data_dir: the node's.
         reporter: receives a warning if the run gets worse, once for each best step; and if a file cannot be used.
+        quality: how the run's figures are called.
     """
 
-    def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
-        self._data_dir, self._reporter = data_dir, reporter
+    def __init__(self, data_dir: DataDirectory, reporter: Reporter, quality: Quality = _USUAL) -> None:
+        self._data_dir, self._reporter, self._quality = data_dir, reporter, quality
         self._warned_of: EvaluatedStep | None = None
         self._gain_trouble = ""
         self.evaluations: list[EvaluatedStep] = []
@@ -34,11 +38,12 @@ class LearningCurve:
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
+        shown = [replace(each, answers=()) for each in self.evaluations]
         return CurveStatistics(
-            evaluations=thinned(self.evaluations, _EVALUATIONS_MAX),
-            best=evaluations.best_of(self.evaluations),
+            evaluations=thinned(shown, _EVALUATIONS_MAX),
+            best=evaluations.best_of(shown),
             gain=self._measured_gain() or evaluations.gain_of(self.evaluations),
-            losses=self.losses.points,
+            losses=tuple(replace(each, reward=self._quality.reward(each.loss)) for each in self.losses.points),
         )
 
     def _measured_gain(self) -> Gain | None:
@@ -57,7 +62,9 @@ class LearningCurve:
         while fresh:
             evaluation = fresh.pop(0)
             others = [each for each in self.evaluations if each.step != evaluation.step]
-            self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
+            by_step = sorted([*others, evaluation], key=lambda each: each.step)
+            # Answers are kept of the first and the last alone: the file is written at each evaluation
+            self.evaluations = [by_step[0], *(replace(each, answers=()) for each in by_step[1:-1]), *by_step[1:][-1:]]
             with self._reported():
                 self._data_dir.evaluations.write(self.evaluations)
             self._warn(evaluation)
@@ -65,10 +72,10 @@ class LearningCurve:
     def _warn(self, evaluation: EvaluatedStep) -> None:
         best = evaluations.best_of(self.evaluations)
         if best is not None and best != self._warned_of and evaluations.has_become_worse(self.evaluations):
-            self._warned_of = best
+            self._warned_of, quality = best, self._quality
             text = (
-                f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
-                f"{evaluation.loss:.3f}. "
+                f"the {quality.name} on held-out data has {'fallen' if quality.is_reward else 'risen'} from "
+                f"{quality.figure(best.loss, 3)} at step {best.step} to {quality.figure(evaluation.loss, 3)}. "
                 "The model of that step can still be had: sfnode export --data-dir "
                 f"{shlex.quote(str(self._data_dir))} --at-step {best.step} --out FOLDER"
             )

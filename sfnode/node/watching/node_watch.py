@@ -16,6 +16,7 @@ from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
+from sfnode.quality import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Status, StatusWords
 from sfnode.storage import disk
@@ -34,7 +35,8 @@ class NodeWatch:
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
         self._news = NetworkNews(life.reporter)
-        self._details = StatusDetails(LearningCurve(life.config.data_dir, life.reporter), self._news)
+        curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
+        self._details = StatusDetails(curve, self._news)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()
@@ -105,6 +107,7 @@ def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
             model=life.model_progress(),
             join=str(here),
             join_string=run_address.join_string(here),
+            is_rewarded=Quality.of(manifest.task).is_reward,
             disk_free_bytes=disk.free_disk_bytes(life.config.data_dir.path),
             slips=life.slips.state,
         ),

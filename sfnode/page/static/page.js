@@ -53,7 +53,8 @@ function underText() {
 function showTrouble() {
   const { status, evaluations } = view, found = [];
   if (view.run.is_live && status && status.words.trouble) found.push(`${sentence(status.words.trouble)}.`);
-  if (evaluations.is_worse) found.push(`The loss on held-out data rises: it was best at step ${whole.format(evaluations.best_step)}.`);
+  const course = view.run.is_rewarded ? "mean reward on held-out data falls" : "loss on held-out data rises";
+  if (evaluations.is_worse) found.push(`The ${course}: it was best at step ${whole.format(evaluations.best_step)}.`);
   const advice = status && view.run.is_live && found.length ? " `sfnode doctor` looks for the cause." : "";
   say("trouble", found.join(" ") + advice).hidden = !found.length;
 }
@@ -74,20 +75,30 @@ function showTiles() {
     element("dt", {}, name), element("dd", { class: `value ${css ?? ""}` }, value), element("dd", { class: "note" }, note))));
 }
 
+/** A loss, or a mean reward with two digits. */
+function quality(value) {
+  return view.run.is_rewarded && typeof value === "number" ? value.toFixed(2) : figure(value);
+}
+
 function lossTile(status, last, best) {
-  if (last) return ["Held-out loss", figure(last[1]), best ? `best ${figure(best[1])} at step ${whole.format(best[0])}` : ""];
-  return ["Training loss", figure(status ? status.loss : null), "of the last batch"];
+  const isRewarded = view.run.is_rewarded, name = isRewarded ? "mean reward" : "loss";
+  if (last) return [`Held-out ${name}`, quality(last[1]), best ? `best ${quality(best[1])} at step ${whole.format(best[0])}` : ""];
+  const now = status ? (isRewarded ? status.reward : status.loss) : null;
+  return [isRewarded ? "Mean reward" : "Training loss", quality(now), isRewarded ? "of the last sampled answers" : "of the last batch"];
 }
 
 function accuracyTile(last, best) {
-  if (!last) return ["Accuracy", "–", "not measured"];
-  return ["Accuracy", percent(last[2]), `at step ${whole.format(last[0])}${best && best !== last ? `; ${percent(best[2])} at the best loss` : ""}`];
+  const name = view.run.is_rewarded ? "Fully right" : "Accuracy";
+  if (!last) return [name, "–", "not measured"];
+  const other = best && best !== last ? `; ${percent(best[2])} at the best ${view.run.is_rewarded ? "reward" : "loss"}` : "";
+  return [name, percent(last[2]), `at step ${whole.format(last[0])}${other}`];
 }
 
 function gainTile({ before, own, after, step }) {
-  const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
+  const isRewarded = view.run.is_rewarded;
+  const points = (share) => `${share < 0 ? "−" : "+"}${isRewarded ? Math.abs(share).toFixed(2) : Math.abs(100 * share).toFixed(1)}`;
   const alone = own === null ? "" : `; ${points(after - own)} over own examples alone`;
-  return ["Gain", `${points(after - before)} points`, `over the model alone${alone}, at step ${whole.format(step)}`];
+  return ["Gain", `${points(after - before)} ${isRewarded ? "reward" : "points"}`, `over the model alone${alone}, at step ${whole.format(step)}`];
 }
 
 function liveTiles(status) {
@@ -113,17 +124,20 @@ function showCurves() {
   const held = { points: evaluations.points.map(([step, loss]) => [step, loss]), css: "own", dots: true, best };
   const training = { points: losses, css: "second" };
   drawChart(byId("loss"), {
-    series: [training, held], steps: run.steps, text: figure, least: 0,
-    empty: run.is_live ? "No loss yet: it comes with the first step of this node." : "No loss was kept.",
-    label: trend("Loss", held.points.length ? held.points : losses, figure),
+    series: [training, held], steps: run.steps, text: quality, least: 0,
+    ...(run.is_rewarded ? { most: 1, room: 0.1 } : {}),
+    empty: run.is_live ? "Nothing yet: it comes with the first step of this node." : "Nothing was kept.",
+    label: trend(run.is_rewarded ? "Mean reward" : "Loss", held.points.length ? held.points : losses, quality),
   });
   drawChart(byId("accuracy"), {
     series: [{ points: evaluations.points.map(([step, , accuracy]) => [step, accuracy]), css: "own", dots: true, best }],
     steps: run.steps, text: percent, axis: (value) => `${(100 * value).toFixed(0)} %`, least: 0, most: 1, room: 0.1,
     empty: "Nothing measured yet. A node with --eval-every N measures it on held-out data each N steps.",
-    label: trend("Accuracy", evaluations.points.map(([step, , accuracy]) => [step, accuracy]), percent),
+    label: trend(run.is_rewarded ? "Fully right" : "Accuracy", evaluations.points.map(([step, , accuracy]) => [step, accuracy]), percent),
   });
-  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", "this node's batches"]]);
+  say("loss-title", run.is_rewarded ? "Mean reward" : "Loss");
+  say("accuracy-title", run.is_rewarded ? "Fully right" : "Accuracy");
+  keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", run.is_rewarded ? "answers that this node sampled" : "this node's batches"]]);
   keyOf("accuracy-key", [evaluations.points.length && ["", "held-out data"]]);
 }
 
@@ -135,6 +149,16 @@ function trend(name, points, text) {
 
 function keyOf(id, entries) {
   byId(id).replaceChildren(...entries.filter(Boolean).map(([css, text]) => element("span", {}, element("i", { class: css }), text)));
+}
+
+// --- answers
+
+function showAnswers() {
+  byId("answers-card").hidden = !view.answers.length;
+  const shown = ([text, reward]) => `${reward.toFixed(2)} ${text || "(nothing)"}`;
+  byId("answers").replaceChildren(...view.answers.map(({ before, after }, index) =>
+    element("li", {}, element("div", { class: "muted" }, `row ${index + 1}, the model alone: ${shown(before)}`),
+      element("div", {}, `row ${index + 1}, with the run: ${shown(after)}`))));
 }
 
 // --- authors
@@ -246,6 +270,7 @@ const SHOWN = [
   [showTrouble, ["run", "status", "evaluations"]],
   [showTiles, ["status", "evaluations", "gain", "authors", "neighbours"]],
   [showCurves, ["evaluations", "losses", "run"]],
+  [showAnswers, ["answers"]],
   [showAuthors, ["authors", "run"]],
   [showMap, ["authors", "neighbours", "status"]],
   [showLog, ["log", "run"]],

@@ -1,10 +1,11 @@
-"""Doors: `bench_step`, `worker_peaks`: how fast this machine trains a model, and what memory that takes.
+"""Doors: `bench_step`, `bench_answer`, `worker_peaks`: how fast this machine trains a model, and its memory.
 
 `sfnode bench` calls these; docs/bench.md explains each figure. Models have published shapes and random weights, so
 nothing is downloaded. No state of a run ever comes from here.
 """
 
 from sfnode.training.bench import memory as memory, subjects as subjects, timing as timing
+from sfnode.training.bench.answer_cost import AnswerSize as AnswerSize, bench_answer as bench_answer
 from sfnode.training.bench.memory import random_files as random_files, worker_peaks as worker_peaks
 from sfnode.training.bench.step_cost import bench_step as bench_step
 from sfnode.training.bench.subjects import BenchBasis as BenchBasis

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Pretraine
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import FORMAT, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
+from protocol.run import FORMAT, CoreKind, Manifest, TaskKind, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, BasisContent, Int8Array, words
@@ -176,14 +176,26 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple
     """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
     rows, tokens = size
     if basis is BenchBasis.DENSE:
-        writing = [tensor for tensor in tensors if tensor.name.endswith(_WRITING)]
-        return _dense_bases(writing[-max(1, len(writing) // 3) :], rows, tokens)
+        return _dense_bases(_dense_manifest(tensors, rows, tokens))
     manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
     return Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
 
 
-def _dense_bases(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Bases:
-    manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.DENSE, rank=_DENSE_RANK)
+def reward_bases(tensors: Sequence[TensorSpec], rule: str, *, size: tuple[int, int]) -> Bases:
+    """Return a run with a dense core that rewards answers; ``size``: answers of a message, tokens of a whole text."""
+    manifest = _dense_manifest(tensors, *size)
+    task = replace(manifest.task, kind=TaskKind.REWARD, completion=rule, label_words=())
+    return _dense_bases(checked(to_plain(replace(manifest, task=task), as_rows=False)))
+
+
+def _dense_manifest(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Manifest:
+    writing = [tensor for tensor in tensors if tensor.name.endswith(_WRITING)]
+    last = writing[-max(1, len(writing) // 3) :]
+    return bench_manifest(last, rows=rows, tokens=tokens, core=CoreKind.DENSE, rank=_DENSE_RANK)
+
+
+def _dense_bases(manifest: Manifest) -> Bases:
+    tensors = manifest.tensors
 
     def side(length: int, columns: int) -> Int8Array:
         drawn = words(3, length * columns, _STREAM).astype(np.int64) % 255 - 127

@@ -5,21 +5,23 @@ from collections.abc import Sequence
 from transformers import PreTrainedTokenizerBase
 
 from protocol.run import RewardRule
-from sfnode.rewards import Checker
+from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
 
 
 class AnswerJudge:
-    """Reads answers with a model's tokenizer, and checks them by a run's rule.
+    """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a command of the node's own.
 
     Attributes:
         stop: the token that ends a text for the tokenizer, if there is one.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, rule: RewardRule) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, rule: RewardRule, command: str | None = None) -> None:
         self.rule = rule
-        self._tokenizer, self._checker = tokenizer, Checker(rule)
+        self._tokenizer = tokenizer
+        self._command = None if command is None else RewardCommand(command)
+        self._checker = self._command or Checker(rule)
         stop = tokenizer.eos_token_id
         self.stop = stop if isinstance(stop, int) else None
 
@@ -30,3 +32,8 @@ class AnswerJudge:
     def reward(self, tokens: Sequence[int], has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
         return self._checker.reward(self.text(tokens), has_ended, dict(fields))
+
+    def close(self) -> None:
+        """End the node's own command, if there is one. The next answer starts it again."""
+        if self._command is not None:
+            self._command.close()

@@ -189,12 +189,20 @@ class PromptEncoder:
 
 
 def read_task(
-    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, data: Path | None, evaluation_data: Path | None
+    tokenizer: PreTrainedTokenizerBase,
+    task: TaskSpec,
+    data: Path | None,
+    evaluation_data: Path | None,
+    private_reward: str | None = None,
 ) -> TaskData:
-    """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error."""
+    """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error.
+
+    ``private_reward``: a command that checks answers in place of the task's rule.
+    """
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
-    judge = AnswerJudge(tokenizer, parse_reward(task.completion)) if task.kind is TaskKind.REWARD else None
+    is_rewarded = task.kind is TaskKind.REWARD
+    judge = AnswerJudge(tokenizer, parse_reward(task.completion), private_reward) if is_rewarded else None
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder) if data else (),

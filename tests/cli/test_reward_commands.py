@@ -1,0 +1,123 @@
+"""Commands on a run that learns from rewards: what they print of answers, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import SignedManifest
+from protocol.run.task import Objective
+from sfnode.cli import new_run
+from sfnode.node.preparation import _noise_config
+from sfnode.run import DataOptions, RunOptions, TaskOptions
+from sfnode.run.builder import MethodOptions
+from sfnode.run.node_options import TrainingOptions
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
+from sfnode.storage.store import Store
+from sfnode.worker.remeasuring import check_auditable
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
+
+STEPS = 3
+ALICE = Signer(b"alice".ljust(32, b"."))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> DataDirectory:
+    """The directory of a node that has stopped after a few steps."""
+    signed, basis = reward_run(tmp_path)
+    return held_in(tmp_path / "node", signed, basis)
+
+
+def held_in(folder: Path, signed: SignedManifest, basis: Path) -> DataDirectory:
+    codec, node = EnvelopeCodec(signed.manifest), DataDirectory(folder)
+    store = Store(node, signed)
+    numbers = (8, *((9, -9) * signed.manifest.numbers)[: signed.manifest.numbers - 1])
+    store.add([codec.seal(ALICE, step, numbers).record for step in range(STEPS)], is_durable=True)
+    store.close()
+    node.basis.path.write_bytes(basis.read_bytes())
+    return node
+
+
+def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDirectory, tmp_path: Path) -> None:
+    held_out = write_prompts(tmp_path / "held-out.jsonl")
+    shown = call("eval", "--data-dir", node, "--eval-data", held_out, "--compare")
+    assert shown.code == 0, shown
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["before", "after", *("prompt", "before", "after") * 3]
+    assert "% fully right, mean reward 0." in lines[0] and lines[0].endswith(", 8 rows")
+    assert lines[2] == "prompt  a good film 0 It was" and "great" in lines[3]
+    told: dict[str, Any] = json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--json").stdout)
+    after = told["after"]
+    assert after["reward"] == 1 - after["loss"] and len(after["answers"]) == 3
+    gain = node.gain.read()
+    assert gain is not None and gain.after.reward == after["reward"]
+    assert [each.text for each in gain.after.answers] == [each["text"] for each in after["answers"]]
+    assert (
+        call("run", "show", node.path).stdout.splitlines()[-1].startswith(f"gain     mean reward {after['reward']:.2f}")
+    )
+
+
+def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, tmp_path: Path) -> None:
+    found = [EvaluatedStep(step=at, accuracy=0.5, loss=1.0 - at % 3, rows=9, reward=float(at % 3)) for at in range(3)]
+    node.evaluations.write(found)
+    assert node.evaluations.step_at(BEST_STEP) == 2
+    held_out = write_prompts(tmp_path / "held-out.jsonl")
+    best, second = (
+        json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--at-step", at, "--json").stdout)
+        for at in (BEST_STEP, 2)
+    )
+    assert best == second
+    assert call("export", "--data-dir", node, "--at-step", BEST_STEP, "--out", tmp_path / "out").code == 0
+
+
+def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None:
+    question = '{"sentence": "a good film", "wanted": "great"}'
+    before = call("ask", "--data-dir", node, question).stdout.splitlines()[1]
+    assert before.startswith("  before  great") and before.endswith("  (reward 1.00)")
+
+
+def test_audit__rewards__is_refused_with_what_else_there_is(node: DataDirectory) -> None:
+    assert_teaches(call("audit", "--data-dir", node), "no message can be measured again", "`sfnode run show`")
+    manifest, _ = reward_manifest()
+    with pytest.raises(OperatorError, match="learns from rewards"):
+        check_auditable(replace(manifest, task=replace(manifest.task, data="file:a.jsonl", data_sha256="a" * 64)))
+
+
+def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
+    manifest, _ = reward_manifest()
+    with pytest.raises(OperatorError, match=r"--noise hides single rows, .* Leave it out"):
+        _noise_config(manifest, TrainingOptions(noise="1"))
+    assert _noise_config(manifest, TrainingOptions()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"is_plain": True}, "--plain: slopes along drawn directions cannot"),
+        ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
+        ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
+        ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({}, "needs --data with 32 prompts or more"),
+    ],
+)
+def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
+    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, _ = reward_manifest()
+    monkeypatch.setattr(new_run, "task_of", lambda *_given, **_named: rewarded(manifest.task))
+    data = DataOptions(data=str(write_prompts(tmp_path / "prompts.jsonl")), is_private=True)
+    options = RunOptions(model="embedded:tiny-opt", task=TaskOptions(), method=MethodOptions(), data=data)
+    with pytest.raises(OperatorError, match=said):
+        new_run.make_run(
+            replace(options, **changes), tmp_path / "a.key", default_name="a", basis_out=tmp_path / "a.basis"
+        )
+    assert not (tmp_path / "a.basis").exists()

@@ -1,0 +1,168 @@
+"""A node of a run that learns from rewards shows mean rewards, which rise, wherever others show losses."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from protocol.run.task import TaskKind
+from sfnode.cli.status import _rows
+from sfnode.metrics.exposition import exposition
+from sfnode.node.watching.learning_curve import LearningCurve
+from sfnode.quality import Quality, SampleAnswer
+from sfnode.reporter import Reporter
+from sfnode.status import LossPoint, Status, StatusWords, sparkline
+from sfnode.status.learning import describe_learning
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.evaluations import EvaluatedStep, Gain, best_of, has_become_worse
+from sfnode.top.node_view import NodeView
+from sfnode.top.screen import draw
+from tests.support.manifests import small_manifest
+from tests.support.reward_runs import rewarded
+from tests.support.statuses import DETAIL, STATUS, changed
+
+LABELS, REWARDS = Quality(is_reward=False), Quality(is_reward=True)
+
+
+def evaluated(*rewards: float, rows: int = 400) -> tuple[EvaluatedStep, ...]:
+    return tuple(
+        EvaluatedStep(step=10 * at, accuracy=mean / 2, loss=1 - mean, rows=rows, reward=mean)
+        for at, mean in enumerate(rewards)
+    )
+
+
+def node(*rewards: float, sampled: tuple[float, ...] = ()) -> Status:
+    """A node of such a run, with these means on held-out data."""
+    found = evaluated(*rewards)
+    losses = tuple(LossPoint(step=at, loss=1 - mean, reward=mean) for at, mean in enumerate(sampled))
+    detail = changed(DETAIL, evaluations=found, best=best_of(found), losses=losses, gain=None)
+    return changed(STATUS, is_rewarded=True, loss=0.58, reward=0.42, detail=detail)
+
+
+def test_quality__labels_and_rewards__are_called_and_printed_in_their_own_way() -> None:
+    task = small_manifest().task
+    assert Quality.of(task) == LABELS and Quality.of(rewarded(task)) == REWARDS
+    assert rewarded(task).kind is TaskKind.REWARD
+    assert (LABELS.name, LABELS.figure(0.5821), LABELS.figure(0.5821, 3), LABELS.share(0.74)) == (
+        "loss", "0.5821", "0.582", "accuracy 74.0 %"
+    )  # fmt: skip
+    assert (REWARDS.name, REWARDS.figure(0.5821), REWARDS.figure(0.5821, 3), REWARDS.share(0.74)) == (
+        "mean reward", "0.42", "0.42", "74.0 % fully right"
+    )  # fmt: skip
+    assert (LABELS.reward(0.25), REWARDS.reward(None), REWARDS.reward(0.25)) == (None, None, 0.75)
+
+
+def test_words__rewards__stand_in_the_place_of_losses() -> None:
+    words = StatusWords(node(0.10, 0.30, 0.25))
+    assert ", mean reward 0.42, " in words.progress_line and "loss" not in words.progress_line
+    assert words.evaluations == "mean reward 0.25, 12.5 % fully right at step 20; best 0.30 at step 10"
+    assert StatusWords(node(0.10, 0.30)).evaluations.endswith("at step 10 (the best so far)")
+
+
+def test_status_command__rewards__has_their_row_and_a_curve_that_rises() -> None:
+    rows = _rows(node(0.1, 0.3, 0.9))
+    assert rows["reward"] == "0.42 of the last sampled answers" and "loss" not in rows
+    assert rows[""] == f"{sparkline([0.1, 0.3, 0.9], 48)} held-out reward"
+    assert _rows(changed(node(), loss=None))["reward"] == "none yet"
+    assert _rows(STATUS)["loss"] == "0.5821 on the last training batch"
+
+
+def test_screen__rewards__are_named_on_both_screens() -> None:
+    def shown(*views: NodeView) -> str:
+        console = Console(width=100, file=io.StringIO(), record=True)
+        console.print(draw(views))
+        return console.export_text()
+
+    view = NodeView(data_dir=DataDirectory(Path("a")), status=node(0.1, 0.3, sampled=(0.1, 0.2)))
+    one, two = shown(view), shown(view, view)
+    assert "reward" in one and "0.30" in one and "15.0 % fully right" in one and "loss" not in one
+    assert "reward" in two and "0.42" in two and "loss" not in two
+    assert "loss" in shown(view, NodeView(data_dir=DataDirectory(Path("b")), status=STATUS))
+
+
+def test_exposition__rewards__take_the_place_of_the_loss() -> None:
+    text = exposition(node(0.1)).decode()
+    assert "\nsfnode_reward_ratio 0.42\n" in text and "sfnode_loss_nats" not in text
+    assert "sfnode_reward_ratio" not in exposition(STATUS).decode()
+
+
+def test_learning__mean_reward_not_above_the_model_alone__is_named() -> None:
+    assert describe_learning(node(0.20, 0.21, 0.19, 0.20, 0.22, 0.20)) == (
+        "not learning: the mean reward on held-out data has not risen by more than its noise since step 0 "
+        "(0.20, now 0.20)"
+    )
+    assert describe_learning(node(0.1, 0.3, 0.35, 0.4, 0.42, 0.41)) == ""
+
+
+def test_learning__rule_learnt_at_once__is_compared_with_the_model_alone() -> None:
+    """The first fifth of the evaluations has the reward already that the last fifth has."""
+    assert describe_learning(node(0.2, *(0.79, 0.8, 0.81, 0.8) * 5)) == ""
+    assert describe_learning(node(*(1.0,) * 9)) == ""  # there is nothing more to learn
+
+
+def test_learning__sampled_answers__decide_where_nothing_is_held_out() -> None:
+    flat = describe_learning(node(sampled=(0.3, 0.31) * 25))
+    assert flat.startswith("not learning: the mean reward of the sampled answers has not risen")
+    assert describe_learning(node(sampled=tuple(at / 50 for at in range(50)))) == ""
+
+
+def test_best_step__rewards__is_the_one_of_most() -> None:
+    best = best_of(evaluated(0.1, 0.6, 0.5))
+    assert best is not None and (best.step, best.reward) == (10, 0.6)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "is_worse"),
+    [
+        ((0.1, 0.6, 0.45, 0.44, 0.46), True),
+        ((0.1, 0.6, 0.58, 0.59, 0.57), False),
+        # 105 % of the least loss would be half an answer here
+        ((0.1, 0.99, 0.985, 0.984, 0.986), False),
+        ((0.1, 1.0, 0.9, 0.9, 0.9), True),
+        ((0.0, 0.01, 0.0, 0.0, 0.0), False),
+    ],
+)
+def test_worse__rewards__fall_by_more_than_a_twentieth_and_chance(rewards: tuple[float, ...], is_worse: bool) -> None:
+    assert has_become_worse(evaluated(*rewards)) is is_worse
+
+
+def test_worse__few_rows__are_no_reason_to_worry() -> None:
+    assert not has_become_worse(evaluated(0.1, 0.6, 0.5, 0.5, 0.5, rows=16))
+
+
+def test_gain__rewards__are_named_with_the_share() -> None:
+    before, after = evaluated(0.1, 0.42)
+    assert Gain(before=before, own=None, after=after).in_words().startswith(
+        "mean reward 0.42 (21.0 % fully right) together, mean reward 0.10 (5.0 % fully right) the model alone"
+    )  # fmt: skip
+
+
+def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_words(tmp_path: Path) -> None:
+    said = io.StringIO()
+    curve = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS)
+    answer = SampleAnswer(prompt="p", text="t", reward=1.0)
+    for each in evaluated(0.1, 0.6, 0.3, 0.3, 0.3):
+        curve.take([replace(each, answers=(answer,))])
+    curve.losses.take(4, 0.75)
+    again = DataDirectory(tmp_path).evaluations.read()
+    assert [len(each.answers) for each in again] == [1, 0, 0, 0, 1]
+    shown = curve.statistics()
+    assert all(not each.answers for each in shown.evaluations) and shown.best == shown.evaluations[1]
+    assert shown.gain is not None and shown.gain.before.answers == shown.gain.after.answers == (answer,)
+    assert shown.losses == (LossPoint(step=4, loss=0.75, reward=0.25),)
+    assert "the mean reward on held-out data has fallen from 0.60 at step 10 to 0.30. " in said.getvalue()
+
+
+def test_files__of_an_earlier_release__are_read_without_rewards(tmp_path: Path) -> None:
+    data_dir, plain = DataDirectory(tmp_path), '{"step": 3, "accuracy": 0.5, "loss": 0.7, "rows": 9}'
+    kept = EvaluatedStep(step=3, accuracy=0.5, loss=0.7, rows=9)
+    (tmp_path / "evaluations.json").write_text(f"[{plain}]", "utf-8")
+    data_dir.gain.write(Gain(before=kept, own=None, after=kept))
+    (path,) = (each for each in tmp_path.iterdir() if each.name.startswith("gain"))
+    path.write_text(f'{{"before": {plain}, "own": null, "after": {plain}}}', "utf-8")
+    assert data_dir.evaluations.read() == [kept]
+    assert data_dir.gain.read() == Gain(before=kept, own=None, after=kept)
