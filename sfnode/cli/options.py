@@ -175,7 +175,7 @@ task_options = group_of_fields(
     ),
 )
 learning_options = together(
-    task_options, field_option(RunOptions, "batch_rows"), field_option(RunOptions, "trainable"), method_options
+    task_options, *(field_option(RunOptions, name) for name in ("reward", "batch_rows", "trainable")), method_options
 )
 
 

@@ -17,15 +17,7 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import make_run
-from sfnode.cli.options import (
-    device_options,
-    field_option,
-    group,
-    json_option,
-    learning_options,
-    model_option,
-    number_option,
-)
+from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.quality import Quality
 from sfnode.reporter import printable
@@ -53,7 +45,6 @@ _PROMPT_MAX = 76
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
     model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
-    field_option(RunOptions, "reward"),
     group(
         "data",
         DataOptions,

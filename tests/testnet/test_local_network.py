@@ -135,6 +135,6 @@ def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> N
     finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "6", *rule, *files, limit_s=110)
     assert finished.returncode == 0, finished.stderr[-2_000:]
     assert "all equal  yes" in finished.stdout
-    before, after = (float(share) for share in re.findall(r"([0-9.]+) % (?:before|after)", finished.stdout))
-    assert "answers that get the whole reward" in finished.stdout and before != after, finished.stdout
-    assert re.search(r"reward +0\.\d\d before, 0\.\d\d after", finished.stdout), finished.stdout
+    found = re.search(r"right +([0-9.]+) % before, ([0-9.]+) % after", finished.stdout)
+    assert found and found[1] != found[2], finished.stdout
+    assert re.search(r"reward +0\.\d+ before, 0\.\d+ after", finished.stdout), finished.stdout
