@@ -127,13 +127,13 @@ def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[t
 
 def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
     copies = reward_PC.shape[1]
-    better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
-    if not better_PC.any():
+    if not np.ptp(reward_PC, axis=1).any():
         mean = float(reward_PC.mean())
         raise NumericError(
             f"all {copies} answers to each prompt were equally good (mean reward {mean:.2f}), which teaches nothing: "
             f"{_meaning(mean)}"
         )
+    better_PC = (reward_PC - reward_PC.mean(axis=1, keepdims=True)) * copies / (copies - 1)
     advantages: NDArray[np.float64] = better_PC.reshape(-1) / max(_SPREAD_LEAST, np.sqrt(np.mean(better_PC**2)))
     return advantages
 
