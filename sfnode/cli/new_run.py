@@ -23,6 +23,7 @@ from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
+    from sfnode.training.task import TaskData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
+    _warn_of_cut_prompts(task, described.data)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     draft.manifest()  # raises
@@ -98,6 +100,16 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     else:
         draft.draw()
     return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
+
+
+def _warn_of_cut_prompts(task: TaskSpec, data: "TaskData") -> None:
+    """Warn where prompts of a run of rewards lose their beginning: in a chat, that is where the user's words begin."""
+    if data.judge is None:
+        return
+    room = task.max_tokens - data.judge.rule.tokens
+    if cut := sum(len(example.tokens) >= room for example in data.examples):
+        text = f"{cut} of {len(data.examples)} prompts are cut to {room} tokens and lose their beginning"
+        click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
 def _check_rewardable(options: RunOptions) -> None:

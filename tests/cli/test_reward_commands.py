@@ -27,6 +27,7 @@ from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
 
 STEPS = 3
+EMBEDDED = ("--model", "embedded:tiny-opt")
 ALICE = Signer(b"alice".ljust(32, b"."))
 
 
@@ -121,3 +122,16 @@ def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
             replace(options, **changes), tmp_path / "a.key", default_name="a", basis_out=tmp_path / "a.basis"
         )
     assert not (tmp_path / "a.basis").exists()
+
+
+def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Path) -> None:
+    """A prompt that loses its beginning loses the start of its chat."""
+    rows = [{"prompt": "a film " * (1 + 5 * (row % 2))} for row in range(40)]
+    data = tmp_path / "prompts.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    given = ("--reward", "words:1-6", "--samples", 4, "--answer-tokens", 6, "--batch-rows", 16, "--private-data")
+    made = call("init", *EMBEDDED, *given, "--data", data, "--max-tokens", 16, "--out", tmp_path / "a.run")
+    assert made.code == 0, made
+    assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
+    assert "reward   the answer has 1 to 6 words; 4 answers of at most 6 tokens to each prompt" in made.stdout
+    assert not call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run").stderr.count("Warning")
