@@ -133,5 +133,5 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     made = call("init", *EMBEDDED, *given, "--data", data, "--max-tokens", 16, "--out", tmp_path / "a.run")
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
-    assert "1 to 6 words; 4 answers of at most 6 tokens to each prompt" in made.stdout
+    assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
     assert not call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run").stderr.count("Warning")
