@@ -76,7 +76,7 @@ class RewardTask:
             paths = [Path(folder) / name for name in ("train.jsonl", "test.jsonl")]
             for path, rows in zip(paths, (train, test[:held_out]), strict=True):
                 path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-            return read_task(tokenizer, spec, *paths)
+            return read_task(tokenizer, spec, paths[0], paths[1])
 
 
 def _read(path: Path) -> list[dict[str, object]]:
