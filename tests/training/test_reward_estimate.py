@@ -140,6 +140,9 @@ def test_calibrate__questions__makes_a_basis_from_the_models_own_answers() -> No
     shared, data = SharedModel(tiny_llama()), some_questions()
     stop_often(shared)
     bases, found = dense_bases(shared, data)
+    told: list[tuple[int, int]] = []
+    calibrate(shared, trainable_tensors(shared.model), data, 8, 8, lambda done, total: told.append((done, total)))
+    assert told[0] == (32, 80) and told[-1] == (80, 80) and told == sorted(told)
     assert found.settings.core_rows > 1
     assert torch.isfinite(torch.tensor(found.learning_rate))
     assert bases.manifest.tensors

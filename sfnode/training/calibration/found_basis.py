@@ -42,6 +42,7 @@ from sfnode.worker_protocol import DeviceOptions
 RATE: Final = 1.5
 REWARD_SHARE: Final = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
 _PROMPTS: Final = 128  # that the model answers, in a run that learns from rewards
+_PROMPTS_AT_ONCE: Final = 32  # to tell of progress
 _TRIAL_EXAMPLES: Final = 64
 EXAMPLES: Final = 256
 EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
@@ -96,7 +97,7 @@ def calibrate(
     OperatorError: the model gives numbers that are not finite.
     """
     if data.judge is not None:
-        data = _answered(shared, data)
+        data, on_progress = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
@@ -151,16 +152,26 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _answered(shared: SharedModel, data: TaskData) -> TaskData:
-    """Return the data with an answer of the model's own in place of the text that follows each prompt."""
+def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, Progress]:
+    """Return the data with an answer of the model's own after some of the prompts, and how to go on with the progress.
+
+    Writing an answer and looking at it count as one example each.
+    """
     module: nn.Module = shared.model
     module.to(choose_device(DeviceOptions().device))
     judge, chosen = judge_of(data), spread_out(data.examples, _PROMPTS)
     draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
-    writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
-    written = writer.write([example.tokens for example in chosen], draws)
-    examples = [replace(each, candidates=(tokens,)) for each, tokens in zip(chosen, written.tokens, strict=True)]
-    return replace(data, examples=tuple(examples))
+    writer, examples, both = (
+        AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens),
+        [],
+        2 * len(chosen),
+    )
+    for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
+        part = chosen[first : first + _PROMPTS_AT_ONCE]
+        written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
+        examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
+        on_progress(len(examples), both)
+    return replace(data, examples=tuple(examples)), lambda done, _total: on_progress(len(chosen) + done, both)
 
 
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
