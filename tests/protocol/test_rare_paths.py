@@ -141,7 +141,7 @@ def test_revisions__an_epoch_that_changed__has_another_number() -> None:
 
 
 def test_optional_field__none_a_value_or_another_type__is_told_apart() -> None:
-    row: list[object] = ["model", None, "eval", ["cpu", "fp32", None], None, None, None, None]
+    row: list[object] = ["model", None, "eval", ["cpu", "fp32", None], None, None, None, None, None]
     made = from_plain_untrusted(TrainingConfig, row, "it")
     assert (made.basis, made.data, made.eval_data) == (None, None, Path("eval"))
     with pytest.raises(Malformed, match=r"it\.data: 5 is not of type str"):

@@ -132,7 +132,7 @@ def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> N
     held_out.write_text("\n".join(data_file("reviews", split="eval").read_text("utf-8").split("\n")[:64]), "utf-8")
     rule = ["--template", "{sentence}\n", "--reward", "contains:great", "--answer-tokens", "4", "--batch-rows", "16"]
     files = ["--data", str(data_file("reviews")), "--eval-data", str(held_out), "--private-data"]
-    finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "6", *rule, *files, limit_s=110)
+    finished = run_sfnode("testnet", "--nodes", "2", "--late", "1", "--steps", "4", *rule, *files, limit_s=200)
     assert finished.returncode == 0, finished.stderr[-2_000:]
     assert "all equal  yes" in finished.stdout
     found = re.search(r"right +([0-9.]+) % before, ([0-9.]+) % after", finished.stdout)
