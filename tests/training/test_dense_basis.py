@@ -147,7 +147,7 @@ def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monke
 
 
 def test_calibrate__passes_with_a_move_that_round_otherwise__same_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In 16 bits a card once found a fifth of a move to arrive: rates were three times what they should be."""
+    """On a card in 16 bits runs began as if their rate were three times what it should be."""
     data = TASKS["words"]()
     usual = dense_bases(SharedModel(tiny_llama()), data)[1]
 
