@@ -13,9 +13,8 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from benchmarks.measures import say
-from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.model import MatrixTerm, probe
-from sfnode.training.reward_estimate import judge_of
+from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
@@ -107,28 +106,11 @@ class Watch:
 
     def _rewards(self, terms: Terms) -> tuple[list[float], str]:
         writer = writer_of(self._shared, self._data, terms)
-        found: list[float] = []
-        sample = ""
+        found: list[tuple[str, float]] = []
         for chunk in _chunks(self._data.evaluation_examples):
             written = writer.write([example.tokens for example in chunk])
-            sample = sample if found else judge_of(self._data).text(written.texts()[0])
-            found += rewards_of(self._data, chunk, written)
-        return found, sample
-
-
-def writer_of(shared: SharedModel, data: TaskData, terms: Terms) -> AnswerWriter:
-    """Return what writes answers as the task's rule asks for them."""
-    judge = judge_of(data)
-    return AnswerWriter(shared, terms, stop=judge.stop, tokens_max=judge.rule.tokens)
-
-
-def rewards_of(data: TaskData, prompts: Sequence[Example], written: Answers) -> list[float]:
-    """Return the reward of each answer; the same number of them belongs to each of ``prompts``."""
-    judge, copies = judge_of(data), len(written.tokens) // len(prompts)
-    return [
-        judge.reward(text, has_ended, prompts[number // copies].fields)
-        for number, (text, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True))
-    ]
+            found += checked_answers(judge_of(self._data), chunk, written)
+        return [reward for _, reward in found], found[0][0]
 
 
 def _chunks(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:

@@ -20,15 +20,15 @@ from transformers import PreTrainedModel
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.plain import LORA_ALPHA, LORA_RANK
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.rewards.looks import Costs, Course, Watch, rewards_of, writer_of
+from benchmarks.rewards.looks import Costs, Course, Watch
+from protocol.errors import NumericError
 from protocol.run import TaskSpec
 from sfnode.training.answers import Answers
 from sfnode.training.model import probe
-from sfnode.training.reward_estimate import judge_of
+from sfnode.training.reward_estimate import advantages_of, checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 
-_SPREAD_LEAST = 0.25  # of the advantages: SPEC 5.7
 _GRADIENT_NORM_MAX = 1.0  # usual where advantages are steep
 _TEXTS_AT_ONCE = 32
 
@@ -114,15 +114,20 @@ def _add_gradient(shared: SharedModel, data: TaskData, prompts: Sequence[Example
     rule = judge_of(data).rule
     draws = chance.random((len(prompts), rule.samples, rule.tokens))
     written = _written(shared, data, prompts, draws)
-    rewards = np.array(rewards_of(data, prompts, written)).reshape(len(prompts), rule.samples)
-    better = (rewards - rewards.mean(axis=1, keepdims=True)) * rule.samples / (rule.samples - 1)
-    spread = max(_SPREAD_LEAST, float(np.sqrt(np.mean(better**2))))
-    advantages = torch.from_numpy(better.reshape(-1) / spread).float().to(shared.device)
+    try:
+        better = advantages_of(np.array(_rewards(data, prompts, written)).reshape(len(prompts), rule.samples))
+    except NumericError:
+        return  # nothing to learn from these answers
+    advantages = torch.from_numpy(better).float().to(shared.device)
     texts = [(prompts[number // rule.samples].tokens, tokens) for number, tokens in enumerate(written.tokens)]
     for first in range(0, len(texts), _TEXTS_AT_ONCE):
         chunk = slice(first, first + _TEXTS_AT_ONCE)
         losses_N = _mean_losses(shared, texts[chunk])
         torch.autograd.backward((losses_N * advantages[chunk]).sum() / len(texts))
+
+
+def _rewards(data: TaskData, prompts: Sequence[Example], written: Answers) -> list[float]:
+    return [reward for _, reward in checked_answers(judge_of(data), prompts, written)]
 
 
 def _written(
@@ -180,7 +185,7 @@ def train_evolution(bench: Bench, rate: float = 0.01, sigma: float = 0.02, direc
 
 def _rewarded(shared: SharedModel, data: TaskData, prompts: Sequence[Example], put: partial[None]) -> float:
     put()
-    return float(np.mean(rewards_of(data, prompts, _written(shared, data, prompts, None))))
+    return float(np.mean(_rewards(data, prompts, _written(shared, data, prompts, None))))
 
 
 def _moved(layers: Sequence[nn.Linear], held: Sequence[Tensor], seed: int, amount: float) -> None:
@@ -215,7 +220,7 @@ def ask_alone(bench: Bench) -> Course:
         for first in range(0, len(examples), _TEXTS_AT_ONCE // rule.samples):
             chunk = examples[first : first + _TEXTS_AT_ONCE // rule.samples]
             draws = chance.random((len(chunk), rule.samples, rule.tokens))
-            rewards = rewards_of(bench.data, chunk, _written(shared, bench.data, chunk, draws))
+            rewards = _rewards(bench.data, chunk, _written(shared, bench.data, chunk, draws))
             best += np.array(rewards).reshape(len(chunk), -1).max(axis=1).tolist()
     course = watch.course
     course.rounds.append(1)

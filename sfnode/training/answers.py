@@ -21,8 +21,8 @@ from sfnode.training.model import MatrixTerm, probe
 from sfnode.training.shared_model import SharedModel
 
 Tokens = tuple[int, ...]
-# Called for each token of all answers: logits [N, V], the token chosen int64[N], inputs of the layers that are listened
-# to [N, I], and which answers had not ended before, bool[N].
+# Called for each token of all answers: how likely each token was [N, V], the one drawn int64[N], inputs of the layers
+# that are listened to [N, I], and which answers had not ended before, bool[N].
 Listener = Callable[[Tensor, Tensor, list[Tensor], Tensor], None]
 
 _PROBED: Final = ((3, 9, 4), (7, 2, 5, 11, 6))  # prompts of unlike lengths, below every vocabulary that is in use
@@ -92,7 +92,7 @@ class AnswerWriter:
         """Write one answer to each prompt, or as many as there are ``draws``: float64[P, copies, tokens_max] in (0, 1).
 
         A draw chooses a token as the model thinks: the first at which the sum of the probabilities exceeds it. Without
-        draws, it is the likeliest token.
+        draws, it is the likeliest token, and there is no listener.
         """
         shared, copies = self._shared, 1 if draws is None else draws.shape[1]
         drawn = None if draws is None else torch.from_numpy(draws.reshape(-1, self._tokens_max)).to(shared.device)
@@ -101,9 +101,13 @@ class AnswerWriter:
         written: list[Tensor] = []
         for place in range(self._tokens_max):
             logits_NV = shared.scored_head.logits(hidden_NH.to(shared.loss_dtype), None, slice(None))
-            token_N = logits_NV.argmax(dim=1) if drawn is None else _drawn(logits_NV, drawn[:, place])
-            if listener is not None:
-                listener(logits_NV, token_N, inputs, alive_N)
+            if drawn is None:
+                token_N = logits_NV.argmax(dim=1)
+            else:
+                likely_NV = logits_NV.softmax(dim=1)
+                token_N = _drawn(likely_NV, drawn[:, place])
+                if listener is not None:
+                    listener(likely_NV, token_N, inputs, alive_N)
             written.append(torch.where(alive_N, token_N, -1))
             alive_N = alive_N & ~torch.isin(token_N, self._stops_S)
             if place + 1 == self._tokens_max or not bool(alive_N.any()):
@@ -114,10 +118,10 @@ class AnswerWriter:
         return Answers(tokens=tokens, has_ended=tuple((~alive_N).tolist()))
 
 
-def _drawn(logits_NV: Tensor, draw_N: Tensor) -> Tensor:
-    sums_NV = logits_NV.softmax(dim=1).cumsum(dim=1)
+def _drawn(likely_NV: Tensor, draw_N: Tensor) -> Tensor:
+    sums_NV = likely_NV.cumsum(dim=1)
     wanted_N = draw_N.to(sums_NV.dtype) * sums_NV[:, -1]
-    return torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0].clamp(max=logits_NV.shape[1] - 1)
+    return torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0].clamp(max=likely_NV.shape[1] - 1)
 
 
 def stop_tokens(shared: SharedModel, further: int | None) -> frozenset[int]:

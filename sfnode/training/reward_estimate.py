@@ -9,7 +9,7 @@ that are given. It is heard while the answers are written: there is no further p
 Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from protocol.subspace import Bases
 from sfnode.quality import SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
+from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
@@ -49,6 +50,14 @@ def judge_of(data: TaskData) -> AnswerJudge:
     return data.judge
 
 
+def writer_of(
+    shared: SharedModel, data: TaskData, terms: Mapping[str, MatrixTerm], names: Sequence[str] = ()
+) -> AnswerWriter:
+    """Return what writes answers as the run's rule asks for them; `AnswerWriter` says what ``names`` are."""
+    judge = judge_of(data)
+    return AnswerWriter(shared, terms, names, stop=judge.stop, tokens_max=judge.rule.tokens)
+
+
 @torch.inference_mode()
 def reward_gradient(
     shared: SharedModel,
@@ -66,15 +75,14 @@ def reward_gradient(
     """
     judge, hearing = judge_of(data), _Hearing(shared, bases)
     names = [tensor.name for tensor in bases.manifest.tensors]
-    terms = dense_terms(shared, bases, 0, core)
-    writer = AnswerWriter(shared, terms, names, stop=judge.stop, tokens_max=draws.shape[2])
+    writer = writer_of(shared, data, dense_terms(shared, bases, 0, core), names)
     rewards: list[float] = []
     for first, chunk in _chunks(examples, draws.shape[1], draws.shape[2]):
         hearing.begin(len(rewards))
         prompts = [example.tokens for example in chunk]
         written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
-        rewards += _checked(judge, chunk, written)
-    advantages = _advantages(np.array(rewards).reshape(draws.shape[:2]))
+        rewards += [reward for _, reward in checked_answers(judge, chunk, written)]
+    advantages = advantages_of(np.array(rewards).reshape(draws.shape[:2]))
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
 
@@ -99,22 +107,20 @@ def evaluate_answers(shared: SharedModel, data: TaskData, examples: Sequence[Exa
 @torch.inference_mode()
 def likeliest_answers(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[tuple[str, float]]:
     """Return the model's likeliest answer to each example's prompt, with its reward, with the weights as they are."""
-    judge = judge_of(data)
-    writer = AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens)
+    judge, writer = judge_of(data), writer_of(shared, data, {})
     found: list[tuple[str, float]] = []
     for _, chunk in _chunks(examples, 1, judge.rule.tokens):
-        written = writer.write([example.tokens for example in chunk])
-        found += zip(map(judge.text, written.texts()), _checked(judge, chunk, written), strict=True)
+        found += checked_answers(judge, chunk, writer.write([example.tokens for example in chunk]))
     return found
 
 
-def _checked(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[float]:
-    """Return the reward of each answer; the same number of answers belongs to each of ``examples``."""
-    copies = len(written.tokens) // len(examples)
-    return [
-        judge.reward(text, has_ended, examples[number // copies].fields)
-        for number, (text, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True))
-    ]
+def checked_answers(judge: AnswerJudge, examples: Sequence[Example], written: Answers) -> list[tuple[str, float]]:
+    """Return each answer's text and reward; the same number of answers belongs to each of ``examples``."""
+    copies, found = len(written.tokens) // len(examples), []
+    for number, (tokens, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True)):
+        text = judge.text(tokens)
+        found.append((text, judge.reward(text, has_ended, examples[number // copies].fields)))
+    return found
 
 
 def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[tuple[int, Sequence[Example]]]:
@@ -125,7 +131,11 @@ def _chunks(examples: Sequence[Example], copies: int, tokens: int) -> Iterator[t
         yield first, examples[first : first + size]
 
 
-def _advantages(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
+def advantages_of(reward_PC: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the advantage of each answer, [P x C], from the rewards of C answers to each of P prompts.
+
+    NumericError: all answers to each prompt are equally good.
+    """
     copies = reward_PC.shape[1]
     if not np.ptp(reward_PC, axis=1).any():
         mean = float(reward_PC.mean())
@@ -168,9 +178,9 @@ class _Hearing:
         """Note the number of the first answer that is heard from now on."""
         self._first = first
 
-    def hear(self, logits_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
+    def hear(self, likely_NV: Tensor, token_N: Tensor, inputs: list[Tensor], alive_N: Tensor) -> None:
         """Keep d and h of one token of each answer that had not ended."""
-        d_Nr = logits_NV.softmax(dim=1) @ self._stream_Vr - self._stream_Vr[token_N]
+        d_Nr = likely_NV @ self._stream_Vr - self._stream_Vr[token_N]
         self._d.append(d_Nr[alive_N])
         self._h.append([x[alive_N].to(v.dtype) @ v for x, v in zip(inputs, self._v, strict=True)])
         self._answer.append(torch.nonzero(alive_N)[:, 0] + self._first)

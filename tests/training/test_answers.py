@@ -88,9 +88,10 @@ def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) ->
     names = [tensor.name for tensor in bases.manifest.tensors]
     terms = dense_terms(shared, bases, 0, a_core(bases))
     heard: list[torch.Tensor] = []
+    draws = answer_draws(5, len(PROMPTS), 5)[:, None]
     writer = AnswerWriter(shared, terms, stop=None, tokens_max=5)
     writer.passes = kind(shared, terms, names)
-    found = writer.write(PROMPTS, None, lambda _logits, _token, inputs, _alive: heard.append(inputs[-1]))
+    found = writer.write(PROMPTS, draws, lambda _likely, _token, inputs, _alive: heard.append(inputs[-1]))
     for number, (prompt, answer) in enumerate(zip(PROMPTS, found.tokens, strict=True)):
         text = torch.tensor([[*prompt, *answer[:-1]]])
         places = torch.arange(len(prompt) - 1, text.shape[1])

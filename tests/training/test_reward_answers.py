@@ -19,7 +19,7 @@ from sfnode.training.asking import Comparison, Reply, ask_model, row_of
 from sfnode.training.bench.answer_cost import AnswerSize, bench_answer
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading
-from sfnode.training.reward_estimate import _advantages
+from sfnode.training.reward_estimate import advantages_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.reward_runs import RULE, WANTED, reward_manifest, rewarded, write_prompts
@@ -114,7 +114,7 @@ def test_estimate__no_answer_gets_anything__says_what_it_means(
 )
 def test_advantages__answers_that_are_equally_good__say_what_it_means(reward: float, said: str) -> None:
     with pytest.raises(NumericError, match=r"mean reward " + said.replace(")", r"\)", 1)):
-        _advantages(np.full((2, 6), reward))
+        advantages_of(np.full((2, 6), reward))
 
 
 def test_bench_answer__tiny_shape__reports_rates_and_the_ratio() -> None:

@@ -111,7 +111,7 @@ def told(
     for number, (tokens, text, has_ended) in enumerate(whole):
         example = prompts[number // SAMPLES]
         texts.append(replace(example, candidates=(tokens,)))
-        rewards.append(judge_of(data).reward(text, has_ended, example.fields))
+        rewards.append(judge_of(data).reward(judge_of(data).text(text), has_ended, example.fields))
     return texts, rewards
 
 
@@ -197,8 +197,8 @@ def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -
     )
     rule = parse_reward(json.dumps({"check": CHECK, "samples": 2, "tokens": 3}))
     judge = AnswerJudge(tiny_tokenizer(), rule, f"{sys.executable} {program}")
-    a_good_film = [5, 4, 6]
-    assert judge.text(a_good_film) == "a good film"
+    a_good_film = judge.text([5, 4, 6])
+    assert a_good_film == "a good film"
     assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0
     assert judge.reward(a_good_film, False, (("word", "bad"),)) == 0.0
     judge.close()

@@ -27,13 +27,12 @@ from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
-from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration.look import Look, look_at
 from sfnode.training.calibration.rate import suited_rate
 from sfnode.training.calibration.writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
-from sfnode.training.reward_estimate import judge_of
+from sfnode.training.reward_estimate import judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 from sfnode.worker_protocol import DeviceOptions
@@ -96,14 +95,14 @@ def calibrate(
 
     OperatorError: the model gives numbers that are not finite.
     """
+    module: nn.Module = shared.model  # the base class's `to` has types
+    module.to(choose_device(DeviceOptions().device))
     if data.judge is not None:
         data, on_progress = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    module: nn.Module = shared.model  # the base class's `to` has types
-    module.to(choose_device(DeviceOptions().device))
     look = look_at(shared, moving, replace(data, examples=tuple(examples)), on_progress)
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
@@ -157,15 +156,10 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
 
     Writing an answer and looking at it count as one example each.
     """
-    module: nn.Module = shared.model
-    module.to(choose_device(DeviceOptions().device))
-    judge, chosen = judge_of(data), spread_out(data.examples, _PROMPTS)
-    draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
-    writer, examples, both = (
-        AnswerWriter(shared, {}, stop=judge.stop, tokens_max=judge.rule.tokens),
-        [],
-        2 * len(chosen),
-    )
+    chosen = spread_out(data.examples, _PROMPTS)
+    draws = answer_draws(0, len(chosen), judge_of(data).rule.tokens)[:, None]
+    writer, both = writer_of(shared, data, {}), 2 * len(chosen)
+    examples: list[Example] = []
     for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
         part = chosen[first : first + _PROMPTS_AT_ONCE]
         written = writer.write([example.tokens for example in part], draws[first : first + len(part)])

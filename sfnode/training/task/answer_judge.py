@@ -29,9 +29,9 @@ class AnswerJudge:
         """Return an answer's text, without special tokens and white space at its ends."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True)).strip()
 
-    def reward(self, tokens: Sequence[int], has_ended: bool, fields: Fields) -> float:
+    def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
-        return self._checker.reward(self.text(tokens), has_ended, dict(fields))
+        return self._checker.reward(text, has_ended, dict(fields))
 
     def close(self) -> None:
         """End the node's own command, if there is one. The next answer starts it again."""

@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, parse_reward
-from sfnode.rewards import Checker
 
 LABEL_FIELD: Final = "label"
 CHOICES_FIELD: Final = "choices"
@@ -36,7 +35,7 @@ class TaskTemplate:
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
         self.rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
-        self._checked = () if self.rule is None else tuple(sorted(Checker(self.rule).fields))
+        self._checked = () if self.rule is None else tuple(sorted(self.rule.fields))
         prompt = field_names(task.template, "template")
         following = () if self.rule is not None else field_names(task.completion, "completion")
         self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))

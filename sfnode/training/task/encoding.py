@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec, parse_reward
+from protocol.run import TaskKind, TaskSpec
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
@@ -93,6 +93,7 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._task = task
         self._template = TaskTemplate(task)
+        self.rule = self._template.rule
         # The tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it.
         bare, whole = (tokenizer.encode("a", add_special_tokens=is_whole) for is_whole in (False, True))
         self._prefix = tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
@@ -111,8 +112,8 @@ class PromptEncoder:
         texts = self._template.texts(row, where)
         if self._task.kind is TaskKind.COMPLETION:
             return self._completions(texts, where)
-        if self._template.rule is not None:
-            return (self._question(texts, self._template.rule.tokens, where),)
+        if self.rule is not None:
+            return (self._question(texts, self.rule.tokens, where),)
         candidates = self._words or tuple(self._following(text) for text in texts.following)
         return (self._example(texts, candidates, where),)
 
@@ -201,14 +202,12 @@ def read_task(
     """
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
-    is_rewarded = task.kind is TaskKind.REWARD
-    judge = AnswerJudge(tokenizer, parse_reward(task.completion), private_reward) if is_rewarded else None
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) else 0,  # no result depends on it
-        judge=judge,
+        judge=None if encoder.rule is None else AnswerJudge(tokenizer, encoder.rule, private_reward),
     )
 
 
