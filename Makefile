@@ -2,7 +2,7 @@
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
 #   make demo-real   the same with a real model of 135 million parameters (under 10 minutes)
-#   make demo-rewards   eight nodes teach it to answer in a form, by rewards alone (20 minutes on two busy cores)
+#   make demo-rewards   eight nodes teach it to answer in a form, by rewards alone (9 minutes on two idle cores)
 #   make quick   style, types, and the tests of what you changed and of what stands on it (under 90 seconds)
 #   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
