@@ -1,5 +1,6 @@
 """Door: `main`. The command line, ``sfnode COMMAND``: each command lives in the module that has its name."""
 
+import itertools
 import sys
 
 import click
@@ -29,23 +30,43 @@ from sfnode.cli.top import top
 __all__ = ["main"]
 
 
+_SECTIONS = {
+    "Join a run": (join, start, pause, resume, stop, config),
+    "Start a run of your own": (init, run_group),
+    "Look at it": (status, top, log, report),
+    "Use the model": (ask, evaluate, export),
+    "Check and measure": (testnet, doctor, bench, audit, identity),
+}
+
+
+class _SectionedHelp(click.Group):
+    """Lists the commands by what people want to do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for title, commands in _SECTIONS.items():
+            rows = [(str(each.name).ljust(width), each.get_short_help_str(formatter.width)) for each in commands]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 @click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=exits.EXIT_TABLE
+    cls=_SectionedHelp,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=exits.EXIT_TABLE,
 )
 @click.version_option(__version__, prog_name="sfnode")
 def cli() -> None:
     """Fine-tune one language model together, with forward passes only and a few signed bytes per step.
 
     \b
-    Try it on this machine:   sfnode testnet --nodes 4 --steps 120
-    Join a run:               sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3...
-    Start a node again:       sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
-    Start a run of your own:  sfnode init --help
+    Try it on this machine:   sfnode testnet
+    Join a run:               sfnode join -        (it asks for the string that the owner sent you)
+    Start a run of your own:  sfnode init          (it asks for what it needs)
     """
 
 
-_OF_NODES = (join, start, pause, resume, stop, config, testnet, status, top, doctor)
-for command in (init, run_group, *_OF_NODES, log, report, evaluate, ask, export, audit, identity, bench):
+for command in itertools.chain.from_iterable(_SECTIONS.values()):
     cli.add_command(command)
 
 

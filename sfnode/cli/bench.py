@@ -35,7 +35,7 @@ _measured_options = together(
 
 @click.group()
 def bench() -> None:
-    """Measure what training costs on this machine, and compare it with inference and with the plan of `doctor`."""
+    """Measure what training costs on this machine, beside inference."""
     keep_freed_memory()  # as in the worker; the forward passes run under it, too
 
 

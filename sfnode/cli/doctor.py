@@ -62,7 +62,7 @@ def doctor(
     is_relay: bool,
     is_json: bool,
 ) -> None:
-    """Check whether a node can run on this machine, and say what to do where it cannot.
+    """Check whether a node can run here, and say what to do if not.
 
     It looks at disk, ports, bootstraps, reachability, device, model and memory. Give it the options that you would give
     to `sfnode join`; those that the node of --data-dir remembers need not be given. Nothing is loaded, and no node

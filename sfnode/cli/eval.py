@@ -54,10 +54,11 @@ def evaluate(
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
+    """Measure how good a trained model is on held-out data.
 
-    In a run that learns from rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share
-    of those with the whole reward; with --compare it shows some answers before and after.
+    It prints accuracy, F1 (mean over the labels) and loss. In a run that learns from rewards it measures the mean
+    reward of the likeliest answers, from 0 to 1, and the share of those with the whole reward; with --compare it shows
+    some answers before and after.
 
     With --compare, "before" is the model alone, and "after" the model now, or at --at-step. "own" is a model that has
     made as many steps with your own examples alone, by the run's rule; it takes as long as these steps take a node. The

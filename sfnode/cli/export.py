@@ -33,7 +33,7 @@ def export(
     force: bool,
     is_json: bool,
 ) -> None:
-    """Write the trained model to a folder, as a Hugging Face model or as a LoRA adapter.
+    """Write the trained model as a Hugging Face folder or an adapter.
 
     With --dtype bf16 or fp16 the weights are those of a node of that --dtype: what is smaller than a weight's last bit
     is rounded up or down in proportion, so that small updates are not lost. An adapter is always exact, in fp32.

@@ -20,7 +20,7 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
 @data_dir_option
 @json_option
 def pause(data_dir: DataDirectory, is_json: bool) -> None:
-    """Pause a node: it measures nothing, but stores, serves and passes on.
+    """Pause a node: it measures nothing, but still stores and serves.
 
     It stays so over restarts, until `sfnode resume`. The step that is being measured is finished. The model stays in
     memory; `sfnode stop` frees it. A node that does not run is paused for its next start.

@@ -14,7 +14,7 @@ from sfnode.storage import DataDirectory
 @click.argument("data_dir", metavar="DIR", type=DataFolder)
 @click.option("--out", type=NewFilePath, required=True, help="Write the page to this file, which must not exist yet.")
 def report(data_dir: DataDirectory, out: Path) -> None:
-    """Write a page about a run, finished or not, as one file that any browser shows.
+    """Write a page about a run as one file that any browser shows.
 
     DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
     holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them. In a run

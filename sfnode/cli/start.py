@@ -15,7 +15,9 @@ from sfnode.storage import DataDirectory
 @exit_option
 @output_options
 def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_json: bool) -> None:
-    """Start a node again with the options that it remembers from `sfnode join` and `sfnode config set`.
+    """Start a node again with the options that it remembers.
+
+    They come from `sfnode join` and `sfnode config set`.
 
     \b
     Example: sfnode start --data-dir ~/.sfnode/my-run-0123456789ab

@@ -17,7 +17,7 @@ _LOOK_S: Final = 0.1
 @number_option("--wait", 60, "Wait this many seconds for the node to end.")
 @json_option
 def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
-    """Stop a node, and wait until it has said goodbye and everything is on its disk.
+    """Stop a node, and wait until everything is on its disk.
 
     \b
     Example: sfnode stop --data-dir ~/.sfnode/my-run-0123456789ab

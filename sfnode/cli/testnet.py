@@ -98,10 +98,10 @@ def testnet(
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Run a whole network of nodes on this machine, until all hold the same model.
+    """Run a whole network of nodes on this machine.
 
-    The exit code is 0 only if all nodes and an offline replay of a ledger have the same state digest, every node
-    stopped cleanly, and the accuracy rose by --points-min.
+    It ends when all of them hold the same model. The exit code is 0 only if all nodes and an offline replay of a ledger
+    have the same state digest, every node stopped cleanly, and the accuracy rose by --points-min.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120

@@ -17,10 +17,10 @@ from sfnode.top import show
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
 @click.option("--svg", type=NewFilePath, help="Write the screen to this file as a picture, and end.")
 def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], is_once: bool, svg: Path | None) -> None:
-    """Show nodes of this machine live, each named by its data directory: press q to quit.
+    """Show one or more nodes of this machine live.
 
-    Where there is no terminal, it prints a line for each node every few seconds, until none of them reports. The exit
-    code is 0 if all nodes reported at the last look, else 1.
+    Press q to quit. Where there is no terminal, it prints a line for each node every few seconds, until none of them
+    reports. The exit code is 0 if all nodes reported at the last look, else 1.
 
     \b
     Example: sfnode top ~/.sfnode/my-run-0123456789ab

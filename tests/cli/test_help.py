@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from sfnode.cli import cli
 from tests.support.commands import commands_below
@@ -84,3 +85,9 @@ def test_help__fragment__is_refused_with_the_reason(text: str | None, fault: str
 )
 def test_help__sentence__is_taken(text: str) -> None:
     assert list(faults(text)) == []
+
+
+def test_help__of_sfnode__shows_every_command_once_in_a_section_and_cuts_no_sentence() -> None:
+    listed = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
+    assert all(len(re.findall(rf"^  {name} +[A-Z]", listed, re.MULTILINE)) == 1 for name in cli.commands)
+    assert "Commands:" not in listed and "..." not in listed.partition("Options:")[2]
