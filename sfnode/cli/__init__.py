@@ -1,6 +1,5 @@
 """Door: `main`. The command line, ``sfnode COMMAND``: each command lives in the module that has its name."""
 
-import itertools
 import sys
 
 import click
@@ -21,6 +20,7 @@ from sfnode.cli.log import log
 from sfnode.cli.pause import pause, resume
 from sfnode.cli.report import report
 from sfnode.cli.run import run_group
+from sfnode.cli.sectioned_help import SectionedGroup
 from sfnode.cli.start import start
 from sfnode.cli.status import status
 from sfnode.cli.stop import stop
@@ -30,28 +30,8 @@ from sfnode.cli.top import top
 __all__ = ["main"]
 
 
-_SECTIONS = {
-    "Join a run": (join, start, pause, resume, stop, config),
-    "Start a run of your own": (init, run_group),
-    "Look at it": (status, top, log, report),
-    "Use the model": (ask, evaluate, export),
-    "Check and measure": (testnet, doctor, bench, audit, identity),
-}
-
-
-class _SectionedHelp(click.Group):
-    """Lists the commands by what people want to do."""
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, self.commands))
-        for title, commands in _SECTIONS.items():
-            rows = [(str(each.name).ljust(width), each.get_short_help_str(formatter.width)) for each in commands]
-            with formatter.section(title):
-                formatter.write_dl(rows)
-
-
 @click.group(
-    cls=_SectionedHelp,
+    cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=exits.EXIT_TABLE,
 )
@@ -66,8 +46,15 @@ def cli() -> None:
     """
 
 
-for command in itertools.chain.from_iterable(_SECTIONS.values()):
-    cli.add_command(command)
+cli.set_sections(
+    {
+        "Join a run": (join, start, pause, resume, stop, config),
+        "Start a run of your own": (init, run_group),
+        "Look at it": (status, top, log, report),
+        "Use the model": (ask, evaluate, export),
+        "Check and measure": (testnet, doctor, bench, audit, identity),
+    }
+)
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def _own_uses(module: Module, uses: Graph, known: Mapping[str, Module]) -> Itera
 
 
 def _named(module: Module, known: Mapping[str, Module]) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value and node.value in known:
             yield node.value
 

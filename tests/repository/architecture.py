@@ -26,7 +26,7 @@ LAYERS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Module:
     """One parsed source file. `name` is dotted (`protocol.wire`), `path` is for the report."""
 
@@ -34,6 +34,11 @@ class Module:
     path: str
     tree: ast.Module
     lines: int
+
+    @functools.cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree: each rule looks at all of them."""
+        return tuple(ast.walk(self.tree))
 
     def is_in(self, *packages: str) -> bool:
         return any(self.name == package or self.name.startswith(package + ".") for package in packages)
@@ -98,7 +103,7 @@ def imported_names(node: ast.AST) -> tuple[str, ...]:
 
 
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -165,7 +170,7 @@ def every_import(tree: ast.AST) -> tuple[str, ...]:
 
 def _passed_on(face: Module) -> Iterator[tuple[str, str]]:
     """(`protocol.ledger.Ledger`, `protocol.ledger.ledger.Ledger`) for what a face imports to be imported from it."""
-    for node in ast.walk(face.tree):
+    for node in face.nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 yield f"{face.name}.{alias.asname or alias.name}", f"{node.module}.{alias.name}"

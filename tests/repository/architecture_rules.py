@@ -79,7 +79,7 @@ def purity(module: Module) -> Iterator[str]:
     """protocol/ imports only what is pure, and opens no file, clock or generator by another door."""
     if not module.is_in("protocol"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in imported_names(node):
             if name.partition(".")[0] not in PURE_IMPORTS:
                 yield module.at(node, f"imports {name}, which is not on the list of pure modules")
@@ -94,7 +94,7 @@ def set_order(module: Module) -> Iterator[str]:
     if not module.is_in("protocol"):
         return
     sets = frozenset(_names_of_sets(module))
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for walked in _walked_in_order(node):
             if _is_set(walked, sets):
                 yield module.at(walked, f"walks the set {ast.unparse(walked)} in its own order; use sorted()")
@@ -102,7 +102,7 @@ def set_order(module: Module) -> Iterator[str]:
 
 def _names_of_sets(module: Module) -> Iterator[str]:
     """Variables and attributes that this module declares as sets or fills with one."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith(("set[", "frozenset[")):
             yield dotted(node.target)
         elif (
@@ -147,7 +147,7 @@ def global_randomness(module: Module) -> Iterator[str]:
     """No generator of NumPy, torch or Python in what computes updates: all shared randomness is counter-based."""
     if not module.is_in("protocol", "sfnode.training"):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and dotted(node) in GLOBAL_RANDOMNESS:
             yield module.at(node, f"uses {dotted(node)}")
 
@@ -164,7 +164,7 @@ def imports_on_top(module: Module) -> Iterator[str]:
 
 
 def relative_imports(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             yield module.at(node, "relative import")
 
@@ -212,7 +212,7 @@ def typed_options(module: Module) -> Iterator[str]:
         for annotation in (*(each.annotation for each in arguments), function.returns):
             if annotation is not None and "dict[str, Any]" in ast.unparse(annotation):
                 yield module.at(function, f"{function.name}() passes dict[str, Any]; say what is in it")
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not module.is_in("sfnode.cli") and any(name.split(".")[0] == "click" for name in imported_names(node)):
             yield module.at(node, "imports click: only the command line knows how something was typed")
 
@@ -259,10 +259,10 @@ def children_room(module: Module) -> Iterator[str]:
     """sfnode starts processes in one room alone, and by no other door."""
     if not module.is_in(*OURS) or module.is_in(ROOM_OF_CHILDREN):
         return
-    called = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
-    subscripts = [node for node in ast.walk(module.tree) if isinstance(node, ast.Subscript)]
+    called = {id(node.func) for node in module.nodes if isinstance(node, ast.Call)}
+    subscripts = [node for node in module.nodes if isinstance(node, ast.Subscript)]
     types = {id(node.value) for node in subscripts if id(node) not in called}  # `Popen[bytes]`
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and dotted(node) in STARTS_PROCESSES and id(node) not in types:
             yield module.at(node, f"uses {dotted(node)}: only {ROOM_OF_CHILDREN} starts processes")
         for name in imported_names(node):
@@ -274,7 +274,7 @@ def plain_names(module: Module) -> Iterator[str]:
     """No utils, helpers or manager: such names say nothing."""
     if VAGUE_NAMES & set(module.name.rpartition(".")[2].lower().split("_")):
         yield f"{module.path}:1: vague module name"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ClassDef) and node.name.lower().endswith(("utils", "helper", "helpers", "manager")):
             yield module.at(node, f"vague class name {node.name}")
 
@@ -298,7 +298,7 @@ def declared_dependencies(module: Module) -> Iterator[str]:
     """Whatever is imported is declared in pyproject.toml, so that an installed sfnode has it."""
     if not module.is_in(*OURS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in imported_names(node):
             root = name.partition(".")[0]
             if (

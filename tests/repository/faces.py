@@ -60,7 +60,7 @@ def _imports_of_ours(module: Module) -> Iterator[tuple[ast.AST, str]]:
     """The names that a guest imports from packages that have faces, with their places."""
     if not module.is_in(*GUESTS):
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         for name in imported_names(node):
             if name.partition(".")[0] in OURS:
                 yield node, name

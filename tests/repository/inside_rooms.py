@@ -55,7 +55,7 @@ def measure(root: Path = REPOSITORY) -> Inside:
     modules = read_modules(*OURS, root=root)
     lines = sum(module.lines for module in modules)
     inits = [module for module in modules if module.is_package]
-    classes = [(module, node) for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+    classes = [(module, node) for module in modules for node in module.nodes if isinstance(node, ast.ClassDef)]
     longest_module, longest = max(classes, key=lambda found: _lines(found[1]))
     spoken = sum(len(DIALECT.findall(line)) > 0 for module in modules for line in _text(module, root))
 
@@ -87,14 +87,14 @@ def _lines(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Imp
 
 
 def _import_lines(module: Module) -> int:
-    return sum(_lines(node) for node in ast.walk(module.tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return sum(_lines(node) for node in module.nodes if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 def small_helpers(module: Module) -> Iterator[str]:
     """Private functions and methods of a few lines that one other place in their module names, and none twice."""
     named = Counter(
         node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Name | ast.Attribute)
     )
     for function in functions(module):

@@ -154,7 +154,7 @@ def class_names_twice(modules: tuple[Module, ...]) -> dict[str, tuple[str, ...]]
     return _several(
         (node.name, f"{module.path}:{node.lineno}")
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ClassDef)
     )
 
