@@ -1,21 +1,29 @@
-"""A line chart as SVG text, with linear or logarithmic axes. Written by hand: no plotting library is needed.
-
-`sfnode.testnet.picture` draws the one picture of a run, with two panels and a step axis; this one draws any lines.
-"""
+"""A line chart as SVG text, drawn by matplotlib, with linear or logarithmic axes and each line's name at its end."""
 
 from __future__ import annotations
 
-import math
+import io
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from sfnode import svg
 
-WIDTH, HEIGHT = 960, 540
-_LETTER = 7.8  # pixels that a letter of a line's name takes
-LEFT, RIGHT, TOP, BOTTOM = 84, 800, 104, 470
-STYLE = svg.LETTERING + "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round;stroke-width:2.5}"
+# Twelve colours that differ in lightness, too, and a mark for each, so that no two lines look alike in grey.
+PALETTE = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#6a3d9a", "#b8860b"),
+    *("#e31a1c", "#1f9bcf", "#33a02c", "#8c564b", "#4d4d4d", "#999900"),
+)
+MARKS = "os^Dv<>Pp*Xh"
 DASHED = "5 5"  # of a line that is there to compare with
-_LABEL_GAP = 17  # pixels between names of lines that end close together
+_INCHES = (9.6, 5.4)
+_PLOT = (0.075, 0.105, 0.70, 0.745)  # left, bottom, width and height of the plot, as shares of the picture
+_NAME_GAP = 0.042  # of the plot's height, between names of lines that end close together
 
 Point = tuple[float, float]
 
@@ -31,11 +39,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Points in order; without a name it has no label and no dots."""
+    """Points in order; without a name it has no label and no marks, without a colour the next one of the palette."""
 
     name: str
     points: tuple[Point, ...]
-    colour: str
+    colour: str = ""
     dashes: str = ""
 
 
@@ -50,82 +58,75 @@ class Chart:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Values to pixels along one axis."""
-
-    is_log: bool
-    values: tuple[float, float]
-    pixels: tuple[float, float]
-
-    def at(self, value: float) -> float:
-        low, high, value = (math.log10(v) if self.is_log else v for v in (*self.values, value))
-        return self.pixels[0] + (self.pixels[1] - self.pixels[0]) * (value - low) / (high - low)
-
-
 def render_chart(chart: Chart) -> str:
     """The picture as SVG text; the same chart gives the same bytes."""
-    x = _Scale(chart.x.is_log, _range([p[0] for line in chart.lines for p in line.points], chart.x), (LEFT, RIGHT))
-    y = _Scale(chart.y.is_log, _range([p[1] for line in chart.lines for p in line.points], chart.y), (BOTTOM, TOP))
-    longest = max((len(line.name) for line in chart.lines), default=0)
-    parts = [
-        *svg.opened(max(WIDTH, RIGHT + 28 + int(_LETTER * longest)), HEIGHT, chart.title, STYLE),
-        svg.text((LEFT, 44), chart.title, css="title", fill=svg.INK),
-        svg.text((LEFT, 70), chart.note),
-        *_grid(chart, x, y),
-        *(part for line in chart.lines for part in _drawn(line, x, y)),
-        *_names(chart, y),
-        svg.CLOSED,
-    ]
-    return "\n".join(parts) + "\n"
+    with mpl.rc_context({"svg.hashsalt": "sfnode", "svg.fonttype": "none", "font.size": 10}):
+        figure = Figure(figsize=_INCHES)
+        axes = figure.add_axes(_PLOT)
+        figure.text(_PLOT[0], 0.945, chart.title, fontsize=15, fontweight="bold", color=svg.INK)
+        figure.text(_PLOT[0], 0.895, chart.note, color=svg.MUTED)
+        _set_axes(axes, chart)
+        colours = itertools.cycle(PALETTE)
+        ends = []
+        for line, mark in zip(chart.lines, itertools.cycle(MARKS), strict=False):
+            colour = line.colour or next(colours)
+            _draw(axes, line, colour, mark if line.name else "")
+            if line.name:
+                ends.append((line.points[-1], line.name, colour))
+        _name(axes, ends)
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None, "Title": chart.title})
+    return "".join(f"{row.rstrip()}\n" for row in written.getvalue().splitlines())
 
 
-def _range(values: list[float], axis: Axis) -> tuple[float, float]:
-    """From the lowest to the highest value, rounded outwards on the value axis; a linear one starts at zero."""
-    low, high = min(values), max(values)
-    if not axis.is_log:
-        return 0.0, high * 1.08
-    return (low, high) if axis.name != "s" else (10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
+def _set_axes(axes: Axes, chart: Chart) -> None:
+    """Give both axes their scales and ticks; they span the values, so that differences fill the picture."""
+    for axis, ours, scale in ((axes.xaxis, chart.x, axes.set_xscale), (axes.yaxis, chart.y, axes.set_yscale)):
+        if ours.is_log:
+            scale("log")
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20) if ours.is_log else MaxNLocator(8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+        if ours.ticks:
+            axis.set_major_locator(FixedLocator([value for value, _ in ours.ticks]))
+            labels = dict(ours.ticks)
+            axis.set_major_formatter(FuncFormatter(lambda value, _, labels=labels: labels.get(value, "")))
+    axes.set_xlabel(chart.x.name, color=svg.MUTED)
+    axes.set_ylabel(chart.y.name, color=svg.MUTED)
+    axes.tick_params(colors=svg.MUTED)
+    axes.grid(visible=True, axis="y", color=svg.GRID)
+    axes.set_axisbelow(True)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
 
 
-def _ticks(axis: Axis, values: tuple[float, float]) -> list[tuple[float, str]]:
-    if axis.ticks:
-        return list(axis.ticks)
-    low, high = values
-    if axis.is_log:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
-    else:
-        gap = 10 ** math.floor(math.log10(high / 3))
-        gap *= next(factor for factor in (1, 2, 5, 10) if high / (factor * gap) <= 8)
-        marks = [index * gap for index in range(int(high / gap) + 1)]
-    return [(mark, f"{mark:,.10g}") for mark in marks if low * 0.999 <= mark <= high * 1.001]
+def _draw(axes: Axes, line: Line, colour: str, mark: str) -> None:
+    pattern = (0, tuple(map(float, line.dashes.split()))) if line.dashes else "-"
+    across, up = zip(*line.points, strict=True)
+    axes.plot(across, up, color=colour, linestyle=pattern, linewidth=1.8, marker=mark, markersize=5)
 
 
-def _grid(chart: Chart, x: _Scale, y: _Scale) -> list[str]:
-    parts = []
-    for value, label in _ticks(chart.y, y.values):
-        parts.append(svg.level(LEFT, RIGHT, y.at(value), svg.GRID))
-        parts.append(svg.text((LEFT - 10, y.at(value) + 4.5), label, anchor="end"))
-    parts.append(svg.level(LEFT, RIGHT, BOTTOM, svg.MUTED))
-    for value, label in _ticks(chart.x, x.values):
-        parts.append(svg.tick((x.at(value), BOTTOM), svg.MUTED))
-        parts.append(svg.text((x.at(value), BOTTOM + 21), label, anchor="middle"))
-    return [*parts, svg.text(((LEFT + RIGHT) / 2, BOTTOM + 46), chart.x.name, anchor="middle")]
-
-
-def _drawn(line: Line, x: _Scale, y: _Scale) -> list[str]:
-    places = [(x.at(value), y.at(other)) for value, other in line.points]
-    dashes = f' stroke-dasharray="{line.dashes}" stroke-opacity="0.55"' if line.dashes else ""
-    dots = [svg.dot(place, line.colour) for place in places if line.name]
-    return [svg.polyline(places, f'stroke="{line.colour}"{dashes}'), *dots]
-
-
-def _names(chart: Chart, y: _Scale) -> list[str]:
-    """Each line's name at its right end, moved apart where they would cover each other."""
-    ends = sorted((y.at(line.points[-1][1]), line.name, line.colour) for line in chart.lines if line.name)
-    parts, last = [], -math.inf
-    for place, name, colour in ends:
-        last = max(place, last + _LABEL_GAP)
-        parts.append(svg.text((RIGHT + 14, last + 4.5), name, css="strong", fill=colour))
-    return parts
+def _name(axes: Axes, ends: Sequence[tuple[Point, str, str]]) -> None:
+    """Write each line's name beside the plot, at the height where the line ends, and lead to it if it had to move."""
+    axes.margins(x=0.02)
+    axes.autoscale_view()
+    places = [axes.transAxes.inverted().transform(axes.transData.transform(end)) for end, _, _ in ends]
+    height = -_NAME_GAP
+    crowd = sorted(zip(places, ends, strict=True), key=lambda each: float(each[0][1]))
+    heights = []
+    for (_, y), _ in crowd:
+        height = max(float(y), height + _NAME_GAP)
+        heights.append(height)
+    lower = max(0.0, heights[-1] - 1.0) if heights else 0.0
+    for height, ((x, y), (_, name, colour)) in zip(heights, crowd, strict=True):
+        axes.annotate(
+            name,
+            xy=(float(x), float(y)),
+            xytext=(1.025, height - lower),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=colour,
+            fontweight="bold",
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 4},
+        )

@@ -122,10 +122,7 @@ _UNLIMITED_AT = 16
 
 def _lines(rows: Sequence[Found], place: Callable[[Found], Point]) -> tuple[Line, ...]:
     """A line for each kind of graph through the places of its rows."""
-    return tuple(
-        Line(name=graph, points=tuple(map(place, found)), colour=colour)
-        for colour, (graph, found) in zip(COLOURS, _by_graph(rows).items(), strict=False)
-    )
+    return tuple(Line(name=graph, points=tuple(map(place, found))) for graph, found in _by_graph(rows).items())
 
 
 def _by_graph(rows: Sequence[Found]) -> dict[str, list[Found]]:

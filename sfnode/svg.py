@@ -12,7 +12,6 @@ ORANGE: Final = "#c2410c"
 BLUE: Final = "#1d4ed8"
 OCHRE: Final = "#a16207"
 PURPLE: Final = "#7e22ce"
-PINK: Final = "#be185d"
 LETTERING: Final = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
     ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"

@@ -11,7 +11,6 @@ from benchmarks.learn.results import Results, is_first_order, median_curve, targ
 from benchmarks.learn.scaling import Scaled
 from sfnode import svg
 
-COLOURS = (svg.MUTED, svg.OCHRE, svg.TEAL, svg.BLUE, svg.ORANGE, svg.PURPLE, svg.PINK)
 TITLES = {"sst2": "SST-2", "rte": "RTE", "trec": "TREC", "agnews": "AG News"}
 
 
@@ -37,16 +36,13 @@ def draw_pictures(results: Results, folder: Path, prefix: str = "") -> list[str]
 
 def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> Chart:
     lines = []
-    for number, each in enumerate(compared):
+    for each in compared:
         points = _percent(median_curve(each.curves))
-        colour = COLOURS[number % len(COLOURS)]
-        lines.append(
-            Line(name=each.name, points=points, colour=colour, dashes=DASHED if is_first_order(each.name) else "")
-        )
+        lines.append(Line(name=each.name, points=points, dashes=DASHED if is_first_order(each.name) else ""))
     if goal is not None:
         ends = [line.points[place][0] for line in lines for place in (0, -1)]
         level = ((min(ends), 100 * goal), (max(ends), 100 * goal))
-        lines.append(Line(name="", points=level, colour=COLOURS[0], dashes="2 6"))
+        lines.append(Line(name="", points=level, colour=svg.MUTED, dashes="2 6"))
     return Chart(
         title=f"{task_title(task)}: accuracy against forward rows",
         note="%, median of the seeds; dashed: back-propagation" + ("" if goal is None else "; dotted: MeZO at its end"),
@@ -60,11 +56,11 @@ def _clients_chart(scaled: Sequence[Scaled]) -> Chart:
     first = scaled[0]
     chosen = [each for each in scaled if (each.rate, each.factor) == (first.rate, first.factor)]
     lines = []
-    for colour, each in zip(COLOURS, chosen, strict=False):
+    for each in chosen:
         steps = [point.step for point in each.curves[0]]
         accuracies = [accuracy for _, accuracy in median_curve(each.curves)]
         points = tuple((step, 100 * accuracy) for step, accuracy in zip(steps, accuracies, strict=True) if step)
-        lines.append(Line(name=_clients(each.clients), points=points, colour=colour))
+        lines.append(Line(name=_clients(each.clients), points=points))
     return Chart(
         title="More clients, the same learning rate for every message",
         note=f"accuracy in % against steps, rate {rate_title(first.rate, first.factor)}; median of the seeds",

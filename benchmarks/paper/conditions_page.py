@@ -9,7 +9,6 @@ from statistics import mean
 from benchmarks.charts import Axis, Chart, Line, render_chart
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.page import rates_tried, table
-from benchmarks.learn.pictures import COLOURS
 
 _HEADS: tuple[str, ...] = (
     "",
@@ -72,10 +71,7 @@ def draw(found: Mapping[str, Sequence[Compared]], folder: Path) -> None:
 
 
 def _chart(title: str, compared: Sequence[Compared]) -> Chart:
-    lines = tuple(
-        Line(name=each.name, points=_course(each), colour=colour)
-        for each, colour in zip(compared, COLOURS, strict=False)
-    )
+    lines = tuple(Line(name=each.name, points=_course(each)) for each in compared)
     return Chart(
         title=title,
         note="SST-2, accuracy in % against steps; mean of the seeds",

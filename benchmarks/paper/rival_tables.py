@@ -12,10 +12,8 @@ from benchmarks.learn.page import table
 from benchmarks.learn.pictures import task_title
 from benchmarks.paper.accounting import Account
 from benchmarks.paper.consensus import Consensus
-from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
-from sfnode import svg
+from benchmarks.paper.contest import Curve
 
-_COLOURS: Final = (svg.MUTED, svg.OCHRE, svg.PURPLE, svg.PINK, svg.ORANGE, svg.INK)
 _UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -52,14 +50,12 @@ def picture(found: Sequence[RivalCurves]) -> str:
     first = [each for each in found if each.task == found[0].task]
     sending = [each for each in first if each.curves[0].sent_bytes[-1]]
     ends = [place for each in sending for place, _ in _points(each)]
-    rivals = [each.name for each in sending if each.name not in (SEEDFLOOD, OURS)]
-    colours = {SEEDFLOOD: svg.BLUE, OURS: svg.TEAL, **dict(zip(rivals, _COLOURS * 2, strict=False))}
-    lines = [Line(name=each.name, points=_points(each), colour=colours[each.name]) for each in sending]
+    lines = [Line(name=each.name, points=_points(each)) for each in sending]
     for each in first:
         if each not in sending:
             level = 100 * _end(each)
             points = ((min(ends), level), (max(ends), level))
-            lines.append(Line(name=each.name, points=points, colour=svg.MUTED, dashes=DASHED))
+            lines.append(Line(name=each.name, points=points, dashes=DASHED))
     chart = Chart(
         title=f"{task_title(found[0].task)}: accuracy against bytes over one edge",
         note="%, 16 clients on a ring, mean of the seeds; dashed: one machine that has all data, and sends nothing",

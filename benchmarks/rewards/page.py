@@ -10,7 +10,6 @@ from statistics import median
 
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill, table
-from benchmarks.learn.pictures import COLOURS
 from benchmarks.rewards.runs import Run, merged_runs, run_of
 from benchmarks.rewards.tasks import REWARD_TASKS, SAMPLES
 
@@ -80,7 +79,7 @@ def draw(runs: Sequence[Run], folder: Path) -> None:
 
 def _chart(task: str, runs: Sequence[Run]) -> Chart:
     lines = []
-    for colour, method in zip(COLOURS[2:], dict.fromkeys(run.method for run in runs), strict=False):
+    for method in dict.fromkeys(run.method for run in runs):
         courses = [run.course for run in runs if run.method == method]
         points = tuple(
             (float(answers[0]), 100 * median(strict))
@@ -90,7 +89,7 @@ def _chart(task: str, runs: Sequence[Run]) -> Chart:
                 strict=False,
             )
         )
-        lines.append(Line(name=method, points=points, colour=colour, dashes=DASHED if method == "LoRA" else ""))
+        lines.append(Line(name=method, points=points, dashes=DASHED if method == "LoRA" else ""))
     return Chart(
         title=f"{REWARD_TASKS[task].about}: held-out answers that are strictly right",
         note="%, of the likeliest answers, median of the seeds; dashed: back-propagation",

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import bad_peers
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]  # that they are held off: tests/attacks and tests/network
 
 
 async def test_bad_peers__one_of_several_kinds__cost_less_than_a_tenfold_of_what_they_may() -> None:

@@ -87,6 +87,7 @@ def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_i
     }
 
 
+@pytest.mark.slow  # what the commands do: tests/storage and tests/cli
 def test_log_files__few_updates__tells_every_command() -> None:
     result = run("log_files", "--updates", "300", "--authors", "3")
     assert len(result) == 6 and all(found["peak_mib"] > 10 for found in result.values())

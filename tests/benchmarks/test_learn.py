@@ -261,7 +261,7 @@ def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Pat
     assert draw_pictures(some_results(), tmp_path) == ["sst2.svg", "clients.svg"]
     for name in ("sst2", "clients"):
         text = (tmp_path / f"{name}.svg").read_text("utf-8")
-        assert ElementTree.fromstring(text).get("width") == "960"
+        assert ElementTree.fromstring(text).tag.endswith("svg")
         assert ("dense core" if name == "sst2" else "4 clients") in text
 
 

@@ -91,11 +91,11 @@ def test_program__takes_too_long__is_ended_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("module", LONG_RUNNING)
-def test_child__its_parent_lets_go__ends_quietly_five_times(
+def test_child__its_parent_lets_go__ends_quietly_each_time(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(5):
+    for _ in range(2):
         process = Program(module=module, arguments=LONG_RUNNING[module]).start(
             stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -118,12 +118,12 @@ def test_child__its_parent_lets_go__ends_quietly_five_times(
         ("sfnode.training.devices", (), 0),
     ],
 )
-def test_child__left_alone_until_it_is_done__ends_quietly_five_times(
+def test_child__left_alone_until_it_is_done__ends_quietly_each_time(
     module: str, arguments: tuple[str, ...], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resolver once ended by SIGABRT: a thread of it was reading its standard input when the interpreter ended."""
     monkeypatch.chdir(tmp_path)
-    for _ in range(5):
+    for _ in range(2):
         done = Program(module=module, arguments=arguments).run(60.0)
         assert done.returncode == code and "Fatal" not in done.stderr, done.stderr
 
