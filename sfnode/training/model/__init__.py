@@ -23,3 +23,8 @@ from sfnode.training.model.tensors import (
     places as places,
     trainable_tensors as trainable_tensors,
 )
+from sfnode.training.model.wide_products import (
+    product_seconds as product_seconds,
+    rows_to_widen as rows_to_widen,
+    widen as widen,
+)
