@@ -15,7 +15,7 @@ from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, size_of_run
-from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory
+from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory, settled
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -145,6 +145,8 @@ class Examination:
     async def _look_at_training(self) -> None:
         question, manifest = self._question, self._signed.manifest if self._signed else None
         await self._check("device", self._check_device, _DEVICE_S)
+        if (speeds := model_check.describe_speeds(self._devices)) is not None:
+            self._tell(speeds)
         if manifest is None:
             self._tell(
                 unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
@@ -171,7 +173,8 @@ class Examination:
 
     def _check_device(self) -> Finding:
         self._devices, devices = model_check.find_devices(), self._question.devices
-        return model_check.check_device(self._devices, devices.device, devices.dtype)
+        dtype = settled(devices.dtype, self._signed.manifest.model) if self._signed else devices.dtype
+        return model_check.check_device(self._devices, devices.device, dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         devices = self._question.devices

@@ -11,6 +11,7 @@ import torch
 
 from protocol.errors import OperatorError
 from protocol.schema import to_plain
+from sfnode.training.product_speeds import product_speeds
 from sfnode.worker_protocol import CudaDevice, DeviceReport
 
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")
@@ -28,7 +29,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def describe_devices() -> DeviceReport:
-    """Return the devices that torch finds; asking it may load drivers."""
+    """Return the devices that torch finds; asking it may load drivers. Without a card it measures the processor."""
     cards = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         free, total = torch.cuda.mem_get_info(index)
@@ -39,6 +40,7 @@ def describe_devices() -> DeviceReport:
         threads=torch.get_num_threads(),
         cuda=tuple(cards),
         mps=bool(torch.backends.mps.is_available()),
+        speeds=() if cards else product_speeds(),
     )
 
 

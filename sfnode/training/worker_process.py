@@ -47,6 +47,7 @@ from sfnode.worker_protocol import (
     SetCoefficients,
     WorkerFailure,
     encode_frame,
+    settled,
 )
 
 log = logging.getLogger("sfnode.worker")
@@ -62,8 +63,8 @@ class ModelPool:
         self._models: dict[tuple[Path, str, str, int | None], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
-    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
-        """Open a session on the model that ``request`` names; the first request for a model loads it."""
+    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator, str]:
+        """Open a session on the model that ``request`` names, and return its precision; the first one loads it."""
         manifest, training = decode_run_untrusted(request.manifest).manifest, request.training
         assert training.model is not None, "it is found before a worker is asked for anything"
         with telling() as report:
@@ -72,16 +73,16 @@ class ModelPool:
             check_model(folder.path, manifest.model)
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
-        devices = training.devices
-        device, precision = choose_device(devices.device), quantised.choose_precision(devices.dtype)
-        limit = devices.device_memory
-        key = (folder.path, str(device), devices.dtype, limit)
+        devices, limit = training.devices, training.devices.device_memory
+        precision = quantised.choose_precision(settled(devices.dtype, manifest.model))
+        device = choose_device(devices.device)
+        key = (folder.path, str(device), precision, limit)
         if key not in self._models:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
         data = read_task(tokenizer, manifest.task, training.data, training.eval_data, training.private_reward)
-        return shared, Estimator(shared, bases, data, training.noise)
+        return shared, Estimator(shared, bases, data, training.noise), precision
 
 
 class Service:
@@ -97,13 +98,14 @@ class Service:
             match request:
                 case OpenSession():
                     self.end()
-                    shared, session = self._pool.open(request)
+                    shared, session, precision = self._pool.open(request)
                     self._session = session
                     who = (request.author.hex()[:8], request.training.model, shared.device)
                     log.info("session opened author=%s model=%s device=%s", *who)
                     return SessionOpened(
                         device=shared.device.type,
-                        dtype=request.training.devices.dtype,
+                        dtype=precision,
+                        is_widened=shared.is_widened,
                         data_rows=len(session.data.examples),
                         eval_rows=len(session.data.evaluation_examples),
                         model_parameters=shared.parameters,

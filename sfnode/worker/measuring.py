@@ -15,7 +15,7 @@ from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker_protocol import TrainingConfig, messages
+from sfnode.worker_protocol import TrainingConfig, messages, settled
 
 
 def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> EvaluatedStep:
@@ -90,7 +90,7 @@ class Measuring:
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
         """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
-        self.dtype = config.devices.dtype
+        self.dtype = settled(config.devices.dtype, signed.manifest.model)
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)

@@ -149,13 +149,15 @@ class Trainer:
         self._sent, self._has_fitted, self._old_rest_until_s = {}, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
+        how = f"{opened.dtype}, multiplied in fp32," if opened.is_widened else opened.dtype
         self._reporter.event(
             "worker_ready",
-            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {opened.dtype} on "
+            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {how} on "
             f"{opened.device}, {opened.data_rows} training rows",
             seconds=round(seconds, 3),
             device=opened.device,
             dtype=opened.dtype,
+            is_widened=opened.is_widened,
             data_rows=opened.data_rows,
             model_parameters=opened.model_parameters,
         )

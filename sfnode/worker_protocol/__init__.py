@@ -2,12 +2,15 @@
 
 from sfnode.worker_protocol import messages as messages
 from sfnode.worker_protocol.device_choices import (
+    AUTO as AUTO,
     FLOATS as FLOATS,
     PRECISIONS as PRECISIONS,
     CudaDevice as CudaDevice,
     DeviceOptions as DeviceOptions,
     DeviceReport as DeviceReport,
     Precision as Precision,
+    ProductSpeed as ProductSpeed,
+    settled as settled,
 )
 from sfnode.worker_protocol.messages import (
     CoefficientsSet as CoefficientsSet,

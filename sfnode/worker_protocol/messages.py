@@ -80,10 +80,15 @@ class EvaluateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened:
-    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size."""
+    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size.
+
+    Attributes:
+        dtype: one of PRECISIONS. is_widened: whether the worker widens it to fp32 for products.
+    """
 
     device: str
     dtype: str
+    is_widened: bool
     data_rows: int
     eval_rows: int
     model_parameters: int

@@ -38,7 +38,7 @@ class Noting(TorchFunctionMode):
     """Notes the dtypes of the products that really take place."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.seen: set[torch.dtype] = set()
 
     def __torch_function__(
@@ -55,7 +55,7 @@ def test_wide_products__of_each_kind__are_made_in_fp32_and_rounded_once(name: st
     product, factors = PRODUCTS[name]
     held = [each.to(dtype) for each in factors]
     noting = Noting()
-    with noting, WideProducts(1):  # type: ignore[no-untyped-call]
+    with noting, WideProducts(1):
         found = product(*held)
     expected = product(*(each.double() for each in held)).to(dtype)
     assert found.dtype is dtype and noting.seen == {torch.float32}
@@ -66,10 +66,10 @@ def test_wide_products__of_each_kind__are_made_in_fp32_and_rounded_once(name: st
 
 def test_wide_products__few_rows_or_fp32__stay_as_they_are() -> None:
     noting, x, w = Noting(), X.bfloat16(), W.bfloat16()
-    with noting, WideProducts(16):  # type: ignore[no-untyped-call]
+    with noting, WideProducts(16):
         functional.linear(x[:15], w)
     assert noting.seen == {torch.bfloat16}
-    with noting, WideProducts(16):  # type: ignore[no-untyped-call]
+    with noting, WideProducts(16):
         assert torch.equal(functional.linear(X, W), X @ W.t())
 
 
@@ -103,9 +103,9 @@ def test_model__pass_that_fails__leaves_later_products_alone() -> None:
 @needs_torchao
 def test_int8__widened__multiplies_with_the_weight_in_fp32_and_int4_keeps_its_own_product() -> None:
     x, weight = torch.randn(64, 64).bfloat16(), torch.randn(32, 64).bfloat16()
-    int8, int4 = (quantised._quantised(name, CPU, weight) for name in ("int8", "int4"))
+    int8, int4 = (quantised.quantised_weight(name, CPU, weight) for name in ("int8", "int4"))
     plain = functional.linear(x.float(), cast(Any, int8).dequantize().float())
-    with WideProducts(1):  # type: ignore[no-untyped-call]
+    with WideProducts(1):
         assert torch.allclose(functional.linear(x, int8).float(), plain, rtol=0.01, atol=0.05)
         fours = functional.linear(x, int4)
     assert torch.equal(fours, functional.linear(x, int4))

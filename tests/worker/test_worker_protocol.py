@@ -46,7 +46,7 @@ MESSAGES: list[Message] = [
     SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
     EstimateRequest(step=7, seed=(1 << 64) - 1, directions=256),
     EvaluateRequest(rows_max=0),
-    SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=10**10),
+    SessionOpened(device="cpu", dtype="fp32", is_widened=False, data_rows=1, eval_rows=0, model_parameters=10**10),
     CoefficientsSet(),
     Estimated(step=7, scalars=(-127, 0, 127), loss=0.5, rows=32),
     Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, predictions=(1, 0)),

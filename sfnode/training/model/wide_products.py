@@ -32,7 +32,7 @@ class WideProducts(TorchFunctionMode):
 
     def __init__(self, rows_min: int) -> None:
         """Leave products of fewer than ``rows_min`` rows as they are."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._rows_min = rows_min
 
     def __torch_function__(
@@ -61,7 +61,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x weight^T + bias. x: [..., I], weight: [O, I]."""
     wide, wide_bias = _wide(weight), _wide(bias)
     y = x.new_empty(*x.shape[:-1], weight.shape[0])
-    parts = (each.reshape(-1, each.shape[-1]).split(_ROWS_AT_ONCE) for each in (x, y))
+    parts = (torch.split(each.reshape(-1, each.shape[-1]), _ROWS_AT_ONCE) for each in (x, y))
     for part, result in zip(*parts, strict=True):
         result.copy_(functional.linear(part.float(), wide, wide_bias))
     return y
@@ -70,7 +70,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _add_product_(y: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """Add x weight to y in place. y: [A, O], x: [A, I], weight: [I, O]."""
     wide = _wide(weight)
-    for part, result in zip(x.split(_ROWS_AT_ONCE), y.split(_ROWS_AT_ONCE), strict=True):
+    for part, result in zip(torch.split(x, _ROWS_AT_ONCE), torch.split(y, _ROWS_AT_ONCE), strict=True):
         result.copy_(torch.addmm(result.float(), part.float(), wide))
     return y
 
@@ -107,7 +107,7 @@ def widen(body: nn.Module, rows_min: int) -> None:
     modes = ExitStack()
 
     def begin(*_: object) -> None:
-        modes.enter_context(WideProducts(rows_min))  # type: ignore[no-untyped-call]
+        modes.enter_context(WideProducts(rows_min))
 
     def end(*_: object) -> None:
         modes.close()
@@ -126,7 +126,12 @@ def rows_to_widen(dtype: torch.dtype, device: str, threads: int) -> int | None:
     """
     if device != "cpu" or dtype not in _HALVES:
         return None
-    gains = {rows: one / other for rows in _ROWS_TRIED for one, other in [product_seconds(rows, _held(dtype))]}
+    weight = torch.ones(_SIZE, _SIZE, dtype=dtype)
+    gains = {}
+    for rows in _ROWS_TRIED:
+        as_held, in_fp32 = product_seconds(rows, weight)
+        assert in_fp32 is not None, "numbers of 16 bits can be widened"
+        gains[rows] = as_held / in_fp32
     return first_gain(gains)
 
 
@@ -140,19 +145,19 @@ def first_gain(gains: Mapping[int, float]) -> int | None:
     return found
 
 
-def product_seconds(rows: int, weight: Tensor) -> tuple[float, float]:
-    """Return the shortest times of a product of ``rows`` rows with ``weight``: as it is held, and in fp32."""
+def product_seconds(rows: int, weight: Tensor) -> tuple[float, float | None]:
+    """Return the shortest times of a layer's product with ``rows`` rows: as ``weight`` is held, and in fp32.
+
+    The second is None where `WideProducts` leaves the weight alone.
+    """
     x = torch.ones(rows, weight.shape[1], dtype=weight.dtype)
-    actions = (functional.linear, _linear)
-    times: list[list[float]] = [[], []]
+    times: dict[Callable[..., Tensor], list[float]] = {functional.linear: []}
+    if _is_half(weight):
+        times[_linear] = []
     with torch.inference_mode():
         for _ in range(_TIMES):  # in turn: a slow moment of the machine meets both
-            for action, found in zip(actions, times, strict=True):
+            for product, found in times.items():
                 started = time.perf_counter()
-                action(x, weight)
+                product(x, weight)
                 found.append(time.perf_counter() - started)
-    return min(times[0]), min(times[1])
-
-
-def _held(dtype: torch.dtype) -> Tensor:
-    return torch.ones(_SIZE, _SIZE, dtype=dtype)
+    return min(times[functional.linear]), min(times[_linear]) if _linear in times else None
