@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, assert_never
@@ -38,6 +39,7 @@ from sfnode.worker_protocol import (
     Estimated,
     EstimateRequest,
     EvaluateRequest,
+    Evaluating,
     FailureKind,
     Message,
     MessageParser,
@@ -92,8 +94,11 @@ class Service:
         self._pool = pool
         self._session: Estimator | None = None
 
-    def answer(self, request: Message) -> Reply:
-        """Return the reply to ``request``; any exception becomes a WorkerFailure."""
+    def answer(self, request: Message, on_progress: Callable[[int, int], None]) -> Reply:
+        """Return the reply to ``request``; any exception becomes a WorkerFailure.
+
+        ``on_progress`` hears how many of how many rows of an evaluation are done.
+        """
         try:
             match request:
                 case OpenSession():
@@ -113,7 +118,7 @@ class Service:
                 case SetCoefficients() | EstimateRequest() | EvaluateRequest():
                     if self._session is None:
                         raise WorkerError("no session is open on this connection")
-                    return _serve(self._session, request)
+                    return _serve(self._session, request, on_progress)
                 case _:
                     raise WorkerError(f"a {type(request).__name__} is not a request")
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
@@ -126,7 +131,11 @@ class Service:
         self._session = None
 
 
-def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
+def _serve(
+    session: Estimator,
+    request: SetCoefficients | EstimateRequest | EvaluateRequest,
+    on_progress: Callable[[int, int], None],
+) -> Reply:
     match request:
         case SetCoefficients(epochs=epochs):
             for entry in epochs:
@@ -136,7 +145,7 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
             made = session.estimate(seed, step, directions)
             return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows)
         case EvaluateRequest(rows_max=rows_max):
-            return session.evaluate(rows_max)
+            return session.evaluate(rows_max, on_progress)
         case _:
             assert_never(request)
 
@@ -203,8 +212,14 @@ class Worker:
             self._pending.append((connection, request))
 
     def _answer(self, connection: Connection, request: Message) -> None:
+        def tell(done: int, rows: int) -> None:
+            try:
+                connection.stream.sendall(encode_frame(Evaluating(done=done, rows=rows)))
+            except OSError as error:
+                raise WorkerError(f"the node has gone: {error}") from None
+
         try:
-            connection.stream.sendall(encode_frame(connection.service.answer(request)))
+            connection.stream.sendall(encode_frame(connection.service.answer(request, tell)))
             if (further := connection.received.next_message()) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
         except (OSError, WorkerError) as error:

@@ -196,11 +196,14 @@ class Trainer:
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
-            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
+            tell = partial(self._tell_evaluating, job.step)
+            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, tell)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
             return
+        finally:
+            self._reporter.begin("", "")
         self._statistics = replace(self._statistics, accuracy=result.accuracy)
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)
@@ -208,6 +211,10 @@ class Trainer:
         fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
         self._reporter.event("evaluated", text, **fields)
+
+    def _tell_evaluating(self, step: int, done: int, rows: int) -> None:
+        text = f"evaluating: {done:,} of {rows:,} rows"
+        self._reporter.begin("evaluating", text, step=step, done=done, in_all=rows)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:
         """Send the epochs from ``first`` on that have changed since they were sent; return their numbers.

@@ -18,6 +18,7 @@ from sfnode.worker_protocol.messages import (
     EstimateRequest as EstimateRequest,
     Evaluated as Evaluated,
     EvaluateRequest as EvaluateRequest,
+    Evaluating as Evaluating,
     FailureKind as FailureKind,
     Message as Message,
     MessageParser as MessageParser,

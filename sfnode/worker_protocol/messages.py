@@ -73,7 +73,10 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data. Reply: Evaluated."""
+    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data.
+
+    Reply: Evaluated, after an Evaluating for each part of the rows.
+    """
 
     rows_max: int
 
@@ -113,6 +116,14 @@ class Estimated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluating:
+    """Says how many of the evaluation rows are done; the reply is still to come."""
+
+    done: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
     """Holds the quality of a model over all rows.
 
@@ -143,7 +154,7 @@ class WorkerFailure:
 
 Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateRequest
 Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
-Message: TypeAlias = Request | Reply
+Message: TypeAlias = Request | Reply | Evaluating
 
 _KINDS: Final[dict[int, type[Message]]] = {
     1: OpenSession,
@@ -155,6 +166,7 @@ _KINDS: Final[dict[int, type[Message]]] = {
     67: Estimated,
     68: Evaluated,
     69: WorkerFailure,
+    70: Evaluating,
 }
 _NUMBERS: Final = {message: number for number, message in _KINDS.items()}
 
