@@ -97,7 +97,7 @@ def dtypes(is_json: bool) -> None:
     Example: sfnode bench dtypes
     """
     check_can_train()
-    from sfnode.training.product_speeds import product_speeds
+    from sfnode.training.devices import product_speeds
 
     speeds = {each.dtype: asdict(each) for each in product_speeds()}
     _print({name: {key: row[key] for key in row if key != "dtype"} for name, row in speeds.items()}, is_json)

@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.value_types import DataFolder, FilePath, Whole
 from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, option, private_words
 from sfnode.storage import AtStep, DataDirectory, evaluations
-from sfnode.worker_protocol import AUTO, FLOATS, PRECISIONS, DeviceOptions
+from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -208,7 +208,7 @@ device_options = group(
     _dtype_option(
         f"{_QUANTISED} `auto` is bf16, and fp32 for small models. Each product is made in the format or in fp32, as is "
         "faster here.",
-        (AUTO, *PRECISIONS),
+        (_DEVICE.dtype, *PRECISIONS),
         _DEVICE.dtype,
     ),
     number_option(

@@ -15,7 +15,7 @@ from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, size_of_run
-from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory, settled
+from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -173,12 +173,14 @@ class Examination:
 
     def _check_device(self) -> Finding:
         self._devices, devices = model_check.find_devices(), self._question.devices
-        dtype = settled(devices.dtype, self._signed.manifest.model) if self._signed else devices.dtype
+        dtype = devices.precision(self._signed.manifest.model.weight_bytes) if self._signed else devices.dtype
         return model_check.check_device(self._devices, devices.device, dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         devices = self._question.devices
-        plan = memory_plan.plan_memory(manifest, folder, devices.dtype, devices.device_memory)
+        plan = memory_plan.plan_memory(
+            manifest, folder, devices.precision(manifest.model.weight_bytes), devices.device_memory
+        )
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and devices.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)

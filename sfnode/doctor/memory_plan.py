@@ -18,7 +18,6 @@ from sfnode.worker_protocol import (
     Precision,
     free_disk,
     plan_weights,
-    settled,
     temporary_folder,
 )
 
@@ -117,7 +116,6 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     Raises:
         OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
-    dtype = settled(dtype, manifest.model)
     precision, config = PRECISIONS[dtype], _config(folder)
     stored = _stored(folder)
     largest = max((each.entries for each in stored if each.is_linear), default=0)

@@ -24,8 +24,7 @@ from sfnode.training.model import (
     perturbed,
     probe,
     quantised,
-    rows_to_widen,
-    widen,
+    wide_products,
 )
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
@@ -47,10 +46,10 @@ class SharedModel:
         self.model = model
         self.pass_context = PassContext()
         self.switch = WeightSwitch(model)
-        rows_min = rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
+        rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
         self.is_widened = rows_min is not None
         if rows_min is not None:
-            widen(probe.body_of(model), rows_min)
+            wide_products.widen(probe.body_of(model), rows_min)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
         self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()

@@ -39,7 +39,6 @@ from sfnode.worker_protocol import (
     Estimated,
     EstimateRequest,
     EvaluateRequest,
-    Evaluating,
     FailureKind,
     Message,
     MessageParser,
@@ -49,7 +48,7 @@ from sfnode.worker_protocol import (
     SetCoefficients,
     WorkerFailure,
     encode_frame,
-    settled,
+    messages,
 )
 
 log = logging.getLogger("sfnode.worker")
@@ -76,7 +75,7 @@ class ModelPool:
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         devices, limit = training.devices, training.devices.device_memory
-        precision = quantised.choose_precision(settled(devices.dtype, manifest.model))
+        precision = quantised.choose_precision(devices.precision(manifest.model.weight_bytes))
         device = choose_device(devices.device)
         key = (folder.path, str(device), precision, limit)
         if key not in self._models:
@@ -212,14 +211,14 @@ class Worker:
             self._pending.append((connection, request))
 
     def _answer(self, connection: Connection, request: Message) -> None:
-        def tell(done: int, rows: int) -> None:
+        def report(done: int, rows: int) -> None:
             try:
-                connection.stream.sendall(encode_frame(Evaluating(done=done, rows=rows)))
+                connection.stream.sendall(encode_frame(messages.Evaluating(done=done, rows=rows)))
             except OSError as error:
                 raise WorkerError(f"the node has gone: {error}") from None
 
         try:
-            connection.stream.sendall(encode_frame(connection.service.answer(request, tell)))
+            connection.stream.sendall(encode_frame(connection.service.answer(request, report)))
             if (further := connection.received.next_message()) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
         except (OSError, WorkerError) as error:

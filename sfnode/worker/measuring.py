@@ -15,7 +15,7 @@ from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker_protocol import TrainingConfig, messages, settled
+from sfnode.worker_protocol import TrainingConfig, messages
 
 
 def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> EvaluatedStep:
@@ -48,10 +48,10 @@ async def evaluate_states(
             await session.request(alone, messages.SessionOpened)
             await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
 
-            def tell(done: int, rows: int, before: int = number) -> None:
+            def report(done: int, rows: int, before: int = number) -> None:
                 on_progress(before * rows + done, len(states) * rows)
 
-            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, tell))
+            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report))
             await session.aclose()
     return results
 
@@ -97,7 +97,7 @@ class Measuring:
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
         """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
-        self.dtype = settled(config.devices.dtype, signed.manifest.model)
+        self.dtype = config.devices.precision(signed.manifest.model.weight_bytes)
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)

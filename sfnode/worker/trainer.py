@@ -193,11 +193,15 @@ class Trainer:
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
         if job.step == 0 and self._sent:
             return  # this session has no longer the model of step 0, which is the model alone
+
+        def report(done: int, rows: int) -> None:
+            text = f"evaluating: {done:,} of {rows:,} rows"
+            self._reporter.begin("evaluating", text, step=job.step, done=done, in_all=rows)
+
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
-            tell = partial(self._tell_evaluating, job.step)
-            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, tell)
+            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
@@ -211,10 +215,6 @@ class Trainer:
         fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
         self._reporter.event("evaluated", text, **fields)
-
-    def _tell_evaluating(self, step: int, done: int, rows: int) -> None:
-        text = f"evaluating: {done:,} of {rows:,} rows"
-        self._reporter.begin("evaluating", text, step=step, done=done, in_all=rows)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:
         """Send the epochs from ``first`` on that have changed since they were sent; return their numbers.

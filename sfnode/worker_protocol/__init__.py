@@ -2,7 +2,6 @@
 
 from sfnode.worker_protocol import messages as messages
 from sfnode.worker_protocol.device_choices import (
-    AUTO as AUTO,
     FLOATS as FLOATS,
     PRECISIONS as PRECISIONS,
     CudaDevice as CudaDevice,
@@ -10,7 +9,6 @@ from sfnode.worker_protocol.device_choices import (
     DeviceReport as DeviceReport,
     Precision as Precision,
     ProductSpeed as ProductSpeed,
-    settled as settled,
 )
 from sfnode.worker_protocol.messages import (
     CoefficientsSet as CoefficientsSet,
@@ -18,7 +16,6 @@ from sfnode.worker_protocol.messages import (
     EstimateRequest as EstimateRequest,
     Evaluated as Evaluated,
     EvaluateRequest as EvaluateRequest,
-    Evaluating as Evaluating,
     FailureKind as FailureKind,
     Message as Message,
     MessageParser as MessageParser,

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.run import ModelSpec
-
 AUTO: Final = "auto"
 _SMALL_BYTES: Final = 64 << 20  # of weights as the run's owner holds them; half of it is not worth any rounding
 
@@ -15,13 +13,22 @@ class DeviceOptions:
 
     Attributes:
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: of the weights; one of PRECISIONS, or AUTO (`settled`).
+        dtype: of the weights; one of PRECISIONS, or AUTO (`precision`).
         device_memory: MiB that the weights may take on the device, while the rest wait elsewhere; None: no limit.
     """
 
     device: str = "auto"
     dtype: str = AUTO
     device_memory: int | None = None
+
+    def precision(self, weight_bytes: int) -> str:
+        """Return the one of PRECISIONS that ``dtype`` means: AUTO is bf16, and fp32 for a small model.
+
+        How fast a processor computes in bf16 does not matter: the worker multiplies in fp32 where that is faster.
+        """
+        if self.dtype != AUTO:
+            return self.dtype
+        return "fp32" if weight_bytes < _SMALL_BYTES else "bf16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +60,6 @@ PRECISIONS: Final = {
     "int4": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=0.625),
 }
 FLOATS: Final = tuple(name for name, precision in PRECISIONS.items() if not precision.is_quantised)
-
-
-def settled(dtype: str, model: ModelSpec) -> str:
-    """Return the precision that ``dtype`` stands for: AUTO is bf16, and fp32 for a small ``model``.
-
-    How fast a processor computes in bf16 does not matter here: `wide_products` multiplies in fp32 where that is faster.
-    """
-    if dtype != AUTO:
-        return dtype
-    return "fp32" if sum(file.bytes for file in model.weights) < _SMALL_BYTES else "bf16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

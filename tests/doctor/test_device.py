@@ -10,8 +10,8 @@ import pytest
 
 from sfnode.doctor.findings import Verdict
 from sfnode.doctor.model_check import check_device, describe_speeds
-from sfnode.training.product_speeds import product_speeds
-from sfnode.worker_protocol import DeviceOptions, DeviceReport, ProductSpeed, settled
+from sfnode.training.devices import product_speeds
+from sfnode.worker_protocol import DeviceOptions, DeviceReport, ProductSpeed
 from tests.support.manifests import small_manifest
 
 DEVICES = DeviceReport(torch="2.13.0", threads=1, cuda=(), mps=False)
@@ -45,17 +45,16 @@ def test_doctor__processor_without_instructions_for_16_bits__shows_that_products
 
 def test_product_speeds__of_this_processor__have_a_row_for_each_format(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.training.model.quantised._LIBRARY", "no_such_library")  # torchao is not installed
-    monkeypatch.setattr("sfnode.training.product_speeds.rows_to_widen", lambda dtype, *_: 4)
-    monkeypatch.setattr("sfnode.training.product_speeds.product_seconds", lambda _rows, weight: (0.5, 0.1))
-    speeds = product_speeds()
+    monkeypatch.setattr("sfnode.training.model.wide_products.rows_to_widen", lambda dtype, *_: 4)
+    monkeypatch.setattr("sfnode.training.model.wide_products.product_seconds", lambda _rows, weight: (0.5, 0.1))
+    speeds = list(product_speeds())
     assert [each.dtype for each in speeds] == ["fp32", "bf16", "fp16"]
     assert [round(each.gflops, 3) for each in speeds] == [round(2 * 256 * 576 * 1_536 / 0.5e9, 3)] * 3
 
 
-def test_settled__auto__is_bf16_and_fp32_for_a_small_model() -> None:
+def test_precision__auto__is_bf16_and_fp32_for_a_small_model() -> None:
     model = small_manifest().model
     (file,) = model.weights
     large = replace(model, weights=(replace(file, bytes=40 << 20), replace(file, bytes=24 << 20)))
-    auto = DeviceOptions().dtype
-    assert (settled(auto, model), settled(auto, large)) == ("fp32", "bf16")
-    assert settled("int8", model) == "int8"
+    assert [DeviceOptions().precision(each.weight_bytes) for each in (model, large)] == ["fp32", "bf16"]
+    assert DeviceOptions(dtype="int8").precision(model.weight_bytes) == "int8"

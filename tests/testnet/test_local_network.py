@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -49,10 +49,9 @@ def result(
 def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixture[str]) -> None:
     """One of 1,000 rows of a real model took a quarter of an hour without a sign of life."""
     lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, {"event": "evaluated", "step": 1, "accuracy": 0.5})
-    node = LocalNode(
-        name="node0", process=cast(Any, SimpleNamespace(new_events=lambda: [events.pop(0)])), is_late=False
-    )
     events, view = list(lines), _View(Quality(is_reward=False))
+    process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
+    node = LocalNode(name="node0", process=process, is_late=False)
     for _ in lines:
         node.listen()
         view._printed = -math.inf

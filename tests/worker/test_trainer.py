@@ -194,12 +194,12 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
 
 
 async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Path) -> None:
-    parts = [
+    parts: list[Message] = [
         Evaluating(done=4, rows=8),
         Evaluating(done=8, rows=8),
         Evaluated(accuracy=1.0, f1=1.0, loss=0.5, rows=8, predictions=()),
     ]
-    frames = b"".join(map(encode_frame, parts))
+    frames = b"".join(encode_frame(part) for part in parts)
     async with running(tmp_path, failing(EvaluateRequest, frames)) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))

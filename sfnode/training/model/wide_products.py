@@ -75,27 +75,26 @@ def _add_product_(y: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     return y
 
 
-def _add_product(base: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """Return base + x weight. base: [O] or [A, O]."""
-    return _add_product_(base.expand(len(x), weight.shape[1]).clone(), x, weight)
-
-
 def _matmul(x: Tensor, other: Tensor) -> Tensor:
     """Return x other, of which both may be batches."""
-    return _linear(x, other.t()) if other.ndim == 2 else (x.float() @ other.float()).to(x.dtype)
+    if other.ndim == 2:
+        return _linear(x, other.t())
+    wide = x.float() @ other.float()
+    return wide.to(x.dtype)
 
 
 def _attend(query: Tensor, *others: Any, **settings: Any) -> Tensor:
     """Return torch's own attention."""
+    factors = [_wide(each) for each in (query, *others)]
     named = {name: _wide(value) for name, value in settings.items()}
-    found = functional.scaled_dot_product_attention(query.float(), *map(_wide, others), **named)
+    found = functional.scaled_dot_product_attention(*factors, **named)
     return found.to(query.dtype)
 
 
 # Which argument has the rows, with the weight after it, and what takes the place of the function
 _PRODUCTS: Final[Mapping[object, tuple[int, Callable[..., Tensor]]]] = {
     functional.linear: (0, _linear),
-    torch.addmm: (1, _add_product),
+    torch.addmm: (1, lambda base, x, weight: _add_product_(base.expand(len(x), weight.shape[1]).clone(), x, weight)),
     Tensor.addmm_: (1, _add_product_),
     functional.scaled_dot_product_attention: (0, _attend),
     **dict.fromkeys((torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.bmm), (0, _matmul)),
