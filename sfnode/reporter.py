@@ -42,6 +42,7 @@ class Reporter:
         self._is_json = is_json
         self._is_living = self._stream.isatty() and not is_json
         self._is_line_open = False
+        self._work = ""
         self._level = level
         self._clock, self._progress_s = clock, -math.inf
         self.listeners: list[Callable[[int, tuple[str, ...]], None]] = []  # called with level and lines of each event
@@ -66,8 +67,15 @@ class Reporter:
         for line in lines:
             self._print(printable(line))
 
+    def begin(self, name: str, work: str, **fields: object) -> None:
+        """Name long work at the end of progress lines from now on; an empty ``work`` ends it. JSON gets a line."""
+        self._work = work and f"; {work}"
+        if self._is_json and work:
+            self._write_json(name, fields)
+
     def progress(self, name: str, text: str, **fields: object) -> None:
         """Show the present state of the work; ``text`` is escaped as a line of `event`."""
+        text += self._work
         if self._is_json:
             self._write_json(name, fields)
         elif self._is_living:

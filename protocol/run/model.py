@@ -64,6 +64,11 @@ class ModelSpec:
         """Return all files of the model: config, weights and tokenizer."""
         return (self.config, *self.weights, *self.tokenizer)
 
+    @property
+    def weight_bytes(self) -> int:
+        """Return the size of the weights as the run's owner holds them."""
+        return sum(file.bytes for file in self.weights)
+
 
 def piece_count(file: FileSpec) -> int:
     """Return how many pieces of `MODEL_PIECE_BYTES` a file has; the last one may be shorter."""

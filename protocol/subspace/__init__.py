@@ -4,7 +4,6 @@ from protocol.subspace import basis_file as basis_file
 from protocol.subspace.bases import Bases as Bases
 from protocol.subspace.basis_file import BasisContent as BasisContent
 from protocol.subspace.directions import (
-    Basis as Basis,
     DirectionFactors as DirectionFactors,
     Int8Array as Int8Array,
     answer_draws as answer_draws,

@@ -80,7 +80,8 @@ def evaluate(
         model=find_model(manifest, model, revision), data=None, eval_data=held_out, devices=devices, basis=state.basis
     )
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
-    results = trio.run(evaluate_states, state.signed, config, states)
+    with counting("evaluating", "rows") as report:
+        results = trio.run(evaluate_states, state.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     _show(named, quality, is_json)
     if not is_json:

@@ -10,7 +10,7 @@ from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.value_types import FolderPath
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, stored_basis
-from sfnode.worker_protocol import DeviceOptions
+from sfnode.worker_protocol import FLOATS
 
 
 @click.command()
@@ -41,7 +41,7 @@ def export(
     \b
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
-    if adapter and dtype != DeviceOptions().dtype:
+    if adapter and dtype != FLOATS[0]:
         raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")
     check_can_train()
     from sfnode.training.export import check_free, export_adapter, export_model

@@ -2,12 +2,12 @@
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -182,9 +182,8 @@ learning_options = together(
 # --- what an operator decides
 
 
-def _dtype_option(text: str, *others: str) -> Decorator:
-    names = click.Choice([*FLOATS, *others])
-    return click.option("--dtype", type=names, default=_DEVICE.dtype, show_default=True, help=text)
+def _dtype_option(text: str, names: Iterable[str], default: str = FLOATS[0]) -> Decorator:
+    return click.option("--dtype", type=click.Choice([*names]), default=default, show_default=True, help=text)
 
 
 device_option = click.option(
@@ -194,17 +193,24 @@ device_option = click.option(
     show_default=True,
     help="Compute on this device; `auto` takes a CUDA card if there is one, else the processor.",
 )
-dtype_option = _dtype_option("Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.")
-quantised_dtype_option = _dtype_option(
+_QUANTISED: Final = (
     "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
-    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`).",
-    *(name for name in PRECISIONS if name not in FLOATS),
+    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`)."
 )
+dtype_option = _dtype_option(
+    "Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.", FLOATS
+)
+quantised_dtype_option = _dtype_option(_QUANTISED, PRECISIONS)
 device_options = group(
     "devices",
     DeviceOptions,
     device_option,
-    quantised_dtype_option,
+    _dtype_option(
+        f"{_QUANTISED} `auto` is bf16, and fp32 for small models. Each product is made in the format or in fp32, as is "
+        "faster here.",
+        (_DEVICE.dtype, *PRECISIONS),
+        _DEVICE.dtype,
+    ),
     number_option(
         "--device-memory",
         _DEVICE.device_memory,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
@@ -138,7 +138,7 @@ def testnet(
     )
     view = _View(Quality.of(signed.manifest.task))
     try:
-        result = trio.run(LocalNetwork(config, view.show, view.show_member).run)
+        result = trio.run(LocalNetwork(config, view.show, view.show_member, view.show_rows).run)
     finally:
         view.close()
     if is_json:
@@ -194,6 +194,7 @@ class _View:
 
     def __init__(self, quality: Quality) -> None:
         self._printed, self._quality = 0.0, quality
+        self._table = _table((), quality)
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
         if self._live:
@@ -201,8 +202,10 @@ class _View:
 
     def show(self, nodes: Sequence[LocalNode]) -> None:
         """Show the present state of all nodes."""
+        self._table = _table(nodes, self._quality)
+        works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating]
         if self._live:
-            self._live.update(_table(nodes, self._quality))
+            self._live.update(Group(self._table, *works))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
             parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
@@ -210,6 +213,17 @@ class _View:
             losses = [loss for loss in found if loss is not None]
             mean = self._quality.figure(sum(losses) / len(losses), 3) if losses else ""
             click.echo(f"steps: {', '.join(parts)}; {f'{self._quality.name} {mean}' if mean else 'starting'}", err=True)
+            for work in works:
+                click.echo(work, err=True)
+
+    def show_rows(self, done: int, total: int) -> None:
+        """Say how many rows of the last evaluation are done."""
+        text = f"evaluating before and after: {_rows(done, total)}"
+        if self._live:
+            self._live.update(Group(self._table, text))
+        elif time.monotonic() - self._printed >= _PRINT_S:
+            self._printed = time.monotonic()
+            click.echo(text, err=True)
 
     def show_member(self, done: int, total: int) -> None:
         """Say how many nodes' parts have been trained alone."""
@@ -223,6 +237,10 @@ class _View:
         """Stop the live table and restore the terminal."""
         if self._live:
             self._live.stop()
+
+
+def _rows(done: int, total: int) -> str:
+    return f"{done:,} of {total:,} rows"
 
 
 def _table(nodes: Sequence[LocalNode], quality: Quality) -> Table:

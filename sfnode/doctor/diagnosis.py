@@ -145,6 +145,8 @@ class Examination:
     async def _look_at_training(self) -> None:
         question, manifest = self._question, self._signed.manifest if self._signed else None
         await self._check("device", self._check_device, _DEVICE_S)
+        if (speeds := model_check.describe_speeds(self._devices)) is not None:
+            self._tell(speeds)
         if manifest is None:
             self._tell(
                 unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
@@ -171,11 +173,14 @@ class Examination:
 
     def _check_device(self) -> Finding:
         self._devices, devices = model_check.find_devices(), self._question.devices
-        return model_check.check_device(self._devices, devices.device, devices.dtype)
+        dtype = devices.precision(self._signed.manifest.model.weight_bytes) if self._signed else devices.dtype
+        return model_check.check_device(self._devices, devices.device, dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         devices = self._question.devices
-        plan = memory_plan.plan_memory(manifest, folder, devices.dtype, devices.device_memory)
+        plan = memory_plan.plan_memory(
+            manifest, folder, devices.precision(manifest.model.weight_bytes), devices.device_memory
+        )
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and devices.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)

@@ -25,6 +25,7 @@ _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
 _WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
 _READING_BYTES: Final = 7  # per weight during quantising: as in the file, in bf16, and in fp32
+_WIDE_BYTES: Final = 4  # of a number in fp32, in which many processors multiply
 _BASES_KEPT: Final = 2  # by the worker: those of the present epoch and of a neighbouring one
 _RECORD_BYTES: Final = 205  # in memory, besides the record's own bytes above 110 (docs/scale.md)
 _BUCKET_BYTES: Final = 2_300  # docs/scale.md
@@ -237,7 +238,7 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
 
     They are six tensors of the hidden size (embeddings, residual, query, key, value, output of the attention) and
     three of the MLP's size. A task with whole candidates adds the scores over the vocabulary, in fp32. A quantised
-    layer scales its product into another tensor, and unpacks its ``largest`` weights for the product.
+    layer scales its product into another tensor. The ``largest`` weights are unpacked, or widened, for the product.
     """
     method, task = manifest.method, manifest.task
     # Two-sided: two passes for each direction of a share. One-sided: one for each, and one at the weights themselves,
@@ -247,9 +248,9 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
     hidden = config.get("hidden_size", config.get("n_embd", 1_024))
     inner = config.get("ffn_dim", config.get("intermediate_size", 4 * hidden))
     numbers = rows * task.max_tokens * (6 * hidden + (4 if precision.is_quantised else 3) * inner)
-    unpacked = largest if precision.is_quantised else 0
+    unpacked = 0 if precision.linear_bytes == _WIDE_BYTES else largest
     scores = 0 if task.kind is TaskKind.CLASSIFICATION else 8 * rows * config.get("vocab_size", 50_000)
-    return (numbers + unpacked) * precision.compute_bytes + scores
+    return numbers * precision.compute_bytes + unpacked * _WIDE_BYTES + scores
 
 
 def _answer_bytes(manifest: Manifest, config: dict[str, int], precision: Precision) -> float:

@@ -71,8 +71,10 @@ class Learnt:
         return 100 * (self.after.accuracy - self.before.accuracy)
 
 
-async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
-    """Measure the model alone and at ``state``; None without evaluation data."""
+async def measure_learnt(
+    signed: SignedManifest, config: TrainingConfig, state: Coefficients, on_progress: Callable[[int, int], None]
+) -> Learnt | None:
+    """Measure the model alone and at ``state``; None without evaluation data. Report how many rows are done."""
     data = config.eval_data
     if data is None:
         return None
@@ -86,7 +88,7 @@ async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: 
             reward=quality.reward(found.loss),
             samples=found.answers,
         )
-        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state])
+        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress)
     )
     answers = _answers(signed.manifest.task, data, before, after)
     return Learnt(before=before, after=after, answers=answers)

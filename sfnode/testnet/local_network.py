@@ -64,6 +64,7 @@ class LocalNode:
         address: where others can dial it; empty until it listens.
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
+        evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
     """
 
     name: str
@@ -74,6 +75,7 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
+    evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
         """Take in the events that it has logged since the last call."""
@@ -85,8 +87,10 @@ class LocalNode:
                         self.losses[self.status.node.step] = self.status.training.loss
                 case {"event": "started", "addresses": [str(address), *_]}:
                     self.address = address
+                case {"event": "evaluating", "done": int(done), "in_all": int(rows)}:
+                    self.evaluating = (done, rows)
                 case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy), **fields}:
-                    self.accuracies[step] = accuracy
+                    self.accuracies[step], self.evaluating = accuracy, None
                     if isinstance(reward := fields.get("reward"), float):
                         self.rewards[step] = reward
 
@@ -133,16 +137,20 @@ class LocalNetworkResult:
 
 
 class LocalNetwork:
-    """Runs one test network; calls ``watcher`` while its nodes work, and ``on_member`` while each learns alone."""
+    """Runs one test network; calls ``watcher`` while its nodes work, and ``on_member`` while each learns alone.
+
+    ``on_rows`` hears how many rows of the last evaluation are done.
+    """
 
     def __init__(
         self,
         config: LocalNetworkConfig,
         watcher: Watcher,
         on_member: Callable[[int, int], None] = lambda done, total: None,
+        on_rows: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         self._config = config
-        self._watcher, self._on_member = watcher, on_member
+        self._watcher, self._on_member, self._on_rows = watcher, on_member, on_rows
         self._signed = config.signed
         self._sockets: list[Path] = []
         self.nodes: list[LocalNode] = []
@@ -265,7 +273,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state)
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows)
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)

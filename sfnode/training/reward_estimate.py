@@ -9,7 +9,7 @@ that are given. It is heard while the answers are written: there is no further p
 Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,9 +86,11 @@ def reward_gradient(
     return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
 
 
-def evaluate_answers(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> Evaluated:
-    """Evaluate the model, with the weights as they are, by its likeliest answers."""
-    judge, found = judge_of(data), likeliest_answers(shared, data, examples)
+def evaluate_answers(
+    shared: SharedModel, data: TaskData, examples: Sequence[Example], on_progress: Callable[[int, int], None]
+) -> Evaluated:
+    """Evaluate the model, with the weights as they are, by its likeliest answers; report how many are written."""
+    judge, found = judge_of(data), likeliest_answers(shared, data, examples, on_progress)
     return Evaluated(
         accuracy=sum(reward >= 1.0 for _, reward in found) / len(found),
         f1=None,
@@ -105,12 +107,18 @@ def evaluate_answers(shared: SharedModel, data: TaskData, examples: Sequence[Exa
 
 
 @torch.inference_mode()
-def likeliest_answers(shared: SharedModel, data: TaskData, examples: Sequence[Example]) -> list[tuple[str, float]]:
+def likeliest_answers(
+    shared: SharedModel,
+    data: TaskData,
+    examples: Sequence[Example],
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[tuple[str, float]]:
     """Return the model's likeliest answer to each example's prompt, with its reward, with the weights as they are."""
     judge, writer = judge_of(data), writer_of(shared, data, {})
     found: list[tuple[str, float]] = []
     for _, chunk in _chunks(examples, 1, judge.rule.tokens):
         found += checked_answers(judge, chunk, writer.write([example.tokens for example in chunk]))
+        on_progress(len(found), len(examples))
     return found
 
 

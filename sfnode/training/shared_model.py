@@ -16,7 +16,16 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import PassContext, Weight, WeightSwitch, loading, perturbed, probe, quantised
+from sfnode.training.model import (
+    PassContext,
+    Weight,
+    WeightSwitch,
+    loading,
+    perturbed,
+    probe,
+    quantised,
+    wide_products,
+)
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
@@ -37,6 +46,10 @@ class SharedModel:
         self.model = model
         self.pass_context = PassContext()
         self.switch = WeightSwitch(model)
+        rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
+        self.is_widened = rows_min is not None
+        if rows_min is not None:
+            wide_products.widen(probe.body_of(model), rows_min)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
         self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()

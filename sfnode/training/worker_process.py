@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, assert_never
@@ -47,6 +48,7 @@ from sfnode.worker_protocol import (
     SetCoefficients,
     WorkerFailure,
     encode_frame,
+    messages,
 )
 
 log = logging.getLogger("sfnode.worker")
@@ -62,8 +64,8 @@ class ModelPool:
         self._models: dict[tuple[Path, str, str, int | None], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
-    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
-        """Open a session on the model that ``request`` names; the first request for a model loads it."""
+    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator, str]:
+        """Open a session on the model that ``request`` names, and return its precision; the first one loads it."""
         manifest, training = decode_run_untrusted(request.manifest).manifest, request.training
         assert training.model is not None, "it is found before a worker is asked for anything"
         with telling() as report:
@@ -72,16 +74,16 @@ class ModelPool:
             check_model(folder.path, manifest.model)
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
-        devices = training.devices
-        device, precision = choose_device(devices.device), quantised.choose_precision(devices.dtype)
-        limit = devices.device_memory
-        key = (folder.path, str(device), devices.dtype, limit)
+        devices, limit = training.devices, training.devices.device_memory
+        precision = quantised.choose_precision(devices.precision(manifest.model.weight_bytes))
+        device = choose_device(devices.device)
+        key = (folder.path, str(device), precision, limit)
         if key not in self._models:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
         data = read_task(tokenizer, manifest.task, training.data, training.eval_data, training.private_reward)
-        return shared, Estimator(shared, bases, data, training.noise)
+        return shared, Estimator(shared, bases, data, training.noise), precision
 
 
 class Service:
@@ -91,19 +93,23 @@ class Service:
         self._pool = pool
         self._session: Estimator | None = None
 
-    def answer(self, request: Message) -> Reply:
-        """Return the reply to ``request``; any exception becomes a WorkerFailure."""
+    def answer(self, request: Message, on_progress: Callable[[int, int], None]) -> Reply:
+        """Return the reply to ``request``; any exception becomes a WorkerFailure.
+
+        ``on_progress`` hears how many of how many rows of an evaluation are done.
+        """
         try:
             match request:
                 case OpenSession():
                     self.end()
-                    shared, session = self._pool.open(request)
+                    shared, session, precision = self._pool.open(request)
                     self._session = session
                     who = (request.author.hex()[:8], request.training.model, shared.device)
                     log.info("session opened author=%s model=%s device=%s", *who)
                     return SessionOpened(
                         device=shared.device.type,
-                        dtype=request.training.devices.dtype,
+                        dtype=precision,
+                        is_widened=shared.is_widened,
                         data_rows=len(session.data.examples),
                         eval_rows=len(session.data.evaluation_examples),
                         model_parameters=shared.parameters,
@@ -111,7 +117,7 @@ class Service:
                 case SetCoefficients() | EstimateRequest() | EvaluateRequest():
                     if self._session is None:
                         raise WorkerError("no session is open on this connection")
-                    return _serve(self._session, request)
+                    return _serve(self._session, request, on_progress)
                 case _:
                     raise WorkerError(f"a {type(request).__name__} is not a request")
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
@@ -124,7 +130,11 @@ class Service:
         self._session = None
 
 
-def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
+def _serve(
+    session: Estimator,
+    request: SetCoefficients | EstimateRequest | EvaluateRequest,
+    on_progress: Callable[[int, int], None],
+) -> Reply:
     match request:
         case SetCoefficients(epochs=epochs):
             for entry in epochs:
@@ -134,7 +144,7 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
             made = session.estimate(seed, step, directions)
             return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows)
         case EvaluateRequest(rows_max=rows_max):
-            return session.evaluate(rows_max)
+            return session.evaluate(rows_max, on_progress)
         case _:
             assert_never(request)
 
@@ -201,8 +211,14 @@ class Worker:
             self._pending.append((connection, request))
 
     def _answer(self, connection: Connection, request: Message) -> None:
+        def report(done: int, rows: int) -> None:
+            try:
+                connection.stream.sendall(encode_frame(messages.Evaluating(done=done, rows=rows)))
+            except OSError as error:
+                raise WorkerError(f"the node has gone: {error}") from None
+
         try:
-            connection.stream.sendall(encode_frame(connection.service.answer(request)))
+            connection.stream.sendall(encode_frame(connection.service.answer(request, report)))
             if (further := connection.received.next_message()) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
         except (OSError, WorkerError) as error:

@@ -3,7 +3,7 @@
 import math
 import socket as sockets
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -37,8 +37,13 @@ class WorkerSession:
         self._parser = messages.MessageParser()
         self._pid = _pid_behind(stream)
 
-    async def request(self, request: messages.Request, expected: type[R]) -> R:
-        """Send ``request`` and return its reply.
+    async def request(
+        self,
+        request: messages.Request,
+        expected: type[R],
+        on_progress: Callable[[int, int], None] = lambda _done, _rows: None,
+    ) -> R:
+        """Send ``request`` and return its reply; ``on_progress`` hears how many rows of an evaluation are done.
 
         Raises:
             OperatorError: a file, flag or device is wrong.
@@ -48,7 +53,8 @@ class WorkerSession:
         """
         try:
             await self._stream.send_all(messages.encode_frame(request))
-            reply = await self._receive()
+            while isinstance(reply := await self._receive(), messages.Evaluating):
+                on_progress(reply.done, reply.rows)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
         if isinstance(reply, messages.WorkerFailure):

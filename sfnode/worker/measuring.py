@@ -31,20 +31,27 @@ def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> Ev
 
 
 async def evaluate_states(
-    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+    signed: SignedManifest,
+    config: TrainingConfig,
+    states: Sequence[Coefficients],
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[messages.Evaluated]:
-    """Evaluate each state on ``config.eval_data``.
+    """Evaluate each state on ``config.eval_data``; ``on_progress`` hears how many rows of all states are done.
 
     Raises OperatorError, WorkerError.
     """
     results: list[messages.Evaluated] = []
     alone = messages.OpenSession(manifest=signed.encode(), training=replace(config, data=None))
     async with worker_socket(config) as socket:
-        for state in states:
+        for number, state in enumerate(states):
             session = await connect(socket)
             await session.request(alone, messages.SessionOpened)
             await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
-            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated))
+
+            def report(done: int, rows: int, before: int = number) -> None:
+                on_progress(before * rows + done, len(states) * rows)
+
+            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report))
             await session.aclose()
     return results
 
@@ -90,7 +97,7 @@ class Measuring:
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
         """Take a worker's socket and a run; that of ``config`` is the format that is used first."""
-        self.dtype = config.devices.dtype
+        self.dtype = config.devices.precision(signed.manifest.model.weight_bytes)
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)

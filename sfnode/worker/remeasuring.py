@@ -73,7 +73,7 @@ async def audit_messages(
     """
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)
-        await measuring.open(config.devices.dtype)
+        await measuring.open(measuring.dtype)
         measurements = signed.manifest.method.measurements
         cases = [AuditCase(envelope, measurements(envelope.scalars)) for envelope in chosen]
         await Auditor(measuring, past).examine(cases)

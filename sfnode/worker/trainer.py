@@ -149,13 +149,15 @@ class Trainer:
         self._sent, self._has_fitted, self._old_rest_until_s = {}, True, 0.0
         since_s, self.loading_since_s = self.loading_since_s, None
         seconds = 0.0 if since_s is None else trio.current_time() - since_s
+        how = f"{opened.dtype}, multiplied in fp32," if opened.is_widened else opened.dtype
         self._reporter.event(
             "worker_ready",
-            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {opened.dtype} on "
+            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {how} on "
             f"{opened.device}, {opened.data_rows} training rows",
             seconds=round(seconds, 3),
             device=opened.device,
             dtype=opened.dtype,
+            is_widened=opened.is_widened,
             data_rows=opened.data_rows,
             model_parameters=opened.model_parameters,
         )
@@ -191,14 +193,21 @@ class Trainer:
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
         if job.step == 0 and self._sent:
             return  # this session has no longer the model of step 0, which is the model alone
+
+        def report(done: int, rows: int) -> None:
+            text = f"evaluating: {done:,} of {rows:,} rows"
+            self._reporter.begin("evaluating", text, step=job.step, done=done, in_all=rows)
+
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
-            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
+            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
             return
+        finally:
+            self._reporter.begin("", "")
         self._statistics = replace(self._statistics, accuracy=result.accuracy)
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)

@@ -8,6 +8,7 @@ from sfnode.worker_protocol.device_choices import (
     DeviceOptions as DeviceOptions,
     DeviceReport as DeviceReport,
     Precision as Precision,
+    ProductSpeed as ProductSpeed,
 )
 from sfnode.worker_protocol.messages import (
     CoefficientsSet as CoefficientsSet,

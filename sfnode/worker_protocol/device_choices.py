@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+AUTO: Final = "auto"
+_SMALL_BYTES: Final = 64 << 20  # of weights as the run's owner holds them; half of it is not worth any rounding
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOptions:
@@ -10,13 +13,22 @@ class DeviceOptions:
 
     Attributes:
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: of the weights; one of PRECISIONS.
+        dtype: of the weights; one of PRECISIONS, or AUTO (`precision`).
         device_memory: MiB that the weights may take on the device, while the rest wait elsewhere; None: no limit.
     """
 
     device: str = "auto"
-    dtype: str = "fp32"
+    dtype: str = AUTO
     device_memory: int | None = None
+
+    def precision(self, weight_bytes: int) -> str:
+        """Return the one of PRECISIONS that ``dtype`` means: AUTO is bf16, and fp32 for a small model.
+
+        How fast a processor computes in bf16 does not matter: the worker multiplies in fp32 where that is faster.
+        """
+        if self.dtype != AUTO:
+            return self.dtype
+        return "fp32" if weight_bytes < _SMALL_BYTES else "bf16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +78,26 @@ class CudaDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProductSpeed:
+    """Holds how fast the processor multiplies a layer's inputs with weights of one of PRECISIONS.
+
+    Attributes:
+        gflops: 10^9 operations a second as the numbers are held; in_fp32: with both factors widened just before.
+        is_widened: whether a worker takes the second way.
+    """
+
+    dtype: str
+    gflops: float
+    in_fp32: float | None
+    is_widened: bool
+
+    def __str__(self) -> str:
+        """Return the speed in words: "bf16 13 (in fp32 87, taken)"."""
+        other = "" if self.in_fp32 is None else f" (in fp32 {self.in_fp32:.0f}{', taken' if self.is_widened else ''})"
+        return f"{self.dtype} {self.gflops:.0f}{other}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:
     """Describes this machine as torch sees it; a process with torch sends it to one without.
 
@@ -73,9 +105,11 @@ class DeviceReport:
         torch: its version.
         threads: with which it would compute.
         mps: whether there is an Apple GPU.
+        speeds: of the processor; empty where there is a card to compute on.
     """
 
     torch: str
     threads: int
     cuda: tuple[CudaDevice, ...]
     mps: bool
+    speeds: tuple[ProductSpeed, ...] = ()

@@ -73,17 +73,25 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data. Reply: Evaluated."""
+    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data.
+
+    Reply: Evaluated, after an Evaluating for each part of the rows.
+    """
 
     rows_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened:
-    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size."""
+    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size.
+
+    Attributes:
+        dtype: one of PRECISIONS. is_widened: whether the worker widens it to fp32 for products.
+    """
 
     device: str
     dtype: str
+    is_widened: bool
     data_rows: int
     eval_rows: int
     model_parameters: int
@@ -104,6 +112,14 @@ class Estimated:
     step: int
     scalars: tuple[int, ...]
     loss: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluating:
+    """Says how many of the evaluation rows are done; the reply is still to come."""
+
+    done: int
     rows: int
 
 
@@ -138,7 +154,7 @@ class WorkerFailure:
 
 Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateRequest
 Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
-Message: TypeAlias = Request | Reply
+Message: TypeAlias = Request | Reply | Evaluating
 
 _KINDS: Final[dict[int, type[Message]]] = {
     1: OpenSession,
@@ -150,6 +166,7 @@ _KINDS: Final[dict[int, type[Message]]] = {
     67: Estimated,
     68: Evaluated,
     69: WorkerFailure,
+    70: Evaluating,
 }
 _NUMBERS: Final = {message: number for number, message in _KINDS.items()}
 

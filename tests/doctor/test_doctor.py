@@ -97,6 +97,7 @@ def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_
         "reachable from outside": "ok",
         "NAT": "ok",
         "device": "ok",
+        "number formats": "ok",
         "model files": "ok",
         "memory plan": "ok",
         "run size": "ok",

@@ -54,6 +54,20 @@ def test_reporter__terminal__keeps_events_and_replaces_progress() -> None:
     assert stream.getvalue() == "\r\x1b[2Kstep 1\r\x1b[2Kstep 2\na peer joined\n\r\x1b[2Kstep 3\n"
 
 
+def test_reporter__long_work__ends_each_progress_line_until_it_is_over() -> None:
+    stream, machine = Terminal(), io.StringIO()
+    for reporter in (Reporter(stream=stream), Reporter(stream=machine, is_json=True)):
+        reporter.begin("evaluating", "evaluating: 3 of 8 rows", done=3)
+        reporter.progress("progress", "step 1", step=1)
+        reporter.begin("", "")
+        reporter.progress("progress", "step 2", step=2)
+    assert stream.getvalue() == "\r\x1b[2Kstep 1; evaluating: 3 of 8 rows\r\x1b[2Kstep 2"
+    lines = [json.loads(line) for line in machine.getvalue().splitlines()]
+    assert [(line["event"], line.get("done"), line.get("step")) for line in lines] == [
+        ("evaluating", 3, None), ("progress", None, 1), ("progress", None, 2)
+    ]  # fmt: skip
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux: /dev/full is a disk that is always full")
 def test_reporter__output_on_a_full_disk__is_an_error_and_then_silence() -> None:
     with open("/dev/full", "w") as full:

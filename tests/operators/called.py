@@ -34,7 +34,7 @@ _WORK: Final = (
     *("sfnode.cli.joining.running.Daemon", "sfnode.cli.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.remeasuring.audit_messages"),
     *("sfnode.training.asking.ask_model", "sfnode.training.bench.random_files", "sfnode.training.bench.bench_step"),
-    "sfnode.training.bench.bench_answer",
+    *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
     "sfnode.training.calibration.calibrate",
 )

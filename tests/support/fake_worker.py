@@ -32,7 +32,9 @@ def healthy(request: Message) -> Reply:
     """What a worker answers when all is well."""
     match request:
         case OpenSession():
-            return SessionOpened(device="cpu", dtype="fp32", data_rows=16, eval_rows=8, model_parameters=1_000)
+            return SessionOpened(
+                device="cpu", dtype="fp32", is_widened=False, data_rows=16, eval_rows=8, model_parameters=1_000
+            )
         case SetCoefficients():
             return CoefficientsSet()
         case EstimateRequest(step=step):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 
 from protocol.errors import OperatorError, SfnodeError
-from sfnode.cli.testnet import _check, _print_learnt, _shards
+from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
-from sfnode.testnet.local_network import LocalNetworkResult
+from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 
@@ -41,6 +44,23 @@ def result(
         picture=Path("training.svg"),
         payload_bytes=124,
     )
+
+
+def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of 1,000 rows of a real model took a quarter of an hour without a sign of life."""
+    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, {"event": "evaluated", "step": 1, "accuracy": 0.5})
+    events, view = list(lines), _View(Quality(is_reward=False))
+    process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
+    node = LocalNode(name="node0", process=process, is_late=False)
+    for _ in lines:
+        node.listen()
+        view._printed = -math.inf
+        view.show([node])
+    view._printed = -math.inf
+    view.show_rows(64, 2_000)
+    view.show_rows(128, 2_000)  # too soon for another line
+    shown = [line for line in capsys.readouterr().err.splitlines() if "rows" in line]
+    assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:

@@ -127,14 +127,14 @@ def test_int8__first_weight_is_quantised__no_other_one_is_in_memory(
     """A fault once: the whole model was read first, so int8 took more memory than bf16."""
     folder, others = saved("llama", tmp_path), weights_in_memory()
     in_memory: list[int] = []
-    round_one = quantised._quantised
+    round_one = quantised.quantised_weight
 
     def spy(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
         if not in_memory:
             in_memory.append(weights_in_memory() - others)
         return round_one(precision, device, weight)
 
-    monkeypatch.setattr(quantised, "_quantised", spy)
+    monkeypatch.setattr(quantised, "quantised_weight", spy)
     load_in("int8", folder, CPU)
     assert 1 <= in_memory[0] <= 3  # itself, the embeddings, the head
 

@@ -101,6 +101,21 @@ def test_session__steps_of_dense_cores__add_up_and_nothing_is_folded(
     assert len(shared.folds) == 0
 
 
+def test_session__state_that_another_session_evaluated__is_not_evaluated_again(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test network measures the states that its first node has measured, with the same worker."""
+    monkeypatch.setattr("sfnode.training.estimator.EVALUATION_TOKENS", 200)
+    told: list[tuple[int, int]] = []
+    one, other = (open_session(shared, manifest, tmp_path) for _ in range(2))
+    for state in range(2):
+        for session in (one, other):
+            session.set_coefficients(0, some_coefficients(manifest, state))
+            session.evaluate(on_progress=lambda done, rows: told.append((done, rows)))
+    once = told[: len(told) // 2]
+    assert told == once * 2 and len(once) > 1 and once[-1] == (16, 16)
+
+
 def test_session__run_with_another_basis__same_coefficients_have_another_meaning(
     shared: SharedModel, manifest: Manifest, tmp_path: Path
 ) -> None:

@@ -26,13 +26,16 @@ from sfnode.storage.evaluations import EvaluatedStep
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker_protocol.messages import (
     EstimateRequest,
+    Evaluated,
     EvaluateRequest,
+    Evaluating,
     FailureKind,
     Message,
     OpenSession,
     Reply,
     SetCoefficients,
     WorkerFailure,
+    encode_frame,
 )
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
@@ -188,6 +191,23 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
         assert bench.trainer.statistics().accuracy == 0.75
+
+
+async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Path) -> None:
+    parts: list[Message] = [
+        Evaluating(done=4, rows=8),
+        Evaluating(done=8, rows=8),
+        Evaluated(accuracy=1.0, f1=1.0, loss=0.5, rows=8, predictions=()),
+    ]
+    frames = b"".join(encode_frame(part) for part in parts)
+    async with running(tmp_path, failing(EvaluateRequest, frames)) as bench:
+        await bench.next()
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        await bench.next()
+        rows = [(told["step"], told["done"], told["in_all"]) for told in bench.told("evaluating")]
+        assert rows == [(5, 4, 8), (5, 8, 8)]
+        assert bench.told("evaluated")[0]["accuracy"] == 1.0
 
 
 async def test_trainer__rewards__are_reported_in_the_place_of_losses(tmp_path: Path) -> None:

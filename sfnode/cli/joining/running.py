@@ -163,7 +163,7 @@ def _tell_memory(daemon: Daemon) -> None:
     if training is None or training.model is None or training.worker_socket is not None:
         return
     devices = training.devices
-    how = devices.dtype, devices.device_memory
+    how = devices.precision(daemon.manifest.model.weight_bytes), devices.device_memory
     plan, free = foresee_memory(daemon.manifest, training.model, *how), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"

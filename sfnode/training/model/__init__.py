@@ -1,6 +1,12 @@
 """Doors: `loading`, `perturbed` and `probe`. A model in memory: loaded, quantised, perturbed, folded."""
 
-from sfnode.training.model import loading as loading, perturbed as perturbed, probe as probe, quantised as quantised
+from sfnode.training.model import (
+    loading as loading,
+    perturbed as perturbed,
+    probe as probe,
+    quantised as quantised,
+    wide_products as wide_products,
+)
 from sfnode.training.model.content import check_model as check_model, load_described as load_described
 from sfnode.training.model.folding import fold_weights as fold_weights
 from sfnode.training.model.loading import LogitScale as LogitScale

@@ -157,12 +157,17 @@ def is_quantised(weight: Tensor) -> bool:
     return type(weight) not in (Tensor, nn.Parameter)
 
 
+def is_packed(weight: Tensor) -> bool:
+    """Return whether ``weight`` is quantised in a form that can only be multiplied with, in its own dtype (int4)."""
+    return is_quantised(weight) and cast(Any, type(weight)).dequantize is Tensor.dequantize
+
+
 def dequantised(weight: Tensor) -> Tensor:
     """Return a quantised weight's values in the dtype that it computes in; any other tensor unchanged."""
     kind: Any = type(weight)
     if not is_quantised(weight):
         return weight.detach()
-    if kind.dequantize is not Tensor.dequantize:
+    if not is_packed(weight):
         return cast(Tensor, kind.dequantize(weight)).detach()
     unit = torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)  # packed weights can only multiply
     return functional.linear(unit, weight).t().contiguous()

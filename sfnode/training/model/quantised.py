@@ -93,7 +93,7 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     _check(precision, device)
     as_read = AsRead(
         lambda empty: [f"{name}.weight" for name in _chosen_layers(precision, empty)],
-        lambda _, weight: _quantised(precision, device, weight),
+        lambda _, weight: quantised_weight(precision, device, weight),
     )
     model = load_causal_lm(folder, device, dtype, as_read)
     for layer in _chosen_layers(precision, model).values():
@@ -129,7 +129,7 @@ def quantise_weights(model: PreTrainedModel, precision: str, device: torch.devic
     OperatorError when there is none (GPT-2 has another class of layers).
     """
     for layer in _chosen_layers(precision, model).values():
-        layer.weight = _quantised(precision, device, layer.weight)
+        layer.weight = quantised_weight(precision, device, layer.weight)
         _adopt(layer.to(device))
 
 
@@ -148,8 +148,9 @@ def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linea
     return chosen
 
 
-def _quantised(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
-    """Return ``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
+def quantised_weight(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
+    """Return ``weight`` [O, I] in the numbers of ``precision``, on ``device``; OperatorError without torchao."""
+    _check(precision, device)
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # the library quantises layers only
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
