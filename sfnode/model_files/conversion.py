@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.children.program import Program
-from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, tokenizer_files
+from sfnode.model_files.folder import CONFIG_FILE, files_beside, gguf_file, pickle_files
 from sfnode.model_files.model_cache import VARIABLE, cache_folder
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
@@ -91,7 +91,7 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     """Link the files that the process may read into ``seen``, and copy the small ones to ``out``."""
     if source.is_dir():
-        for name in (CONFIG_FILE, *tokenizer_files(source)):
+        for name in (CONFIG_FILE, *files_beside(source)):
             shutil.copyfile(source / name, out / name)
     if form is WeightForm.PICKLES:
         for name in pickle_files(source):

@@ -94,7 +94,7 @@ def _converted_name(found: ModelFolder) -> str:
     if path.is_file():
         return name_of("gguf", title.removesuffix(files.GGUF), _CONVERTER, *_state_of(path))
     weights = [path / name for name in files.pickle_files(path)] or [files.gguf_file(path) or path]
-    read = [path / name for name in (files.CONFIG_FILE, *files.tokenizer_files(path))] + weights
+    read = [path / name for name in (files.CONFIG_FILE, *files.files_beside(path))] + weights
     return name_of("folder", title, _CONVERTER, *(part for file in read for part in _state_of(file)))
 
 

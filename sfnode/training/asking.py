@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.training.answers import stop_tokens
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
@@ -69,9 +70,12 @@ def ask_model(
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
-    judge = AnswerJudge(tokenizer, parse_reward(task.completion)) if task.kind is TaskKind.REWARD else None
+    stops = loading.named_stops(folder, bases.manifest.model.beside)
+    rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
+    judge = None if rule is None else AnswerJudge(tokenizer, rule, stops=stops)
     data = TaskData(label_tokens=encoder.label_tokens, judge=judge)
-    asked = _Asked(shared, tokenizer, task, data, tokens)
+    writing = {"max_new_tokens": tokens, "eos_token_id": sorted(stop_tokens(shared, stops)) or None}
+    asked = _Asked(shared, tokenizer, task, data, writing)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
@@ -112,7 +116,7 @@ class _Asked:
     tokenizer: PreTrainedTokenizerBase
     task: TaskSpec
     data: TaskData
-    tokens: int
+    writing: Mapping[str, object]  # options of `generate`
 
     @torch.inference_mode()
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
@@ -140,7 +144,7 @@ class _Asked:
         written = model.generate(
             input_ids=prompt_1T,
             attention_mask=torch.ones_like(prompt_1T),
-            max_new_tokens=self.tokens,
+            **self.writing,
             do_sample=False,
             pad_token_id=self.data.pad,
         )

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
-from sfnode.model_files import ModelFolder, verify
+from sfnode.model_files import ModelFolder, files_beside, verify
 from sfnode.storage import data_files
 from sfnode.training.model import TensorGroup, left_out, load_described, loading, trainable_tensors
 from sfnode.training.task import TaskData, read_task
@@ -46,7 +46,9 @@ def describe_run(
     groups = chosen_groups(trainable)
     loading.check_positions(folder.path, task.max_tokens)
     verify.found_tokenizer(folder.path)
-    read = read_task(loading.load_tokenizer(folder.path), task, None if data is None else data_files.locate(data), None)
+    located = None if data is None else data_files.locate(data)
+    stops = loading.named_stops(folder.path, files_beside(folder.path))
+    read = read_task(loading.load_tokenizer(folder.path), task, located, None, stops=stops)
     model, spec = load_described(folder, sharing)
     return RunModel(
         spec=spec,

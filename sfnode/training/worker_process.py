@@ -80,7 +80,9 @@ class ModelPool:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
-        data = read_task(tokenizer, manifest.task, training.data, training.eval_data, training.private_reward)
+        stops = loading.named_stops(folder.path, manifest.model.beside)
+        given = training.data, training.eval_data, training.private_reward
+        data = read_task(tokenizer, manifest.task, *given, stops)
         return shared, Estimator(shared, bases, data, training.noise)
 
 

@@ -101,7 +101,8 @@ MODEL_CACHE = (
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
-                "    for name in files.TOKENIZER_FILES:\n        if name in sizes:\n            fetch(name)\n",
+                "    for name in (*files.TOKENIZER_FILES, *files.USAGE_FILES):\n"
+                "        if name in sizes:\n            fetch(name)\n",
                 "",
             ),
             Edit(

@@ -120,6 +120,26 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
     assert ours("The plot was dull.")["input_ids"] == theirs("The plot was dull.")["input_ids"]
 
 
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_export_model__chat_template_and_settings_for_generation__are_the_models_own(
+    has_settings: bool, tmp_path: Path
+) -> None:
+    """A fault once: an exported chat model had no template, and stopped at what its config.json says."""
+    base = save_base("llama", tmp_path / "base")
+    (base / "generation_config.json").unlink()
+    (base / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
+    if has_settings:
+        (base / "generation_config.json").write_text('{"eos_token_id": [2, 7], "temperature": 0.6, "do_sample": true}')
+    run = trained_run(base)
+    export_model(Bases(run.manifest), run.coefficients, base, tmp_path / "out")
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "out", base))
+    said = [{"role": "user", "content": "good?"}]
+    assert ours.apply_chat_template(said, tokenize=False) == theirs.apply_chat_template(said, tokenize=False)
+    settings = [_load(folder).generation_config for folder in (tmp_path / "out", base)]
+    assert settings[0] == settings[1] and (settings[0].eos_token_id == [2, 7]) == has_settings
+    assert (tmp_path / "out" / "generation_config.json").exists() == has_settings
+
+
 def test_export_model__same_state_twice__is_the_same_bytes(run: TrainedRun, tmp_path: Path) -> None:
     for name in ("one", "two"):
         export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / name)

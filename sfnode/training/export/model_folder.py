@@ -10,6 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.model_files import GENERATION_FILE, files_beside
 from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model import (
     ParameterPlace,
@@ -30,7 +31,9 @@ def export_model(
     dtype: torch.dtype = torch.float32,
     force: bool = False,
 ) -> None:
-    """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
+    """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, and what goes with them.
+
+    That are the files of the base model: tokenizer, chat template, settings for generation.
 
     Weights are the view of `coefficients` on a node with weights in `dtype`. In 16 bits they are rounded up or down in
     proportion, since rounding to the nearest would lose most of a small update. Needs about 4 bytes of memory per
@@ -53,8 +56,9 @@ def export_model(
             for name, weight in fold_weights(bases, epochs, parameters).items():
                 parameters[name].copy_(weight)
         model.save_pretrained(part)
-        for file in manifest.model.tokenizer:
-            shutil.copyfile(base_folder / file.name, part / file.name)
+        (part / GENERATION_FILE).unlink(missing_ok=True)  # made of config.json: the model's own, if it has one, follows
+        for name in files_beside(base_folder):
+            shutil.copyfile(base_folder / name, part / name)
 
 
 def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> None:

@@ -5,7 +5,7 @@ the folder stay hidden (`model_view`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
+from sfnode.model_files import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.model_view import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
@@ -195,6 +195,15 @@ def logit_scale(model: PreTrainedModel) -> LogitScale:
     factor = getattr(config, "logit_scale", None) or 1.0
     divisor = getattr(config, "logits_scaling", None) or 1.0
     return LogitScale(factor=float(factor) / float(divisor), cap=float(cap or 0.0))
+
+
+def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
+    """Return the tokens that end a text by the settings for generation in ``folder``, where ``names`` has their file.
+
+    Files that a run does not name count for nothing: they may differ from node to node.
+    """
+    found = read_config(folder / GENERATION_FILE).get("eos_token_id") if GENERATION_FILE in names else None
+    return frozenset(token for token in (found if isinstance(found, list) else [found]) if type(token) is int)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -14,16 +14,22 @@ class AnswerJudge:
     """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a command of the node's own.
 
     Attributes:
-        stop: the token that ends a text for the tokenizer, if there is one.
+        stops: tokens that end a text: the tokenizer's, if it has one, and those of the model's settings.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, rule: RewardRule, command: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rule: RewardRule,
+        command: str | None = None,
+        stops: frozenset[int] = frozenset(),
+    ) -> None:
         self.rule = rule
         self._tokenizer = tokenizer
         self._command = None if command is None else RewardCommand(command)
         self._checker = self._command or Checker(rule)
         stop = tokenizer.eos_token_id
-        self.stop = stop if isinstance(stop, int) else None
+        self.stops = stops | {stop} if isinstance(stop, int) else stops
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return an answer's text, without special tokens and white space at its ends."""

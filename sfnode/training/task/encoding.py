@@ -165,10 +165,9 @@ class PromptEncoder:
         return tuple(examples)
 
     def _label_words(self) -> tuple[Tokens, ...]:
-        """Return the tokens of each label word: encoded alone if each is one token, else as they follow a prompt."""
+        """Return the tokens of each label word as they follow a prompt; SPEC 5.5. OperatorError."""
         words = self._task.label_words
-        alone = tuple(self._encoded(word) for word in words)
-        found = alone if all(len(each) == 1 for each in alone) else tuple(self._following(word) for word in words)
+        found = tuple(self._following(word) for word in words)
         for number, (word, tokens) in enumerate(zip(words, found, strict=True)):
             if not tokens:
                 raise OperatorError(f"label word {word!r} has no token in this model's vocabulary; choose another")
@@ -195,10 +194,11 @@ def read_task(
     data: Path | None,
     evaluation_data: Path | None,
     private_reward: str | None = None,
+    stops: frozenset[int] = frozenset(),
 ) -> TaskData:
     """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error.
 
-    ``private_reward``: a command that checks answers in place of the task's rule.
+    ``private_reward``: a command that checks answers in place of the task's rule. ``stops``: tokens that end them.
     """
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
@@ -207,7 +207,7 @@ def read_task(
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) else 0,  # no result depends on it
-        judge=None if encoder.rule is None else AnswerJudge(tokenizer, encoder.rule, private_reward),
+        judge=None if encoder.rule is None else AnswerJudge(tokenizer, encoder.rule, private_reward, stops),
     )
 
 
