@@ -64,7 +64,7 @@ def export_adapter(
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
     """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(loading.skeleton(base_folder))
+    known = places(loading.empty_model(base_folder))
     check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]
