@@ -17,7 +17,7 @@ from sfnode.training.answers import stop_tokens
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of, field_names
+from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names, make_judge
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row
@@ -63,7 +63,7 @@ def ask_model(
     """
     check_model(folder, bases.manifest.model)
     tokenizer, task = loading.load_tokenizer(folder), bases.manifest.task
-    encoder = PromptEncoder(tokenizer, task)
+    encoder = PromptEncoder(tokenizer, task, loading.token_rows(loading.empty_model(folder)))
     rows = [row_of(task, question) for question in questions]
     examples = [
         encoder.encode(row, f"question {number}: {question!r}")[0]
@@ -71,9 +71,7 @@ def ask_model(
     ]
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     stops = loading.named_stops(folder, bases.manifest.model.beside)
-    rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
-    judge = None if rule is None else AnswerJudge(tokenizer, rule, stops=stops)
-    data = TaskData(label_tokens=encoder.label_tokens, judge=judge)
+    data = TaskData(label_tokens=encoder.label_tokens, judge=make_judge(tokenizer, task, stops=stops))
     writing = {"max_new_tokens": tokens, "eos_token_id": sorted(stop_tokens(shared, stops)) or None}
     asked = _Asked(shared, tokenizer, task, data, writing)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]

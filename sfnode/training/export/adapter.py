@@ -46,7 +46,7 @@ def export_adapter(
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
-    origin = origin_of(manifest, coefficients)
+    origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Tensor] = {}
         updates = low_rank_updates(bases, coefficients)

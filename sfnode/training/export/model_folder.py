@@ -21,6 +21,7 @@ from sfnode.training.model import (
     loading,
     places,
 )
+from sfnode.training.task import PromptEncoder
 
 
 def export_model(
@@ -45,7 +46,7 @@ def export_model(
     manifest = bases.manifest
     check_whole_fits(base_folder)
     check_model(base_folder, manifest.model)
-    origin = origin_of(manifest, coefficients)
+    origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         model = loading.load_causal_lm(base_folder, torch.device("cpu"), dtype)
         check_tensors(manifest, places(model))
@@ -68,8 +69,9 @@ def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> No
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
 
 
-def origin_of(manifest: Manifest, coefficients: Coefficients) -> dict[str, object]:
-    """Return what an export says about the run and the state that it is made from."""
+def origin_of(manifest: Manifest, coefficients: Coefficients, base_folder: Path) -> dict[str, object]:
+    """Return what an export says about the run and the state that it is made from. OperatorError: no tokenizer."""
+    encoder = PromptEncoder(loading.load_tokenizer(base_folder), manifest.task)
     return {
         "run": manifest.name,
         "run_id": manifest.run_id.hex(),
@@ -80,5 +82,6 @@ def origin_of(manifest: Manifest, coefficients: Coefficients) -> dict[str, objec
         "template": manifest.task.template,
         "completion": manifest.task.completion,
         "label_words": list(manifest.task.label_words),
+        "label_tokens": list(encoder.label_tokens),  # what follows a prompt, if that is one token each
         "max_tokens": manifest.task.max_tokens,
     }

@@ -6,7 +6,7 @@ Files are read tensor by tensor: memory holds the model and the tensor that is b
 """
 
 from collections.abc import Container, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -158,6 +158,15 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
     if not isinstance(head, nn.Linear):
         raise OperatorError(f"{type(model).__name__} has no linear output embedding: not a causal language model")
     return head
+
+
+def token_rows(model: PreTrainedModel) -> int:
+    """Return for how many tokens the model has a row, both in its embedding and in its head."""
+    embedding: object = None
+    with suppress(NotImplementedError, AttributeError):
+        embedding = model.get_input_embeddings()
+    rows = output_embedding(model).weight.shape[0]
+    return min(rows, embedding.num_embeddings) if isinstance(embedding, nn.Embedding) else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from protocol.run import RewardRule
+from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
@@ -43,3 +43,12 @@ class AnswerJudge:
         """End the node's own command, if there is one. The next answer starts it again."""
         if self._command is not None:
             self._command.close()
+
+
+def make_judge(
+    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, command: str | None = None, stops: frozenset[int] = frozenset()
+) -> AnswerJudge | None:
+    """Make the judge of a task's answers; None where a task has labels or texts."""
+    if task.kind is not TaskKind.REWARD:
+        return None
+    return AnswerJudge(tokenizer, parse_reward(task.completion), command, stops)
