@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ INDEX_FILE: Final = "model.safetensors.index.json"
 GGUF: Final = ".gguf"
 PICKLE_FILE: Final = "pytorch_model.bin"
 PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
+QUANTISED_FIELD: Final = "quantization_config"
+DECODED: Final = ("mxfp4", "fp8", "mxfp8")  # formats of quantised weights that `conversion` turns into 16 bits
 _JSON_BYTES_MAX: Final = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
 # What the tokenizers of transformers are loaded from: `vocab_files_names` of their classes, and what all of them read
 TOKENIZER_FILES: Final = (
@@ -107,6 +110,14 @@ def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
 def has_safetensors(folder: Path) -> bool:
     """Return whether the folder has safetensors, which then are what is loaded from it."""
     return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
+
+
+def is_decodable(folder: Path) -> bool:
+    """Return whether config.json in ``folder`` says that the weights are quantised in a format of `DECODED`."""
+    found: object = None
+    with suppress(OperatorError, FileNotFoundError):  # loading the folder reports it
+        found = read_config(folder / CONFIG_FILE).get(QUANTISED_FIELD)
+    return isinstance(found, dict) and found.get("quant_method") in DECODED
 
 
 def pickle_files(folder: Path) -> tuple[str, ...]:

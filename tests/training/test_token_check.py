@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -30,14 +31,15 @@ def spaced(pieces: Sequence[str] = PIECES) -> PreTrainedTokenizerFast:
     """A tokenizer of Llama's kind: a space comes before a text that stands alone."""
     model = Tokenizer(Unigram([(piece, -float(number)) for number, piece in enumerate(pieces)], unk_id=0))
     model.pre_tokenizer = Metaspace(prepend_scheme="first")
-    return PreTrainedTokenizerFast(tokenizer_object=model, unk_token="<unk>")
+    make: Any = PreTrainedTokenizerFast  # carries no types
+    found: PreTrainedTokenizerFast = make(tokenizer_object=model, unk_token="<unk>")
+    return found
 
 
 def pieces_of(template: str, *words: str) -> list[str]:
     tokenizer = spaced()
     task = task_spec(CLASSIFICATION, template=template, label_words=list(words))
-    found: list[str] = tokenizer.convert_ids_to_tokens(list(PromptEncoder(tokenizer, task).label_tokens))
-    return found
+    return [*tokenizer.convert_ids_to_tokens(list(PromptEncoder(tokenizer, task).label_tokens))]
 
 
 def test_label_words__after_a_line_break__are_not_those_that_stand_alone() -> None:
@@ -135,7 +137,7 @@ def test_token_check__program__prints_what_is_right_and_what_is_not(
 
 
 def test_token_rows__embedding_and_head__the_smaller_counts() -> None:
-    model = tiny_opt()
+    model: Any = tiny_opt()
     rows = model.get_input_embeddings().weight.shape[0]
     assert token_rows(model) == rows
     model.get_input_embeddings().num_embeddings = rows - 2
