@@ -47,7 +47,7 @@ class ModelSpec:
         content: digest of the weights (`weights_digest`), which does not depend on the files that hold them.
         config: config.json. All nodes have exactly these bytes, and those of the tokenizer.
         weights: safetensors files that hold these weights, after their index when there are several.
-        tokenizer: every tokenizer file.
+        tokenizer: every tokenizer file, and others that say how the model is used.
         sharing: whether nodes give these files to each other.
     """
 
@@ -58,6 +58,11 @@ class ModelSpec:
     weights: Annotated[tuple[FileSpec, ...], Bound(1, 1_024)]
     tokenizer: Annotated[tuple[FileSpec, ...], Bound(1, 64)]
     sharing: Sharing
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """Return the names of the files that say how the model is used: its tokenizer, settings for generation."""
+        return tuple(file.name for file in self.tokenizer)
 
     @property
     def files(self) -> tuple[FileSpec, ...]:

@@ -15,6 +15,7 @@ from sfnode.cli.new_run import NewRun, make_run
 from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
 from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
+from sfnode.reporter import printable
 from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
 from sfnode.storage import data_files, disk, stored_basis
@@ -139,6 +140,8 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     manifest = run.signed.manifest
     click.echo(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})")
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
+    if run.words:
+        click.echo(printable(run.words))
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
     method = f"slopes along {manifest.method.directions} random directions a step"

@@ -32,11 +32,13 @@ class NewRun:
 
     Attributes:
         left_out: tensors of the model that no choice of --trainable could train, with the reasons.
+        words: its label words in words; empty without any.
         basis: file of its basis, and found: how it was made; None where directions are drawn.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
+    words: str = ""
     basis: Path | None = None
     found: "FoundBasis | None" = None
 
@@ -99,7 +101,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         )
     else:
         draft.draw()
-    return NewRun(signed=draft.signed(), left_out=described.left_out, basis=basis_out if found else None, found=found)
+    basis = basis_out if found else None
+    return NewRun(signed=draft.signed(), left_out=described.left_out, words=described.words, basis=basis, found=found)
 
 
 def _warn_of_cut_prompts(task: TaskSpec, data: "TaskData") -> None:

@@ -169,6 +169,8 @@ class Examination:
         if folder is None:
             self._tell(unknown("memory plan", "the size of the model is not known before it is here"))
             return
+        if not isinstance(self._devices, str):
+            await self._check("tokens", partial(model_check.check_tokens, folder, manifest.task), _DEVICE_S)
         await self._check("memory plan", partial(self._plan, manifest, folder))
 
     def _check_device(self) -> Finding:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from protocol.run import FileSpec, ModelSpec
-from protocol.schema import from_plain_untrusted
+from protocol.run import FileSpec, ModelSpec, TaskSpec
+from protocol.schema import from_plain_untrusted, to_plain
 from sfnode.children.program import Program
-from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.model_files import weight_files
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.model_files import files_beside, weight_files
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 
@@ -36,16 +36,17 @@ def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[]
         advice = "`sfnode join` fetches and converts it; or give a folder with a copy: --model FOLDER"
         return warning(name, text, advice)
     again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"
+    try:
+        files_beside(folder)
+        weight_files(folder)
+    except OperatorError as error:
+        return fail(name, str(error), again)
     for wanted in (spec.config, *spec.tokenizer):
         path = folder / wanted.name
         if not path.is_file():
             return fail(name, f"{path} is missing", again)
         if _hash(path, is_over) != wanted.sha256:
             return fail(name, _otherwise(path, wanted), again)
-    try:
-        weight_files(folder)
-    except OperatorError as error:
-        return fail(name, str(error), again)
     for wanted in spec.weights:
         path = folder / wanted.name
         if not path.is_file() or _hash(path, is_over) != wanted.sha256:
@@ -64,6 +65,23 @@ def _hash(path: Path, is_over: Callable[[], bool]) -> str:
         while not is_over() and (data := file.read(_CHUNK_BYTES)):
             hasher.update(data)
     return hasher.hexdigest()
+
+
+# --- tokens
+
+
+def check_tokens(folder: Path, task: TaskSpec) -> Finding:
+    """Check in a process of its own, with the libraries that train, that the task's words fit model and tokenizer."""
+    name, text = "tokens", json.dumps(to_plain(task, as_rows=False))
+    advice = "the line says what does not fit; a copy of the run's model may be incomplete"
+    try:
+        done = Program(module="sfnode.training.token_check", arguments=(str(folder), text)).run(_TORCH_S)
+        found, fault = json.loads((done.stdout.splitlines() or ["[]"])[-1])
+    except subprocess.TimeoutExpired:
+        return unknown(name, f"the tokenizer is not loaded within {_TORCH_S:.0f} s")
+    except (OSError, ValueError):
+        return unknown(name, "the libraries that load a tokenizer cannot be used", "see the line on the device")
+    return fail(name, fault, advice) if fault else ok(name, found)
 
 
 # --- device

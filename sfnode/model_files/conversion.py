@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.children.program import Program
-from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, tokenizer_files
+from sfnode.model_files.folder import CONFIG_FILE, files_beside, gguf_file, pickle_files, weight_files
 from sfnode.model_files.model_cache import VARIABLE, cache_folder
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
@@ -29,6 +29,7 @@ class WeightForm(StrEnum):
 
     GGUF = "gguf"  # a whole model in one file, or in a folder, whose config.json and tokenizer come first
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
+    QUANTISED = "quantised"  # a folder with safetensors in 4 or 8 bits, which training cannot compute with
 
 
 @contextmanager
@@ -91,10 +92,11 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     """Link the files that the process may read into ``seen``, and copy the small ones to ``out``."""
     if source.is_dir():
-        for name in (CONFIG_FILE, *tokenizer_files(source)):
+        for name in (CONFIG_FILE, *files_beside(source)):
             shutil.copyfile(source / name, out / name)
-    if form is WeightForm.PICKLES:
-        for name in pickle_files(source):
+    if form is not WeightForm.GGUF:
+        is_quantised = form is WeightForm.QUANTISED
+        for name in (CONFIG_FILE, *weight_files(source)) if is_quantised else pickle_files(source):
             (seen / name).symlink_to((source / name).resolve())
         return seen
     file = gguf_file(source) if source.is_dir() else source

@@ -1,13 +1,15 @@
-"""The files of a model in a folder: config.json, safetensors with their index, and the tokenizer's."""
+"""The files of a model in a folder: config.json, safetensors with their index, and those that say how it is used."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
+from sfnode.storage import disk
 
 CONFIG_FILE: Final = "config.json"
 SINGLE_FILE: Final = "model.safetensors"
@@ -15,7 +17,10 @@ INDEX_FILE: Final = "model.safetensors.index.json"
 GGUF: Final = ".gguf"
 PICKLE_FILE: Final = "pytorch_model.bin"
 PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
+QUANTISED_FIELD: Final = "quantization_config"
+DECODED: Final = ("mxfp4", "fp8", "mxfp8")  # formats of quantised weights that `conversion` turns into 16 bits
 _JSON_BYTES_MAX: Final = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
+# What the tokenizers of transformers are loaded from: `vocab_files_names` of their classes, and what all of them read
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -26,7 +31,37 @@ TOKENIZER_FILES: Final = (
     "merges.txt",
     "special_tokens_map.json",
     "added_tokens.json",
+    "sentencepiece.bpe.model",
+    "sentencepiece.model",
+    "spm.model",
+    "spm_char.model",
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "vocab-src.json",
+    "vocab-tgt.json",
+    "prophetnet.tokenizer",
+    "bpe.codes",
+    "byte_maps.json",
+    "dict.txt",
+    "emoji.json",
+    "entity_vocab.json",
+    "normalizer.json",
+    "word_pronunciation.json",
+    "word_shape.json",
 )
+GENERATION_FILE: Final = "generation_config.json"
+# Files that say how programs use a model. They travel and are exported, but no token and no weight depends on them.
+USAGE_FILES: Final = (
+    GENERATION_FILE,
+    "chat_template.jinja",
+    "chat_template.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+    "tekken.json",  # the same tokenizer for Mistral's own library
+)
+DEFINITION_FILES: Final = (CONFIG_FILE, *TOKENIZER_FILES, *USAGE_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +89,7 @@ def weight_files(folder: Path) -> tuple[str, ...]:
         if not (folder / name).is_file():
             hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
             raise OperatorError(f"{folder / name} is missing; {hint}")
+        disk.check_is_content(folder / name)
     return names
 
 
@@ -76,14 +112,23 @@ def has_safetensors(folder: Path) -> bool:
     return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
+def is_decodable(folder: Path) -> bool:
+    """Return whether config.json in ``folder`` says that the weights are quantised in a format of `DECODED`."""
+    found: object = None
+    with suppress(OperatorError, FileNotFoundError):  # loading the folder reports it
+        found = read_config(folder / CONFIG_FILE).get(QUANTISED_FIELD)
+    return isinstance(found, dict) and found.get("quant_method") in DECODED
+
+
 def pickle_files(folder: Path) -> tuple[str, ...]:
     """Return the files of `torch.save`, their index first if there is one; OperatorError if one is missing."""
-    if not (folder / PICKLE_INDEX_FILE).is_file():
-        return (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
-    names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
+    names: tuple[str, ...] = (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
+    if (folder / PICKLE_INDEX_FILE).is_file():
+        names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
     for name in names:
         if not (folder / name).is_file():
             raise OperatorError(f"{folder / name} is missing; copy it")
+        disk.check_is_content(folder / name)
     return names
 
 
@@ -94,8 +139,20 @@ def gguf_file(folder: Path) -> Path | None:
 
 
 def tokenizer_files(folder: Path) -> tuple[str, ...]:
-    """Return those of `TOKENIZER_FILES` that exist in the folder."""
-    return tuple(name for name in TOKENIZER_FILES if (folder / name).is_file())
+    """Return those of `TOKENIZER_FILES` that exist in the folder. OperatorError: one is a Git LFS pointer."""
+    return _existing(folder, TOKENIZER_FILES)
+
+
+def files_beside(folder: Path) -> tuple[str, ...]:
+    """Return the tokenizer's files and those of `USAGE_FILES` that exist in the folder. OperatorError: as above."""
+    return _existing(folder, (*TOKENIZER_FILES, *USAGE_FILES))
+
+
+def _existing(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(name for name in names if (folder / name).is_file())
+    for name in found:
+        disk.check_is_content(folder / name)
+    return found
 
 
 def read_config(path: Path) -> Mapping[str, object]:
@@ -113,6 +170,7 @@ def read_config(path: Path) -> Mapping[str, object]:
 
 def _bounded_text(path: Path) -> str:
     """Read a text of at most _JSON_BYTES_MAX. OSError; ValueError if it is longer or not UTF-8."""
+    disk.check_is_content(path)
     with path.open("rb") as file:
         data = file.read(_JSON_BYTES_MAX + 1)
     if len(data) > _JSON_BYTES_MAX:

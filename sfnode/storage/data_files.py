@@ -8,7 +8,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.storage.disk import from_home, opened_file, os_errors
+from sfnode.storage.disk import check_is_content, from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
 FILE = "file:"
@@ -58,6 +58,7 @@ def locate(data: str, *, split: str = "train") -> Path:
     path = from_home(data)
     if not os.path.isfile(path):  # False, without an error, for too long a name
         raise OperatorError(f"no data file {path}: give a JSONL file, one object with the template's fields per line")
+    check_is_content(path)
     return path.resolve()
 
 

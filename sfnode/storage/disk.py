@@ -15,6 +15,7 @@ from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
 
 READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # a basis: the longest file that is held in memory
+_POINTER: Final = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins, by its specification
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -116,6 +117,16 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
         return file.read(bytes_max)
 
 
+def check_is_content(path: Path) -> None:
+    """Raise OperatorError where a file of ``path`` only says where its content lies: a Git LFS pointer."""
+    with suppress(OSError), path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise OperatorError(
+                f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder (once "
+                "`git lfs install` has run), or fetch it again from where it is published"
+            )
+
+
 def from_home(text: str) -> Path:
     """Return the path that a text names; a leading ``~`` becomes the user's home, if that is known."""
     return Path(os.path.expanduser(text))
@@ -123,6 +134,8 @@ def from_home(text: str) -> Path:
 
 def opened_file(path: Path, what: str) -> BufferedReader:
     """Open a regular file to read. OperatorError, also for a pipe, which may block, or a device, which has no end."""
+    if os.path.isfile(path):
+        check_is_content(path)
     with os_errors(f"read {what} {path}"):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block already
         file = os.fdopen(descriptor, "rb")

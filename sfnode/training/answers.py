@@ -7,7 +7,7 @@ Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden state
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -66,7 +66,7 @@ class AnswerWriter:
 
     Args:
         names: weights of the layers that a listener hears. OperatorError: one of them is not linear.
-        stop: a further token that ends an answer; the model names some itself.
+        stops: further tokens that end an answer; the model's configuration names some itself.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class AnswerWriter:
         terms: Mapping[str, MatrixTerm],
         names: Sequence[str] = (),
         *,
-        stop: int | None,
+        stops: Iterable[int],
         tokens_max: int,
     ) -> None:
         self.passes = passes_of(shared, terms, names)
         self._shared, self._tokens_max = shared, tokens_max
-        self._stops_S = torch.tensor(sorted(stop_tokens(shared, stop)), dtype=torch.int64, device=shared.device)
+        self._stops_S = torch.tensor(sorted(stop_tokens(shared, stops)), dtype=torch.int64, device=shared.device)
 
     @torch.inference_mode()
     def write(
@@ -124,10 +124,10 @@ def _drawn(likely_NV: Tensor, draw_N: Tensor) -> Tensor:
     return torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0].clamp(max=likely_NV.shape[1] - 1)
 
 
-def stop_tokens(shared: SharedModel, further: int | None) -> frozenset[int]:
+def stop_tokens(shared: SharedModel, further: Iterable[int]) -> frozenset[int]:
     """Return the tokens that end a text: those of the model's settings for writing, its config, and ``further``."""
     model: Any = shared.model
-    found: set[int] = set() if further is None else {further}
+    found = set(further)
     for settings in (getattr(model, "generation_config", None), model.config.get_text_config()):
         named = getattr(settings, "eos_token_id", None)
         found.update(named if isinstance(named, list) else [] if named is None else [named])

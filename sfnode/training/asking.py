@@ -13,10 +13,11 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.training.answers import stop_tokens
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of, field_names
+from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names, make_judge
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row
@@ -62,16 +63,17 @@ def ask_model(
     """
     check_model(folder, bases.manifest.model)
     tokenizer, task = loading.load_tokenizer(folder), bases.manifest.task
-    encoder = PromptEncoder(tokenizer, task)
+    encoder = PromptEncoder(tokenizer, task, loading.token_rows(loading.empty_model(folder)))
     rows = [row_of(task, question) for question in questions]
     examples = [
         encoder.encode(row, f"question {number}: {question!r}")[0]
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
-    judge = AnswerJudge(tokenizer, parse_reward(task.completion)) if task.kind is TaskKind.REWARD else None
-    data = TaskData(label_tokens=encoder.label_tokens, judge=judge)
-    asked = _Asked(shared, tokenizer, task, data, tokens)
+    stops = loading.named_stops(folder, bases.manifest.model.beside)
+    data = TaskData(label_tokens=encoder.label_tokens, judge=make_judge(tokenizer, task, stops=stops))
+    writing = {"max_new_tokens": tokens, "eos_token_id": sorted(stop_tokens(shared, stops)) or None}
+    asked = _Asked(shared, tokenizer, task, data, writing)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
@@ -112,7 +114,7 @@ class _Asked:
     tokenizer: PreTrainedTokenizerBase
     task: TaskSpec
     data: TaskData
-    tokens: int
+    writing: Mapping[str, object]  # options of `generate`
 
     @torch.inference_mode()
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
@@ -140,7 +142,7 @@ class _Asked:
         written = model.generate(
             input_ids=prompt_1T,
             attention_mask=torch.ones_like(prompt_1T),
-            max_new_tokens=self.tokens,
+            **self.writing,
             do_sample=False,
             pad_token_id=self.data.pad,
         )

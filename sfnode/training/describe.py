@@ -6,10 +6,11 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
-from sfnode.model_files import ModelFolder, verify
+from sfnode.model_files import ModelFolder, files_beside, verify
 from sfnode.storage import data_files
 from sfnode.training.model import TensorGroup, left_out, load_described, loading, trainable_tensors
-from sfnode.training.task import TaskData, read_task
+from sfnode.training.task import PromptEncoder, TaskData, make_judge, read_task
+from sfnode.training.token_check import shown_words
 
 _MAX_TOKENS = 128  # enough for a sentence with its prompt; every token of the longest row costs a forward pass
 
@@ -22,6 +23,7 @@ class RunModel:
         tensors: the trained tensors. left_out: tensors that no choice of groups could train, with the reason.
         model: the loaded model, in fp32 on the CPU.
         data: the run's public data, encoded; without examples where they are private.
+        words: the task's label words in words; empty without any.
     """
 
     spec: ModelSpec
@@ -29,6 +31,7 @@ class RunModel:
     left_out: dict[str, str]
     model: PreTrainedModel
     data: TaskData
+    words: str
 
 
 def describe_run(
@@ -46,7 +49,10 @@ def describe_run(
     groups = chosen_groups(trainable)
     loading.check_positions(folder.path, task.max_tokens)
     verify.found_tokenizer(folder.path)
-    read = read_task(loading.load_tokenizer(folder.path), task, None if data is None else data_files.locate(data), None)
+    located = None if data is None else data_files.locate(data)
+    stops = loading.named_stops(folder.path, files_beside(folder.path))
+    tokenizer, rows = loading.load_tokenizer(folder.path), loading.token_rows(loading.empty_model(folder.path))
+    read = read_task(tokenizer, task, located, None, make_judge(tokenizer, task, stops=stops), rows)
     model, spec = load_described(folder, sharing)
     return RunModel(
         spec=spec,
@@ -54,6 +60,7 @@ def describe_run(
         left_out=left_out(model),
         model=model,
         data=read,
+        words=shown_words(PromptEncoder(tokenizer, task, rows), task),
     )
 
 

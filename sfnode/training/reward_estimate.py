@@ -55,7 +55,7 @@ def writer_of(
 ) -> AnswerWriter:
     """Return what writes answers as the run's rule asks for them; `AnswerWriter` says what ``names`` are."""
     judge = judge_of(data)
-    return AnswerWriter(shared, terms, names, stop=judge.stop, tokens_max=judge.rule.tokens)
+    return AnswerWriter(shared, terms, names, stops=judge.stops, tokens_max=judge.rule.tokens)
 
 
 @torch.inference_mode()

@@ -244,10 +244,12 @@ def test_gguf__definition_beside_it_asks_for_code__is_refused(tmp_path: Path) ->
 
 def test_cache__second_use__converts_nothing(tmp_path: Path, converted: list[str]) -> None:
     folder = pickled_folder(tmp_path / "model", demo_tensors())
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert find_model_folder(str(folder), "") is None
     assert resolve_model(str(folder)) == resolve_model(str(folder))
     assert converted == ["pickles"]
     assert find_model_folder(str(folder), "") == resolve_model(str(folder)).path
+    assert (resolve_model(str(folder)).path / "chat_template.jinja").read_text() == "{{ messages }}"
 
 
 def test_cache__source_has_changed__is_converted_again(tmp_path: Path, converted: list[str], content: str) -> None:

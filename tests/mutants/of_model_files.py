@@ -91,7 +91,7 @@ MODEL_CACHE = (
     Mutant(
         name="pickles-before-safetensors",
         breaks="a pickle is read although there are safetensors",
-        edits=(Edit(_RESOLVE, "_form_of", "or files.has_safetensors(path)", ""),),
+        edits=(Edit(_RESOLVE, "_form_of", "if files.has_safetensors(path):", "if files.is_decodable(path):"),),
         detector=Tests((_CONVERSION_TESTS + "test_pickles__beside_safetensors__are_not_looked_at",)),
     ),
     Mutant(
@@ -101,7 +101,8 @@ MODEL_CACHE = (
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
-                "    for name in files.TOKENIZER_FILES:\n        if name in sizes:\n            fetch(name)\n",
+                "    for name in (*files.TOKENIZER_FILES, *files.USAGE_FILES):\n"
+                "        if name in sizes:\n            fetch(name)\n",
                 "",
             ),
             Edit(

@@ -151,6 +151,7 @@ BESIDE = {
 
 
 def test_model__usual_other_files_of_a_hub_folder__are_neither_refused_nor_read(model: Path) -> None:
+    (model / "generation_config.json").unlink()
     spec = load_described(resolve_model(str(model)))[1]
     plain: Any = load_causal_lm(model, CPU, torch.float32)
     for name, text in BESIDE.items():
@@ -222,7 +223,6 @@ ASKS_FOR_CODE = [
     {"use_kernels": True},
     {"kernel_config": {"RMSNorm": "someone/kernel:RMSNorm"}},
     {"trust_remote_code": True},
-    {"quantization_config": {"quant_method": "mxfp4"}},
 ]
 
 
@@ -249,11 +249,29 @@ def test_tokenizer_config__asks_for_code_from_elsewhere__is_refused(model: Path)
         load_tokenizer(model)
 
 
-def test_config__asks_for_a_package_that_is_missing__operator_is_told(model: Path) -> None:
-    """A fault once: the loader's ImportError came through as an internal error."""
-    change(model / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
-    with pytest.raises(OperatorError, match="cannot be loaded"):
-        load_causal_lm(model, CPU, torch.float32)
+QUANTISED = {
+    "awq": {"quant_method": "awq", "bits": 4},
+    "gptq": {"quant_method": "gptq"},
+    "compressed-tensors": {"quant_method": "compressed-tensors", "config_groups": {}},
+    "by bitsandbytes": {"load_in_4bit": True},  # as older configurations say it
+    "nonsense": "nonsense",
+    "5": {"quant_method": 5},
+}
+
+
+@pytest.mark.parametrize("key", ["quantization_config", "compression_config"])
+@pytest.mark.parametrize("how", QUANTISED)
+def test_config__weights_quantised_in_a_way_that_does_not_train__says_how_and_what_to_take(
+    model: Path, how: str, key: str
+) -> None:
+    """A fault once: "asks for code from elsewhere", and an advice that makes nonsense of the weights."""
+    change(model / "config.json", **{key: QUANTISED[how]})
+    loads = (lambda: load_causal_lm(model, CPU, torch.float32), lambda: load_tokenizer(model))
+    for load in loads:
+        with pytest.raises(OperatorError, match=rf"config\.json: the weights are quantised \({how}\).*made from"):
+            load()
+    change(model / "config.json", **{key: None})
+    assert weights(model)
 
 
 HARMLESS = {

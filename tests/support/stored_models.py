@@ -23,7 +23,7 @@ from sfnode.children.program import Program
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm
 from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES
-from sfnode.training.conversion import from_gguf, from_pickles
+from sfnode.training.conversion import from_gguf, from_pickles, from_quantised
 from sfnode.training.conversion.process import convert
 
 COMMIT: Final = "27dcfa74d334bc871f3234de431e71c6eeba5dd6"
@@ -164,5 +164,5 @@ def convert_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own process keeps its memory."""
-    for module in (from_gguf, from_pickles):
+    for module in (from_gguf, from_pickles, from_quantised):
         monkeypatch.setattr(module, "allow", lambda **_limits: None)

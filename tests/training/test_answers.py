@@ -30,7 +30,7 @@ def endless(make: Any) -> SharedModel:
 
 
 def written(shared: SharedModel, kind: Any, stop: int | None = None, draws: Any = None) -> Answers:
-    writer = AnswerWriter(shared, {}, stop=stop, tokens_max=6)
+    writer = AnswerWriter(shared, {}, stops=() if stop is None else [stop], tokens_max=6)
     writer.passes = kind(shared, {}, ())
     return writer.write(PROMPTS, draws)
 
@@ -61,7 +61,7 @@ def test_write_answers__draws__same_answers_with_and_without_a_cache(make: Any) 
 def test_write_answers__many_draws__come_as_often_as_the_model_thinks() -> None:
     shared, copies = endless(tiny_llama), 4_000
     draws = answer_draws(1, copies, 1).reshape(1, copies, 1)
-    found = AnswerWriter(shared, {}, stop=None, tokens_max=1).write(PROMPTS[:1], draws)
+    found = AnswerWriter(shared, {}, stops=(), tokens_max=1).write(PROMPTS[:1], draws)
     counts = np.bincount([answer[0] for answer in found.tokens], minlength=VOCABULARY)
     model: Any = shared.model
     expected = model(input_ids=torch.tensor([PROMPTS[0]])).logits[0, -1].softmax(dim=0).numpy()
@@ -89,7 +89,7 @@ def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) ->
     terms = dense_terms(shared, bases, 0, a_core(bases))
     heard: list[torch.Tensor] = []
     draws = answer_draws(5, len(PROMPTS), 5)[:, None]
-    writer = AnswerWriter(shared, terms, stop=None, tokens_max=5)
+    writer = AnswerWriter(shared, terms, stops=(), tokens_max=5)
     writer.passes = kind(shared, terms, names)
     found = writer.write(PROMPTS, draws, lambda _likely, _token, inputs, _alive: heard.append(inputs[-1]))
     for number, (prompt, answer) in enumerate(zip(PROMPTS, found.tokens, strict=True)):
@@ -122,6 +122,6 @@ def test_stop_tokens__settings_config_and_tokenizer__all_count() -> None:
     shared = SharedModel(model)
     model.generation_config.eos_token_id = [5, 6]
     model.config.eos_token_id = 7
-    assert stop_tokens(shared, 8) == {5, 6, 7, 8}
+    assert stop_tokens(shared, [8]) == {5, 6, 7, 8}
     model.generation_config.eos_token_id = model.config.eos_token_id = None
-    assert stop_tokens(shared, None) == frozenset()
+    assert stop_tokens(shared, ()) == frozenset()

@@ -260,5 +260,8 @@ def test_architecture__logit_cap_that_is_not_known__is_refused() -> None:
 def test_architecture__encoder_and_decoder__is_refused_at_loading(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", "architectures": ["T5Model"]}), "utf-8")
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(OperatorError, match="cannot be loaded as a causal language model: Unrecognized configuration"):
+    with pytest.raises(
+        OperatorError,
+        match=r"cannot be loaded as a causal language model: config\.json describes none: Unrecognized configuration",
+    ):
         load_causal_lm(tmp_path, CPU, torch.float32)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +19,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
+from sfnode import demo
 from sfnode.training.export.adapter import export_adapter
 from sfnode.training.export.model_folder import export_model
 from sfnode.training.export.out_folder import check_free, fresh_folder
 from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.candidates import batch_of
+from sfnode.training.task.encoding import read_task
+from tests import REPOSITORY
 from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
@@ -90,6 +98,7 @@ def test_export_model__bf16_and_small_updates__keeps_them_on_average(tmp_path: P
     _load(save_base("opt", tmp_path / "wide"), torch.bfloat16).save_pretrained(tmp_path / "base")
     for file in (tmp_path / "wide").glob("tokenizer*"):
         file.rename(tmp_path / "base" / file.name)
+    (tmp_path / "base" / "generation_config.json").unlink()  # the run's files decide what chance there is
     run = trained_run(tmp_path / "base", magnitude=1 << 20)  # of about 0.1
     for epoch in run.coefficients.epochs():
         run.coefficients.set_flat(epoch, run.coefficients.flat(epoch) // 10_000)
@@ -118,6 +127,46 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
     assert origin["state_digest"] == run.coefficients.digest().hex()
     ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "deep" / "out", run.base))
     assert ours("The plot was dull.")["input_ids"] == theirs("The plot was dull.")["input_ids"]
+
+
+def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
+    run: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: the script took the first token of a label word that stands alone."""
+    out, rows = tmp_path / "out", tmp_path / "rows.jsonl"
+    rows.write_text("\n".join(demo.data_file(split="eval").read_text().splitlines()[:40]))
+    export_model(Bases(run.manifest), run.coefficients, run.base, out)
+    data = read_task(load_tokenizer(out), run.manifest.task, None, rows)
+    batch = batch_of(data, data.evaluation_examples, 1, torch.device("cpu"))
+    right = SharedModel(load_causal_lm(out, torch.device("cpu"), torch.float32)).scores(batch, data.label_tokens).right
+    (script,) = re.findall(
+        r"```python\n(import json.*?)```", (REPOSITORY / "docs" / "evaluate_export.md").read_text(), re.S
+    )
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", str(out), str(rows)])
+    made: dict[str, object] = {}
+    exec(script, made)
+    assert made["words"] == list(data.label_tokens) and len(data.label_tokens) == 2
+    assert capsys.readouterr().out == f"accuracy {float(right.mean()):.4f} on 40 rows\n"
+
+
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_export_model__chat_template_and_settings_for_generation__are_the_models_own(
+    has_settings: bool, tmp_path: Path
+) -> None:
+    """A fault once: an exported chat model had no template, and stopped at what its config.json says."""
+    base = save_base("llama", tmp_path / "base")
+    (base / "generation_config.json").unlink()
+    (base / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
+    if has_settings:
+        (base / "generation_config.json").write_text('{"eos_token_id": [2, 7], "temperature": 0.6, "do_sample": true}')
+    run = trained_run(base)
+    export_model(Bases(run.manifest), run.coefficients, base, tmp_path / "out")
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "out", base))
+    said = [{"role": "user", "content": "good?"}]
+    assert ours.apply_chat_template(said, tokenize=False) == theirs.apply_chat_template(said, tokenize=False)
+    settings = [_load(folder).generation_config for folder in (tmp_path / "out", base)]
+    assert settings[0] == settings[1] and (settings[0].eos_token_id == [2, 7]) == has_settings
+    assert (tmp_path / "out" / "generation_config.json").exists() == has_settings
 
 
 def test_export_model__same_state_twice__is_the_same_bytes(run: TrainedRun, tmp_path: Path) -> None:

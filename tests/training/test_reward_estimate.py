@@ -104,7 +104,7 @@ def told(
     """The same answers again, as texts that are given, and their rewards."""
     prompts = data.examples[:6]
     draws = answer_draws(3, 6 * SAMPLES, TOKENS).reshape(6, SAMPLES, TOKENS)
-    writer = AnswerWriter(shared, dense_terms(shared, bases, 0, core), stop=None, tokens_max=TOKENS)
+    writer = AnswerWriter(shared, dense_terms(shared, bases, 0, core), stops=(), tokens_max=TOKENS)
     answers = writer.write([each.tokens for each in prompts], draws)
     texts, rewards = [], []
     whole = zip(answers.tokens, answers.texts(), answers.has_ended, strict=True)

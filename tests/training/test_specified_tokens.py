@@ -48,9 +48,7 @@ def program_of(tokenizer: PreTrainedTokenizerBase, task: TaskSpec, tail: str) ->
 
     special = list(tokenizer.encode("a", add_special_tokens=True))
     program = spec_program("### 5.5", t=t, TAIL=tail, START=special[: special.index(t("a")[0])], WORDS=[])
-    alone = [t(word) for word in task.label_words]
-    is_single = all(len(word) == 1 for word in alone)
-    program.examples.__globals__["WORDS"] = alone if is_single else [program.f(task, w) for w in task.label_words]
+    program.examples.__globals__["WORDS"] = [program.f(task, word) for word in task.label_words]
     return program
 
 

@@ -39,7 +39,7 @@ def convert_gguf(source: Path, out: Path) -> None:
             config = {key: value for key, value in read(source)["config"].items() if not key.startswith("_")}
             write_json_file(out / CONFIG_FILE, config)
             check_configs(out)
-            write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(loading.skeleton(out)).__name__]})
+            write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(loading.empty_model(out)).__name__]})
         check_configs(out)
         if not tokenizer_files(out):
             tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
@@ -47,7 +47,7 @@ def convert_gguf(source: Path, out: Path) -> None:
             fields = read_config(out / _TOKENIZER_CONFIG).items()
             kept = {key: value for key, value in fields if key not in _OF_THE_PLACE}
             write_json_file(out / _TOKENIZER_CONFIG, kept)
-        tensors = read(source, return_tensors=True, model_to_load=loading.skeleton(out))["tensors"]
+        tensors = read(source, return_tensors=True, model_to_load=loading.empty_model(out))["tensors"]
         write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
         raise OperatorError(f"{source} cannot be read as a model: {first_line(error)}") from error

@@ -13,6 +13,7 @@ from typing import Final
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from protocol.errors import OperatorError
+from sfnode.storage import disk
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)  # version 1 had other lengths, and no model of today uses it
@@ -33,6 +34,7 @@ def check_header(path: Path) -> int:
 
     It takes milliseconds to a second.
     """
+    disk.check_is_content(path)
     total = path.stat().st_size
     if not total:
         raise OperatorError(f"{path} is empty: it is no GGUF file")

@@ -10,6 +10,7 @@ from protocol.errors import OperatorError
 from sfnode.model_files import REFUSED, WeightForm
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
+from sfnode.training.conversion.from_quantised import convert_quantised
 from sfnode.training.write_errors import describe_write_error
 
 
@@ -24,6 +25,8 @@ def convert(form: WeightForm, source: Path, out: Path) -> None:
                 convert_gguf(source, out)
             case WeightForm.PICKLES:
                 convert_pickles(source, out)
+            case WeightForm.QUANTISED:
+                convert_quantised(source, out)
     except MemoryError:
         raise OperatorError(f"{source} takes more memory than such a file may") from None
     except (OSError, SafetensorError) as error:

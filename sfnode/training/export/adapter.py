@@ -46,7 +46,7 @@ def export_adapter(
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
-    origin = origin_of(manifest, coefficients)
+    origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Tensor] = {}
         updates = low_rank_updates(bases, coefficients)
@@ -64,7 +64,7 @@ def export_adapter(
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
     """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(loading.skeleton(base_folder))
+    known = places(loading.empty_model(base_folder))
     check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]

@@ -10,6 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.model_files import GENERATION_FILE, files_beside
 from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model import (
     ParameterPlace,
@@ -20,6 +21,7 @@ from sfnode.training.model import (
     loading,
     places,
 )
+from sfnode.training.task import PromptEncoder
 
 
 def export_model(
@@ -30,7 +32,9 @@ def export_model(
     dtype: torch.dtype = torch.float32,
     force: bool = False,
 ) -> None:
-    """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
+    """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, and what goes with them.
+
+    That are the files of the base model: tokenizer, chat template, settings for generation.
 
     Weights are the view of `coefficients` on a node with weights in `dtype`. In 16 bits they are rounded up or down in
     proportion, since rounding to the nearest would lose most of a small update. Needs about 4 bytes of memory per
@@ -42,7 +46,7 @@ def export_model(
     manifest = bases.manifest
     check_whole_fits(base_folder)
     check_model(base_folder, manifest.model)
-    origin = origin_of(manifest, coefficients)
+    origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         model = loading.load_causal_lm(base_folder, torch.device("cpu"), dtype)
         check_tensors(manifest, places(model))
@@ -53,8 +57,9 @@ def export_model(
             for name, weight in fold_weights(bases, epochs, parameters).items():
                 parameters[name].copy_(weight)
         model.save_pretrained(part)
-        for file in manifest.model.tokenizer:
-            shutil.copyfile(base_folder / file.name, part / file.name)
+        (part / GENERATION_FILE).unlink(missing_ok=True)  # made of config.json: the model's own, if it has one, follows
+        for name in files_beside(base_folder):
+            shutil.copyfile(base_folder / name, part / name)
 
 
 def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> None:
@@ -64,8 +69,9 @@ def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> No
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
 
 
-def origin_of(manifest: Manifest, coefficients: Coefficients) -> dict[str, object]:
-    """Return what an export says about the run and the state that it is made from."""
+def origin_of(manifest: Manifest, coefficients: Coefficients, base_folder: Path) -> dict[str, object]:
+    """Return what an export says about the run and the state that it is made from. OperatorError: no tokenizer."""
+    encoder = PromptEncoder(loading.load_tokenizer(base_folder), manifest.task)
     return {
         "run": manifest.name,
         "run_id": manifest.run_id.hex(),
@@ -76,5 +82,6 @@ def origin_of(manifest: Manifest, coefficients: Coefficients) -> dict[str, objec
         "template": manifest.task.template,
         "completion": manifest.task.completion,
         "label_words": list(manifest.task.label_words),
+        "label_tokens": list(encoder.label_tokens),  # what follows a prompt, if that is one token each
         "max_tokens": manifest.task.max_tokens,
     }

@@ -5,25 +5,27 @@ the folder stay hidden (`model_view`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
+from protocol.errors import OperatorError
+from sfnode.model_files import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
 from sfnode.training.model.as_read import AsRead
+from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.model_view import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
+
+_NO_MODEL: Final = "cannot be loaded as a causal language model"
 
 
 def positions_of(folder: Path) -> int | None:
@@ -76,8 +78,9 @@ def load_causal_lm(
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
     names = (CONFIG_FILE, *weight_files(folder))
-    with only_these(folder, names) as view, _named_errors(view, folder, as_read), ExitStack() as files:
-        empty: Any = skeleton(view)
+    doing = f"{folder} {_NO_MODEL}"
+    with only_these(folder, names) as view, named_errors(doing, view, folder, as_read), ExitStack() as files:
+        empty: Any = _skeleton(view)
         model, info = empty.from_pretrained(
             None,
             config=empty.config,
@@ -98,35 +101,20 @@ def load_causal_lm(
     return result
 
 
-@contextmanager
-def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
-    """Raise OperatorError for errors of transformers within the block; running out of memory keeps its own error."""
-    try:
-        yield
-    except (
-        OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, ImportError,
-        RuntimeError, SafetensorError, StrictDataclassError,
-    ) as error:  # fmt: skip
-        cause = (as_read and as_read.fault) or error
-        if isinstance(cause, torch.OutOfMemoryError | OperatorError):
-            raise cause from None
-        reason = first_line(cause).replace(str(view), str(folder))
-        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from cause
-
-
 def empty_model(folder: Path) -> PreTrainedModel:
-    """Return the `skeleton` of an unchecked folder; OperatorError where it is not a causal language model's."""
-    with only_these(folder, (CONFIG_FILE,)) as view, _named_errors(view, folder):
-        return skeleton(view)
+    """Return the layers that config.json in ``folder`` describes, without weights (on the meta device).
 
-
-def skeleton(folder: Path) -> PreTrainedModel:
-    """Build the layers that config.json in ``folder`` describes, without weights (on the meta device).
-
-    OperatorError where there are more than `PARTS_MAX` layers and parts of layers.
+    OperatorError where it is not a causal language model's.
     """
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    with torch.device("meta"), _counted(folder):
+    with only_these(folder, (CONFIG_FILE,)) as view, named_errors(f"{folder} {_NO_MODEL}", view, folder):
+        return _skeleton(view)
+
+
+def _skeleton(folder: Path) -> PreTrainedModel:
+    """Build the layers; OperatorError where there are more than `PARTS_MAX` layers and parts of layers."""
+    doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE} describes none"
+    with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     assert isinstance(model, PreTrainedModel)
     return model
@@ -172,6 +160,15 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
     return head
 
 
+def token_rows(model: PreTrainedModel) -> int:
+    """Return for how many tokens the model has a row, both in its embedding and in its head."""
+    embedding: object = None
+    with suppress(NotImplementedError, AttributeError):
+        embedding = model.get_input_embeddings()
+    rows = output_embedding(model).weight.shape[0]
+    return min(rows, embedding.num_embeddings) if isinstance(embedding, nn.Embedding) else rows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogitScale:
     """Changes logits as some models do: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
@@ -197,15 +194,21 @@ def logit_scale(model: PreTrainedModel) -> LogitScale:
     return LogitScale(factor=float(factor) / float(divisor), cap=float(cap or 0.0))
 
 
+def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
+    """Return the tokens that end a text by the settings for generation in ``folder``, where ``names`` has their file.
+
+    Files that a run does not name count for nothing: they may differ from node to node.
+    """
+    found = read_config(folder / GENERATION_FILE).get("eos_token_id") if GENERATION_FILE in names else None
+    return frozenset(token for token in (found if isinstance(found, list) else [found]) if type(token) is int)
+
+
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
-    with only_these(folder, (CONFIG_FILE, *tokenizer_files(folder))) as view:
-        try:
-            result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-                view, trust_remote_code=False, local_files_only=True
-            )
-        except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-            reason = first_line(error).replace(str(view), str(folder))
-            raise OperatorError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
+    doing = f"{folder}: the tokenizer cannot be loaded"
+    with only_these(folder, (CONFIG_FILE, *tokenizer_files(folder))) as view, named_errors(doing, view, folder):
+        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            view, trust_remote_code=False, local_files_only=True
+        )
     result.name_or_path = str(folder)
     return result

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, read_config
+from sfnode.model_files import CONFIG_FILE, DECODED, QUANTISED_FIELD, read_config
 from sfnode.storage import disk
 
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
@@ -22,7 +22,6 @@ _OWN_IMPLEMENTATIONS: Final = ("eager", "sdpa", "flex_attention", "batched_mm", 
 _CODE_FIELDS: Final = ("trust_remote_code", "use_kernels", "kernel_config")
 PARTS_MAX: Final = 1 << 17  # layers, experts and all parts of them; the largest models of 2026 have 100,000
 _NUMBERS_OF_PARTS: Final = ("layer", "block", "expert")  # in the names of fields that count such parts
-_QUANTIZERS: Final = ("bitsandbytes",)  # an installed package; others fetch kernels, or make layers we cannot train
 
 
 @contextmanager
@@ -44,7 +43,7 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def check_configs(folder: Path) -> None:
-    """Raise OperatorError where a configuration asks for code that is not installed, or for too many layers.
+    """Raise OperatorError where a configuration asks for code that is not installed, too many layers, or few bits.
 
     Libraries build that many layers before they look at any weight.
     """
@@ -55,6 +54,13 @@ def check_configs(folder: Path) -> None:
             if isinstance(value, int) and value > PARTS_MAX and any(part in key for part in _NUMBERS_OF_PARTS):
                 text = f"{folder / name} asks for too much ({key}: {value}, at most {PARTS_MAX})"
                 raise OperatorError(f"{text}: no model has so many layers. Fetch the model again")
+            if key in (QUANTISED_FIELD, "compression_config") and value is not None:
+                how = value.get("quant_method", "") if isinstance(value, dict) else value
+                raise OperatorError(
+                    f"{folder / name}: the weights are quantised ({str(how or 'by bitsandbytes')[:80]}) in a way that "
+                    f"is not turned back into numbers that train; {' and '.join(DECODED)} in safetensors are. Take the "
+                    "model that it was made from, in bf16, fp16 or fp32, or a GGUF file of that"
+                )
             if _is_foreign(key, value):
                 raise OperatorError(
                     f"{folder / name} asks for code from elsewhere ({key}: {str(value)[:80]}). sfnode runs no code "
@@ -77,6 +83,4 @@ def _is_foreign(key: str, value: object) -> bool:
     if key.endswith(("_implementation", "_implementation_internal")):
         chosen = value.values() if isinstance(value, dict) else (value,)  # a dictionary has a value for each part
         return any(one is not None and one not in _OWN_IMPLEMENTATIONS for one in chosen)
-    if key == "quantization_config" and isinstance(value, dict):
-        return value.get("quant_method", "bitsandbytes") not in _QUANTIZERS  # old configurations name no method
     return key in _CODE_FIELDS and bool(value)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from protocol.run import RewardRule
+from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
@@ -14,16 +14,22 @@ class AnswerJudge:
     """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a command of the node's own.
 
     Attributes:
-        stop: the token that ends a text for the tokenizer, if there is one.
+        stops: tokens that end a text: the tokenizer's, if it has one, and those of the model's settings.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, rule: RewardRule, command: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        rule: RewardRule,
+        command: str | None = None,
+        stops: frozenset[int] = frozenset(),
+    ) -> None:
         self.rule = rule
         self._tokenizer = tokenizer
         self._command = None if command is None else RewardCommand(command)
         self._checker = self._command or Checker(rule)
         stop = tokenizer.eos_token_id
-        self.stop = stop if isinstance(stop, int) else None
+        self.stops = stops | {stop} if isinstance(stop, int) else stops
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return an answer's text, without special tokens and white space at its ends."""
@@ -37,3 +43,12 @@ class AnswerJudge:
         """End the node's own command, if there is one. The next answer starts it again."""
         if self._command is not None:
             self._command.close()
+
+
+def make_judge(
+    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, command: str | None = None, stops: frozenset[int] = frozenset()
+) -> AnswerJudge | None:
+    """Make the judge of a task's answers; None where a task has labels or texts."""
+    if task.kind is not TaskKind.REWARD:
+        return None
+    return AnswerJudge(tokenizer, parse_reward(task.completion), command, stops)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
-from sfnode.training.task.answer_judge import AnswerJudge
+from sfnode.training.task.answer_judge import AnswerJudge, make_judge
 from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
@@ -87,10 +87,19 @@ class TaskData:
 
 
 class PromptEncoder:
-    """Turns JSON objects into examples. OperatorError when template or label words do not fit the tokenizer."""
+    """Turns JSON objects into examples. OperatorError when template or label words do not fit the tokenizer.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec) -> None:
+    Args:
+        rows: for how many tokens the model has a row (`loading.token_rows`); None: for all.
+
+    Attributes:
+        words: tokens of each label word. label_tokens: the same where each is one token, else empty.
+        joined: label words that the tokenizer joins with the end of the prompt.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec, rows: int | None = None) -> None:
         self._tokenizer = tokenizer
+        self._rows = rows
         self._task = task
         self._template = TaskTemplate(task)
         self.rule = self._template.rule
@@ -99,22 +108,30 @@ class PromptEncoder:
         self._prefix = tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
         self._context = _CONTEXT + self._template.end
         self._context_tokens = self._encoded(self._context)
-        words = self._label_words()
-        is_single = bool(words) and all(len(tokens) == 1 for tokens in words)
-        self.label_tokens: Tokens = tuple(tokens[0] for tokens in words) if is_single else ()
-        self._words = () if is_single else words
+        self.words = self._label_words()
+        is_single = bool(self.words) and all(len(tokens) == 1 for tokens in self.words)
+        self.label_tokens: Tokens = tuple(tokens[0] for tokens in self.words) if is_single else ()
+        self.joined = tuple(word for word in task.label_words if self._after_context(word) is None)
 
     def encode(self, row: object, where: str) -> tuple[Example, ...]:
         """Return the examples in a decoded JSON value: one, or the pieces of a long plain text.
 
-        OperatorError: a field is missing or malformed, or no token is left; the error begins with ``where``.
+        OperatorError: a field is missing or malformed, no token is left, or the model has no row for one; the error
+        begins with ``where``.
         """
-        texts = self._template.texts(row, where)
+        examples = self._examples(self._template.texts(row, where), where)
+        for example in examples:
+            for tokens in (example.tokens, *example.candidates):
+                self._check_rows(tokens, f"{where}: the text")
+        return examples
+
+    def _examples(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
         if self._task.kind is TaskKind.COMPLETION:
             return self._completions(texts, where)
         if self.rule is not None:
             return (self._question(texts, self.rule.tokens, where),)
-        candidates = self._words or tuple(self._following(text) for text in texts.following)
+        words = () if self.label_tokens else self.words
+        candidates = words or tuple(self._following(text) for text in texts.following)
         return (self._example(texts, candidates, where),)
 
     def _example(self, texts: RowTexts, candidates: tuple[Tokens, ...], where: str) -> Example:
@@ -165,25 +182,38 @@ class PromptEncoder:
         return tuple(examples)
 
     def _label_words(self) -> tuple[Tokens, ...]:
-        """Return the tokens of each label word: encoded alone if each is one token, else as they follow a prompt."""
+        """Return the tokens of each label word as they follow a prompt; SPEC 5.5. OperatorError."""
         words = self._task.label_words
-        alone = tuple(self._encoded(word) for word in words)
-        found = alone if all(len(each) == 1 for each in alone) else tuple(self._following(word) for word in words)
+        found = tuple(self._following(word) for word in words)
         for number, (word, tokens) in enumerate(zip(words, found, strict=True)):
             if not tokens:
                 raise OperatorError(f"label word {word!r} has no token in this model's vocabulary; choose another")
+            self._check_rows(tokens, f"label word {word!r}")
             if tokens in found[:number]:
                 twin = words[found.index(tokens)]
                 raise OperatorError(f"label words {twin!r} and {word!r} are the same tokens for this model")
         return found
 
+    def _check_rows(self, tokens: Tokens, what: str) -> None:
+        """Raise OperatorError where the model has no row for a token: tokens added later may have none."""
+        if self._rows is None or max(tokens, default=0) < self._rows:
+            return
+        token = max(tokens)
+        piece = self._tokenizer.convert_ids_to_tokens(token)
+        raise OperatorError(
+            f"{what} has {piece!r}, token {token} of the tokenizer, and the model has rows for {self._rows} tokens "
+            "only: write it otherwise, or use a model with as many rows as its tokenizer has tokens"
+        )
+
     def _following(self, text: str) -> Tokens:
         """Return the tokens of a text after a prompt; some tokenizers put a space before a text that stands alone."""
-        if self._task.template:
-            whole = self._encoded(self._context + text)
-            if whole[: len(self._context_tokens)] == self._context_tokens:
-                return whole[len(self._context_tokens) :]
-        return self._encoded(text)
+        found = self._after_context(text) if self._task.template else None
+        return self._encoded(text) if found is None else found
+
+    def _after_context(self, text: str) -> Tokens | None:
+        """Return the tokens that the tokenizer adds for a text; None where it takes the context otherwise then."""
+        whole, before = self._encoded(self._context + text), self._context_tokens
+        return whole[len(before) :] if whole[: len(before)] == before else None
 
     def _encoded(self, text: str) -> Tokens:
         return tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
@@ -194,20 +224,23 @@ def read_task(
     task: TaskSpec,
     data: Path | None,
     evaluation_data: Path | None,
-    private_reward: str | None = None,
+    judge: AnswerJudge | None = None,
+    rows: int | None = None,
 ) -> TaskData:
     """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error.
 
-    ``private_reward``: a command that checks answers in place of the task's rule.
+    Args:
+        judge: of answers; None: the task's own, if it has one.
+        rows: as for `PromptEncoder`.
     """
-    encoder = PromptEncoder(tokenizer, task)
+    encoder = PromptEncoder(tokenizer, task, rows)
     pad = tokenizer.pad_token_id
     return TaskData(
         label_tokens=encoder.label_tokens,
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
-        pad=pad if isinstance(pad, int) else 0,  # no result depends on it
-        judge=None if encoder.rule is None else AnswerJudge(tokenizer, encoder.rule, private_reward),
+        pad=pad if isinstance(pad, int) and (rows is None or pad < rows) else 0,  # no result depends on it
+        judge=judge or make_judge(tokenizer, task),
     )
 
 

@@ -1,0 +1,69 @@
+"""Turn quantised weights back into 16-bit numbers, by transformers' own operations for it. Training needs such numbers.
+
+A format is decoded if that takes no other library and no kernel of a card (`folder.DECODED`).
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from protocol.errors import OperatorError
+from sfnode.model_files import CONFIG_FILE, QUANTISED_FIELD, read_config, weight_files
+from sfnode.training.conversion.allowance import allow
+from sfnode.training.conversion.weight_writer import write_json_file, write_weights
+from sfnode.training.model import loading, named_errors
+
+_WIDENED_MAX: Final = 8  # times that the decoded weights may take of the files: 2 of 8 bits, 4 of 4
+_SLACK_BYTES: Final = 1 << 24  # the header, the parts that are not weights
+_HELD: Final = 4  # times the decoded weights: the model, a shard, and what threads are just decoding
+_DECODING_BYTES: Final = 16 << 30  # of address space: indices of the largest tensor's parts
+_DTYPES: Final = {"float16": torch.float16, "float32": torch.float32}  # bfloat16 otherwise
+
+
+def convert_quantised(source: Path, out: Path) -> None:
+    """Write the weights in ``source`` into ``out``, decoded, and its config.json without the field that says how.
+
+    Takes twice the memory of the decoded weights. OperatorError.
+    """
+    config = dict(read_config(source / CONFIG_FILE))
+    how: Any = config.pop(QUANTISED_FIELD)
+    write_json_file(out / CONFIG_FILE, config)
+    named: object = config.get("dtype", config.get("torch_dtype"))
+    dtype = _DTYPES.get(named, torch.bfloat16) if isinstance(named, str) else torch.bfloat16
+    empty, files = loading.empty_model(out), weight_files(source)
+    size = sum((source / name).stat().st_size for name in files)
+    whole = sum(parameter.numel() for parameter in empty.parameters()) * dtype.itemsize
+    if whole > _WIDENED_MAX * size + _SLACK_BYTES:
+        raise OperatorError(f"{source}: config.json describes a model that is larger than its files: fetch it again")
+    allow(memory=size + _HELD * whole + _DECODING_BYTES, file=whole + size + _SLACK_BYTES)
+    quiet: Any = transformers_logging  # its functions carry no types
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    with (
+        tempfile.TemporaryDirectory() as made,
+        named_errors(f"{source} cannot be decoded", source, source),
+    ):
+        view = Path(made)
+        write_json_file(view / CONFIG_FILE, config | {QUANTISED_FIELD: {**how, "dequantize": True}})
+        for name in files:
+            (view / name).symlink_to((source / name).resolve())
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            view, dtype=dtype, trust_remote_code=False, local_files_only=True, output_loading_info=True
+        )
+    model, info = loaded
+    if missing := sorted(info["missing_keys"]) + sorted(info["mismatched_keys"]):
+        raise OperatorError(f"{source}: the weights lack {missing[0]}, or it has another shape: fetch the model again")
+    write_weights(out, _alone(model))
+
+
+def _alone(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Return the model's tensors by name, tied ones once."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        found.setdefault(id(tensor), (name, tensor.detach()))
+    return dict(found.values())

@@ -1,0 +1,57 @@
+"""The one boundary round loading by transformers: whatever a file of a model is, the operator reads a sentence."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+
+from protocol.errors import OperatorError, first_line
+from sfnode.model_files import CONFIG_FILE
+from sfnode.training.model.as_read import AsRead
+
+_CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
+_LONG: Final = 300  # of a list of all that a field may be, the beginning and the end are told
+_ERRORS: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, ImportError,
+    RuntimeError, SafetensorError, StrictDataclassError,
+)  # fmt: skip
+
+
+@contextmanager
+def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
+    """Raise OperatorError for errors of libraries within the block; running out of memory keeps its own error.
+
+    Args:
+        doing: begins the sentence, such as "X cannot be loaded".
+        view: the folder that the library sees in the place of ``folder``.
+    """
+    try:
+        yield
+    except (*_ERRORS, OperatorError) as error:
+        cause = (as_read and as_read.fault) or error
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise cause from None
+        if isinstance(cause, OperatorError):
+            raise OperatorError(str(cause).replace(str(view), str(folder))) from None
+        of_config = isinstance(cause, StrictDataclassError) and CONFIG_FILE not in doing
+        reason = (f"{CONFIG_FILE}: " if of_config else "") + _in_words(cause)
+        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}") from cause
+
+
+def _in_words(error: Exception) -> str:
+    """Return what a library's error says, of a field of config.json also what is expected of it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, StrictDataclassError) and len(lines) > 1:
+        said = _CLASS.sub(r"\1", lines[1].partition(": ")[2].partition(". Errors:")[0])  # without the error's class
+        return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 2 :]}"
+    if isinstance(error, KeyError):
+        (key,) = error.args or ("",)
+        return str(key)[:300] if " " in str(key) else f"{key!r} is a name that transformers does not know"
+    if isinstance(error, SafetensorError):
+        return f"a file of weights is not whole ({first_line(error)}): fetch it again"
+    return first_line(error)

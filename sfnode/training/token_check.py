@@ -1,0 +1,54 @@
+"""Say in words which tokens stand for a task's label words; run as a program, for `sfnode doctor`, which has no torch.
+
+Arguments: the model's folder, and the task as JSON. It prints a JSON list: what is right, or "" and what is wrong.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from protocol.errors import OperatorError
+from protocol.run import TaskSpec
+from protocol.schema import from_plain_untrusted
+from sfnode.training.model import loading
+from sfnode.training.task import PromptEncoder
+
+
+def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
+    """Return a line with the label words and the number of tokens of each after a prompt; empty without label words."""
+    if not encoder.words:
+        return ""
+    shown = ", ".join(word if word == word.strip() else f'"{word}"' for word in task.label_words)
+    counts = [len(tokens) for tokens in encoder.words]
+    line = f"label words: {shown}; {'one token' if {*counts} == {1} else f'{counts[0]} tokens'} each after the prompt"
+    if len({*counts}) > 1:
+        line = f"label words: {shown}; {', '.join(map(str, counts))} tokens after the prompt"
+    if encoder.joined:
+        line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"
+    return line
+
+
+def describe_tokens(folder: Path, task: TaskSpec) -> str:
+    """Return what model and tokenizer in ``folder`` make of the task. OperatorError: they do not fit."""
+    tokenizer: PreTrainedTokenizerBase = loading.load_tokenizer(folder)
+    rows = loading.token_rows(loading.empty_model(folder))
+    words = shown_words(PromptEncoder(tokenizer, task, rows), task)
+    least = len(tokenizer)
+    spare = f"; {least - rows} of them have no row in the model: data with these are refused" if least > rows else ""
+    return "; ".join(part for part in (words, f"a tokenizer of {least:,} tokens{spare}") if part)
+
+
+def main() -> None:
+    """Check the task that the command line names, and print what is found."""
+    try:
+        task = from_plain_untrusted(TaskSpec, json.loads(sys.argv[2]), "task")
+        found = [describe_tokens(Path(sys.argv[1]), task), ""]
+    except OperatorError as error:
+        found = ["", str(error)]
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""A config.json that transformers refuses: the operator reads which file, which field, and what is expected."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+from safetensors.torch import save_file
+
+from protocol.errors import OperatorError
+from sfnode.training.model.loading import empty_model, load_tokenizer
+from tests.support.tiny_models import tiny_llama, tiny_tokenizer
+
+OFTEN: Final[Mapping[str, tuple[object, str]]] = {
+    "vocab_size": ("512", "Field 'vocab_size' expected int, got str"),
+    "hidden_size": (64.0, "Field 'hidden_size' expected int, got float"),
+    "num_hidden_layers": (None, "Field 'num_hidden_layers' expected int, got NoneType"),
+    "layer_types": (
+        ["full_attention", "ema"],
+        r"`layer_types` entries must be in .* but got \['full_attention', 'ema'\]",
+    ),
+    "num_attention_heads": (5, r"hidden size \(\d+\) is not a multiple of the number of attention heads \(5\)"),
+    "pad_token_id": ("0", r"'pad_token_id' with value '0' doesn't match any type in \(int, NoneType\)$"),
+    "tie_word_embeddings": ("false", "'tie_word_embeddings' expected bool"),
+    "rope_scaling": ([1], "'rope_parameters' with value"),
+}
+BUILDING: Final[Mapping[str, tuple[object, str]]] = {  # not seen before the layers are made
+    "hidden_act": ("swish7", "'swish7' is a name that transformers does not know"),
+    "text_config": (5, "'int' object"),
+    "num_key_value_heads": (0, "modulo by zero"),
+}
+
+
+def folder_with(folder: Path, key: str, value: object) -> Path:
+    tiny_tokenizer().save_pretrained(folder)
+    config = tiny_llama().config.to_dict() | {key: value, "model_type": "llama"}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("key", OFTEN)
+def test_config__field_that_transformers_refuses__is_named_with_what_is_expected(key: str, tmp_path: Path) -> None:
+    """A fault once: the tokenizer, which reads config.json too, ended in a traceback."""
+    value, said = OFTEN[key]
+    folder = folder_with(tmp_path, key, value)
+    for load in (empty_model, load_tokenizer):
+        with pytest.raises(OperatorError, match=f"config.json.*{said}") as caught:
+            load(folder)
+        assert str(caught.value).startswith(str(folder)) and "\n" not in str(caught.value)
+        assert len(str(caught.value)) < len(str(folder)) + 420
+
+
+@pytest.mark.parametrize("key", BUILDING)
+def test_config__layers_cannot_be_made__is_said_of_config_json(key: str, tmp_path: Path) -> None:
+    value, said = BUILDING[key]
+    folder = folder_with(tmp_path, key, value)
+    with pytest.raises(OperatorError, match=f"config.json describes none: .*{said}") as caught:
+        empty_model(folder)
+    assert "sfnode-model-" not in str(caught.value)
