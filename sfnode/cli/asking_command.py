@@ -4,7 +4,6 @@ The answers are appended to the command line before click parses it. So click tr
 whole line can be shown as a command that asks nothing.
 """
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from sfnode.keys import INVITATION_ENDING, KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
+from sfnode.shell_text import pasteable
 from sfnode.storage import data_files, disk, stored_basis
 
 _ASKED: Final = "sfnode.asked"
@@ -59,7 +59,7 @@ class AskingCommand(click.Command):
 def command_with_answers(context: click.Context) -> str:
     """Return the command line that asks nothing, quoted for a shell; empty where nothing was asked."""
     words = context.meta.get(_ASKED)
-    return shlex.join(["sfnode", str(context.info_name), *words]) if words else ""
+    return pasteable("sfnode", context.info_name, *words) if words else ""
 
 
 def check_is_new(out: Path, owner_key: Path | None = None) -> None:

@@ -9,6 +9,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.reporter import printable
+from sfnode.shell_text import pasteable
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
 
@@ -81,5 +82,5 @@ def _heard(data_dir: DataDirectory, before: str | None) -> str | None:
 def _unheard(data_dir: DataDirectory) -> str:
     return (
         "written, but the node has not said that it follows: a relay measures nothing anyway, and one that still reads "
-        f"its disk needs longer. Look again with: sfnode status --data-dir {data_dir}"
+        f"its disk needs longer. Look again with: {pasteable('sfnode status --data-dir', data_dir)}"
     )

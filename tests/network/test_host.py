@@ -54,8 +54,7 @@ async def test_listen__every_interface_of_both_families__one_port_serves_both() 
     for listen in (pair, pair[::-1]):
         async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
             for loopback in ("127.0.0.1", "::1"):
-                async with await trio.open_tcp_stream(loopback, port):
-                    pass
+                await (await trio.open_tcp_stream(loopback, port)).aclose()
 
 
 async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
