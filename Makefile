@@ -111,6 +111,9 @@ attacks: $(STAMP) ## attacks that once worked, each against live nodes: what the
 people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 16 faults that status must name
 	@$(BIN)/python -m tests.people
 
+field: $(STAMP) ## files and models as people have them: each works or is refused in words, none with a traceback
+	@$(BIN)/python -m tests.field
+
 faults: $(STAMP) ## let PLANS (1,000) seeded faults strike real daemons, three at a time; goes on where the last call ended
 	@mkdir -p build && $(BIN)/python -m tests.faults --plans $(PLANS) --at-once 3 --state build/faults.json
 

@@ -8,8 +8,7 @@ from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_file, run_address
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory, data_files
+from sfnode.storage import DataDirectory, data_files, pasteable
 
 
 @click.group()

@@ -108,7 +108,7 @@ def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) ->
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(data_files.EMBEDDED) or os.path.isfile(disk.from_home(data))):
+    if isinstance(data, str) and (data.startswith(data_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
         return data
     return None
 

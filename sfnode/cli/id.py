@@ -11,8 +11,7 @@ from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory, KeyFile, disk
+from sfnode.storage import DataDirectory, KeyFile, disk, pasteable
 
 
 @click.group("id")

@@ -16,8 +16,7 @@ from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
-from sfnode.shell_text import pasteable
-from sfnode.storage import data_files, disk, stored_basis
+from sfnode.storage import data_files, disk, pasteable, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -77,6 +76,9 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     if is_json:
         click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
     else:
+        if run.data != options.data.named(options.task):
+            what = "has the same rows in the form that every node reads: publish this one"
+            click.echo(f"data     {run.data} {what}")
         _say(run, out, key_path)
         _say_next(run.signed.manifest, first, key_path, out)
         _say_unasked(context)
@@ -115,6 +117,7 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "basis": None if run.basis is None else str(run.basis),
         "calibration_rows": None if run.found is None else run.found.rows,
         "file": str(out),
+        "data": run.data,
     }
 
 
@@ -124,7 +127,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
     It gives the local files that the manifest only names. Without ``--data`` in the options it has no ``--data``
     either, although a run of private data needs one.
     """
-    manifest, data = run.signed.manifest, options.data.named(options.task)
+    manifest, data = run.signed.manifest, run.data
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
     if options.model != manifest.model.id:
         given["--model"] = options.model

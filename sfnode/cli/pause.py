@@ -9,9 +9,8 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.reporter import printable
-from sfnode.shell_text import pasteable
 from sfnode.status import read_status
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _LOOK_S: Final = 0.1
 _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later

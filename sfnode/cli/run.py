@@ -19,8 +19,7 @@ from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.run import option
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
+from sfnode.storage import DataDirectory, decode_run_file, pasteable, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from click.core import ParameterSource
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
 from sfnode.run import FieldValue, JoinOptions, RunSource, node_file, run_address, values_of, with_values
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory, data_files, disk
+from sfnode.storage import DataDirectory, data_files, disk, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -184,7 +183,7 @@ def as_kept(key: str, value: object) -> FieldValue | None:
 
 
 def _is_file(key: str, text: str) -> bool:
-    return key in _FILES and not text.startswith(data_files.EMBEDDED)
+    return key in _FILES and not text.startswith(data_files.ELSEWHERE)
 
 
 def shown(setting: HeldOption) -> str:

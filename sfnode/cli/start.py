@@ -7,8 +7,7 @@ from sfnode.cli.join_options import exit_option, output_options
 from sfnode.cli.joining import run_node
 from sfnode.cli.options import data_dir_option
 from sfnode.run import JoinOptions, RunSource, node_file
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 @click.command()

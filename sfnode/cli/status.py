@@ -11,9 +11,8 @@ from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.shell_text import pasteable
 from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS: Final = 48
 

@@ -7,8 +7,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.options import data_dir_option, json_option, number_option, print_result
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _LOOK_S: Final = 0.1
 

@@ -4,9 +4,8 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
-from sfnode.shell_text import pasteable
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import DataDirectory, disk, stored_basis
+from sfnode.storage import DataDirectory, disk, pasteable, stored_basis
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:

@@ -6,8 +6,7 @@ from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
 from sfnode.keys.proof_of_work import check_work, find_seed
 from sfnode.reporter import Reporter
-from sfnode.shell_text import pasteable
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training: bool, reporter: Reporter) -> bytes:

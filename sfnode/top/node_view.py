@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 
 from protocol.errors import OperatorError
-from sfnode.shell_text import pasteable
 from sfnode.status import Status, StatusWords, read_status
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,11 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.rows import field_names
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of, field_names
+from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row

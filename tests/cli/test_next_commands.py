@@ -13,7 +13,7 @@ import pytest
 
 from protocol.run import is_plain_file_name
 from sfnode import demo
-from sfnode.shell_text import pasteable
+from sfnode.storage import pasteable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.tiny_models import write_reviews
 

@@ -54,6 +54,7 @@ CATCH_ALL = {
     ("tests.support.patience", "until_it_ends"): "whatever a test raises is raised again, once its limit is dropped",
     ("tests.faults.world", "_run"): "however a node ends, it is judged",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
+    ("tests.field.trial", "try_run"): "a traceback is what is looked for",
     ("tests.architectures.every", "_child"): "an architecture that raises is what is looked for",
 }
 
@@ -306,7 +307,7 @@ def printed_commands(module: Module) -> Iterator[str]:
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
             if found := BARE_WORD_OF_COMMAND.search(text):
-                yield module.at(node, f"prints {found[0][:-1]}{{...}} unquoted: use sfnode.shell_text.pasteable")
+                yield module.at(node, f"prints {found[0][:-1]}{{...}} unquoted: use sfnode.storage.pasteable")
 
 
 def declared_dependencies(module: Module) -> Iterator[str]:

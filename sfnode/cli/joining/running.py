@@ -21,9 +21,8 @@ from sfnode.network import Address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_file, public_data, run_address
-from sfnode.shell_text import pasteable
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5

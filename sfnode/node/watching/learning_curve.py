@@ -10,9 +10,8 @@ from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.quality import Quality
 from sfnode.reporter import Reporter
-from sfnode.shell_text import pasteable
 from sfnode.status import CurveStatistics, thinned
-from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX: Final = 64  # in a status
 _USUAL: Final = Quality(is_reward=False)
