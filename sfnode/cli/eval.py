@@ -31,7 +31,7 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
 @local_model_option
 @click.option(
     "--eval-data",
-    help="Measure on this JSONL file of held-out examples.  [default: what the node remembers, or the data that come "
+    help="Measure on this file of held-out rows.  [default: what the node remembers, or the data that come "
     "with an embedded task]",
 )
 @at_step_option

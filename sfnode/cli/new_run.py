@@ -86,8 +86,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
     if found is not None and basis_out is not None:
         data = basis_file.encode_basis(found.content)
-        disk.write_new(basis_out, [data])
         draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
+        disk.write_new(basis_out, [data])
     elif task.kind is TaskKind.REWARD:
         raise OperatorError(
             f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "

@@ -50,7 +50,7 @@ _PROMPT_MAX = 76
     group(
         "data",
         DataOptions,
-        click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
+        click.option("--data", help="Train on this file of rows.  [default: the data of the demo]"),
         click.option(
             "--private-data",
             "is_private",
@@ -66,7 +66,7 @@ _PROMPT_MAX = 76
     help="Train each part of --private-data alone at the end, too, to show what a node gets from the others.",
 )
 @click.option(
-    "--eval-data", help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]"
+    "--eval-data", help="Measure the accuracy on this file of held-out rows.  [default: the data of the demo]"
 )
 @click.option(
     "--dir",

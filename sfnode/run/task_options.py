@@ -50,10 +50,12 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """Describes what a run trains on. ``data``: a JSONL file or "embedded:NAME"; None: that of an embedded task."""
+    """Describes what a run trains on. ``data``: a file of rows, "hub:..." or "embedded:..."; None: the task's."""
 
     data: str | None = given(
-        None, "Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest."
+        None,
+        "Train on these public data: a file of rows (JSONL, a JSON list, CSV, TSV, Parquet), hub:OWNER/NAME or "
+        "embedded:reviews. Their hash goes into the manifest.",
     )
     is_private: bool = given(
         False,

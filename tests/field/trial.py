@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from unittest import mock
 
 from sfnode import demo
-from sfnode.model_files.folder import CONFIG_FILE
 from tests import REPOSITORY
+from tests.field import models
 from tests.field.siblings import SIBLINGS
 from tests.support.cli_calls import call
 
@@ -35,7 +36,6 @@ _LIMIT_S: Final = 300  # for one input; a crash loop would go on for ever
 _TASK: Final = ("--template", "{sentence} It was", "--labels", " bad, good")
 _SHORT: Final = ("--steps", 1, "--batch-rows", 8, "--admission", "open")
 _NODE: Final = ("--listen", "/ip4/127.0.0.1/tcp/0", "--exit-when-finished", "--no-mdns", "--threads", 1)
-_POINTED: Final = ("model.safetensors", "tokenizer.json", CONFIG_FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def main() -> None:
     """Try every input, and print the table; the exit code is 1 where one shows a traceback or says nothing."""
     with tempfile.TemporaryDirectory(prefix="sfnode-field-") as name, mock.patch.dict(os.environ, HOME=name):
         met = []
-        for attempt in (*_siblings(Path(name)), *_shared_inputs(Path(name))):
+        for attempt in chain(_siblings(Path(name)), _shared_inputs(Path(name))):
             met.append(attempt)
             say(row(attempt))
     works, refused = (sum(each.verdict == verdict for each in met) for verdict in ("works", "refused"))
@@ -68,8 +68,8 @@ def say(text: str) -> None:
 
 def row(met: Met) -> str:
     """The input's row of the table."""
-    first, *more = textwrap.wrap(met.sentence, 84) or [""]
-    return "\n".join([f"{met.name:<28} {met.verdict:<9} {first}".rstrip(), *(" " * 39 + line for line in more)])
+    first, *more = textwrap.wrap(met.sentence, 100) or [""]
+    return "\n".join([f"{met.name:<42} {met.verdict:<9} {first}".rstrip(), *(" " * 53 + line for line in more)])
 
 
 def _siblings(folder: Path) -> Iterator[Met]:
@@ -80,6 +80,12 @@ def _siblings(folder: Path) -> Iterator[Met]:
     yield _try_data(_new(folder, "with folder"), "a folder", folder)
     yield _try_data(_new(folder, "with none"), "no such file", folder / "none.jsonl")
     yield _try_data(_new(folder, "with hub"), "hub:nobody/nothing", "hub:nobody/nothing")
+    beyond = folder / "beyond.jsonl"
+    rows = demo.data_file().read_text("utf-8").splitlines()[:64]
+    beyond.write_text("".join(line.replace('": "', f'": "{models.BEYOND} ', 1) + "\n" for line in rows), "utf-8")
+    for name in models.MODELS:
+        model = models.made_model(name, _new(folder, f"model {name}"))
+        yield from _try_model(model, f"model: {name}", beyond if name == "token_without_a_row" else None)
 
 
 def _shared_inputs(folder: Path) -> Iterator[Met]:
@@ -97,26 +103,17 @@ def _shared_inputs(folder: Path) -> Iterator[Met]:
 
 
 def _shared_models(field: Path, folder: Path) -> Iterator[Met]:
-    for name, laid_over in json.loads((field / "configs.json").read_text("utf-8")).items():
-        if isinstance(laid_over, dict):
+    for name, fields in json.loads((field / "configs.json").read_text("utf-8")).items():
+        if isinstance(fields, dict):
             model = shutil.copytree(_STORIES, _new(folder, f"config {name}") / "model")
-            config = json.loads((model / CONFIG_FILE).read_text("utf-8"))
-            (model / CONFIG_FILE).write_text(json.dumps(config | laid_over), "utf-8")
+            models.laid_over(fields)(model)
             yield from _try_model(model, f"configs.json: {name}")
-    for name in _POINTED:
-        model = shutil.copytree(_STORIES, _new(folder, f"pointer {name}") / "model")
-        shutil.copy(field / "lfs_pointer.txt", model / name)
-        yield from _try_model(model, f"pointer as {name}")
-    beyond = folder / "beyond.jsonl"
-    rows = demo.data_file().read_text("utf-8").splitlines()[:64]
-    beyond.write_text("".join(line.replace('": "', '": "madeupword0002 ', 1) + "\n" for line in rows), "utf-8")
     own, opt = SHARED / "models" / "opt-reviews-4m", SHARED / "data" / "tokenizer_opt"
     for name, tokenizer in (("phimoe", own), ("gpt_oss", own), ("short_vocabulary", opt)):
         model = _new(folder, f"tiny {name}") / "model"
         with mock.patch.object(sys, "argv", ["tiny_models.py", name, str(tokenizer), str(model)]):
             runpy.run_path(str(field / "tiny_models.py"))
         yield from _try_model(model, f"tiny_models.py: {name}")
-    yield from _try_model(model, "tokens without a row", beyond)
 
 
 def _new(folder: Path, name: str) -> Path:
