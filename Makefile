@@ -40,7 +40,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults field fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ attacks: $(STAMP) ## attacks that once worked, each against live nodes: what the
 
 people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 16 faults that status must name
 	@$(BIN)/python -m tests.people
+
+field: $(STAMP) ## files and models as people have them: each works or is refused in words, none with a traceback
+	@$(BIN)/python -m tests.field
 
 faults: $(STAMP) ## let PLANS (1,000) seeded faults strike real daemons, three at a time; goes on where the last call ended
 	@mkdir -p build && $(BIN)/python -m tests.faults --plans $(PLANS) --at-once 3 --state build/faults.json

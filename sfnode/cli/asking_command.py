@@ -4,7 +4,6 @@ The answers are appended to the command line before click parses it. So click tr
 whole line can be shown as a command that asks nothing.
 """
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Final, TypeVar
 import click
 
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
-from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, task_texts
-from sfnode.storage import data_files, disk, stored_basis
+from sfnode.run import BUILTIN_TASKS, TaskOptions, task_texts
+from sfnode.storage import data_files, disk, pasteable, stored_basis
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -29,7 +27,6 @@ _OUT: Final = "my.run"
 _TEMPLATE: Final = 'Template: the prompt, with fields of the data in braces, such as "{sentence} It was"'
 _LABELS: Final = 'Label words with their spaces, separated by commas, such as " no, yes"; none: a completion follows'
 _COMPLETION: Final = 'Completion, such as " {choice}", " {response}" or "{text}"'
-_TOKENS, _ROWS = 128, 16  # placeholders: only the task's texts are checked
 
 Given = Mapping[str, str | None]
 Value = TypeVar("Value")
@@ -59,7 +56,7 @@ class AskingCommand(click.Command):
 def command_with_answers(context: click.Context) -> str:
     """Return the command line that asks nothing, quoted for a shell; empty where nothing was asked."""
     words = context.meta.get(_ASKED)
-    return shlex.join(["sfnode", str(context.info_name), *words]) if words else ""
+    return pasteable("sfnode", context.info_name, *words) if words else ""
 
 
 def check_is_new(out: Path, owner_key: Path | None = None) -> None:
@@ -67,7 +64,12 @@ def check_is_new(out: Path, owner_key: Path | None = None) -> None:
 
     ``owner_key``: None: the key is written next to the run file.
     """
-    if what := {KEY_ENDING: "key", stored_basis.BASIS_ENDING: "basis", INVITATION_ENDING: "invitation"}.get(out.suffix):
+    if what := {
+        ".jsonl": "data",
+        KEY_ENDING: "key",
+        stored_basis.BASIS_ENDING: "basis",
+        INVITATION_ENDING: "invitation",
+    }.get(out.suffix):
         raise OperatorError(f"--out {out}: the run's {what} gets that name. Choose another ending, such as .run")
     written = [out, out.with_suffix(stored_basis.BASIS_ENDING), out.with_suffix(INVITATION_ENDING)]
     if owner_key is not None and owner_key.resolve() in [path.resolve() for path in written]:
@@ -125,15 +127,15 @@ def _own_task(texts: Given) -> list[str]:
         answers = _own_texts(texts, template)
         template = answers.get("template", "")
         try:
-            found = _checked_texts({**texts, **answers})
+            chosen = {**texts, **answers}
+            options = TaskOptions(template=chosen["template"], labels=chosen["labels"], completion=chosen["completion"])
+            _ = task_texts(options).row_template  # raises
         except OperatorError as error:
             if not answers:
                 raise
             click.echo(f"Error: {printable(str(error))}", err=True)
             continue
-        warning = found.label_warning if answers else ""
-        if not warning or click.confirm(f"Warning: {printable(warning)}. Take them as they are?"):
-            return [word for name, text in answers.items() if text for word in (f"--{name}", text)]
+        return [word for name, text in answers.items() if text for word in (f"--{name}", text)]
 
 
 def _own_texts(texts: Given, template: str) -> dict[str, str]:
@@ -151,27 +153,6 @@ def _own_texts(texts: Given, template: str) -> dict[str, str]:
     return {name: text for name, text in answers.items() if text}
 
 
-def _checked_texts(texts: Given) -> TaskTexts:
-    """Return the texts of the task. OperatorError: they make no task."""
-    from sfnode.training.task import TaskTemplate  # imports torch
-
-    found = task_texts(TaskOptions(template=texts["template"], labels=texts["labels"], completion=texts["completion"]))
-    TaskTemplate(
-        TaskSpec(
-            kind=found.kind,
-            template=found.template,
-            completion=found.completion,
-            label_words=found.label_words,
-            objective=Objective.LOSS,
-            data=DATA_PRIVATE,
-            data_sha256="",
-            max_tokens=_TOKENS,
-            batch_rows=_ROWS,
-        )
-    )
-    return found
-
-
 def _data(given: Given, task: str) -> list[str]:
     data = given.get("data")
     if data is not None:
@@ -185,7 +166,8 @@ def _data(given: Given, task: str) -> list[str]:
         return text
 
     data = _ask(
-        f"Data: a JSONL file that all may have, or `{_PRIVATE}` for files that never leave their nodes", checked
+        f"Data: a file of rows (JSON, CSV) that all may have, or `{_PRIVATE}` for files that never leave their nodes",
+        checked,
     )
     return ["--private-data"] if data == _PRIVATE else ["--data", data]
 

@@ -8,7 +8,7 @@ from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_file, run_address
-from sfnode.storage import DataDirectory, data_files
+from sfnode.storage import DataDirectory, data_files, pasteable
 
 
 @click.group()
@@ -57,7 +57,7 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
         _check_run(manifest, values)
     is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
-        raise OperatorError(f"sfnode config set {key}: it takes one value, not {len(values)}. Quote one with spaces")
+        raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
     value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
@@ -105,5 +105,5 @@ def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
 def _say(what: str, data_dir: DataDirectory, is_json: bool) -> None:
     path, is_running = data_dir.node_file, data_dir.is_locked()
     following = "stop the node and start it again" if is_running else "start the node"
-    text = f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {data_dir}"
+    text = f"{printable(what)}\nwritten  {path}\nnext     {following}: {pasteable('sfnode start --data-dir', data_dir)}"
     print_result({"file": str(path), "is_running": is_running}, text, is_json)

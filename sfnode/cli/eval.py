@@ -31,7 +31,7 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
 @local_model_option
 @click.option(
     "--eval-data",
-    help="Measure on this JSONL file of held-out examples.  [default: what the node remembers, or the data that come "
+    help="Measure on this file of held-out rows.  [default: what the node remembers, or the data that come "
     "with an embedded task]",
 )
 @at_step_option
@@ -110,7 +110,7 @@ def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) ->
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(data_files.EMBEDDED) or os.path.isfile(disk.from_home(data))):
+    if isinstance(data, str) and (data.startswith(data_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
         return data
     return None
 

@@ -11,7 +11,7 @@ from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
-from sfnode.storage import DataDirectory, KeyFile, disk
+from sfnode.storage import DataDirectory, KeyFile, disk, pasteable
 
 
 @click.group("id")
@@ -77,7 +77,7 @@ def backup(
     seed = _key_file(data_dir, key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
-    text = f"author   {author}\nbackup   {file}\nrestore  sfnode id restore {file} --data-dir DIR"
+    text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"
     print_result({"author": author, "file": str(file)}, text, is_json)
 
 
@@ -143,7 +143,7 @@ def _passphrase(file: Path | None, *, is_new: bool) -> str:
 def _first_line(file: Path) -> str:
     data = disk.read_bytes(file, "the passphrase")
     if file.stat().st_mode & 0o077:
-        raise OperatorError(f"other users can read the passphrase in {file}: chmod 600 {file}")
+        raise OperatorError(f"other users can read the passphrase in {file}: {pasteable('chmod 600', file)}")
     try:
         lines = data.decode("utf-8").splitlines()
     except UnicodeDecodeError:

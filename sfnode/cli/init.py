@@ -1,7 +1,6 @@
 """``sfnode init``: write and sign the manifest of a new run."""
 
 import json
-import shlex
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,7 @@ from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitati
 from sfnode.reporter import printable
 from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
-from sfnode.storage import data_files, disk, stored_basis
+from sfnode.storage import data_files, disk, pasteable, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -78,6 +77,9 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     if is_json:
         click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
     else:
+        if run.data != options.data.named(options.task):
+            what = "has the same rows in the form that every node reads: publish this one"
+            click.echo(f"data     {run.data} {what}")
         _say(run, out, key_path)
         _say_next(run.signed.manifest, first, key_path, out)
         _say_unasked(context)
@@ -116,6 +118,7 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
         "basis": None if run.basis is None else str(run.basis),
         "calibration_rows": None if run.found is None else run.found.rows,
         "file": str(out),
+        "data": run.data,
     }
 
 
@@ -125,7 +128,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
     It gives the local files that the manifest only names. Without ``--data`` in the options it has no ``--data``
     either, although a run of private data needs one.
     """
-    manifest, data = run.signed.manifest, options.data.named(options.task)
+    manifest, data = run.signed.manifest, run.data
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
     if options.model != manifest.model.id:
         given["--model"] = options.model
@@ -157,24 +160,24 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
     """Print the next commands, quoted for a shell."""
-    click.echo(f"next     {shlex.join(first)}")
+    click.echo(f"next     {pasteable(*first)}")
     if manifest.task.data == DATA_PRIVATE and "--data" not in first:
         click.echo("data     add --data FILE to that: every node trains on a file of its own")
-    click.echo(_admission_hint(manifest, shlex.quote(str(key_path)), shlex.quote(str(out))))
+    click.echo(_admission_hint(manifest, key_path, out))
 
 
-def _admission_hint(manifest: Manifest, key_path: str, out: str) -> str:
+def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
     """Return the line that says who may contribute and how to let others in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
-            directory = shlex.quote(str(find_data_directory(manifest, None)))
+            directory = find_data_directory(manifest, None)
             return (
-                f"admit    sfnode run admit AUTHOR --owner-key {key_path} --data-dir {directory}\n"
+                f"admit    {pasteable('sfnode run admit AUTHOR --owner-key', key_path, '--data-dir', directory)}\n"
                 "         for each who joins, your own node, too: `sfnode id show` says to them who AUTHOR is"
             )
         case AdmissionKind.INVITE:
             return (
-                f"invite   sfnode run invite --owner-key {key_path} --run {out}\n"
+                f"invite   {pasteable('sfnode run invite --owner-key', key_path, '--run', out)}\n"
                 "         makes an invitation for each who joins\n"
                 "open     sfnode init --admission open makes a run to which anybody may contribute"
             )

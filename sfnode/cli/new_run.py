@@ -18,7 +18,8 @@ from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
-from sfnode.run import RunDraft, RunOptions, builder, reward_texts, task_texts
+from sfnode.rows import row_files
+from sfnode.run import RunDraft, RunOptions, TaskTexts, builder, reward_texts, task_texts
 from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # imports torch
@@ -33,11 +34,13 @@ class NewRun:
     Attributes:
         left_out: tensors of the model that no choice of --trainable could train, with the reasons.
         words: its label words in words; empty without any.
+        data: what names the rows that it was made from, as --data does; None where no data were given.
         basis: file of its basis, and found: how it was made; None where directions are drawn.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
+    data: str | None
     words: str = ""
     basis: Path | None = None
     found: "FoundBasis | None" = None
@@ -62,6 +65,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     from sfnode.training.describe import describe_run
     from sfnode.training.shared_model import SharedModel
 
+    options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"
@@ -70,7 +74,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    _warn_of_cut_prompts(task, described.data)
+    _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if basis_out and options.dense_batch_rows else 0)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     draft.manifest()  # raises
@@ -84,8 +88,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
     if found is not None and basis_out is not None:
         data = basis_file.encode_basis(found.content)
-        disk.write_new(basis_out, [data])
         draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
+        disk.write_new(basis_out, [data])
     elif task.kind is TaskKind.REWARD:
         raise OperatorError(
             f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
@@ -101,13 +105,49 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         )
     else:
         draft.draw()
-    basis = basis_out if found else None
-    return NewRun(signed=draft.signed(), left_out=described.left_out, words=described.words, basis=basis, found=found)
+    return NewRun(
+        signed=draft.signed(),
+        left_out=described.left_out,
+        data=options.data.named(options.task),
+        words=described.words,
+        basis=basis_out if found else None,
+        found=found,
+    )
 
 
-def _warn_of_cut_prompts(task: TaskSpec, data: "TaskData") -> None:
-    """Warn where prompts of a run of rewards lose their beginning: in a chat, that is where the user's words begin."""
+def _texts_of(options: RunOptions) -> TaskTexts:
+    task, reward = options.task, options.reward
+    return task_texts(task) if reward.rule_text is None else reward_texts(task, reward)
+
+
+def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptions:
+    """Look at every row of the data. Return the options with public data that all nodes can read.
+
+    Where the data are no JSON lines, or have words for labels, a copy that is written next to ``basis_out`` takes their
+    place. OperatorError: a row lacks a field, or the file cannot be read.
+    """
+    named, template = options.data.named(options.task), _texts_of(options).row_template
+    if named is None or named.startswith(data_files.EMBEDDED):
+        return options
+    path = data_files.locate(named)
+    row_files.checked_texts(path, template)
+    if options.data.is_private or basis_out is None or (lines := row_files.public_rows(path, template)) is None:
+        return options
+    copy = basis_out.with_suffix(".jsonl")
+    if not (copy.is_file() and copy.read_bytes() == lines):
+        disk.write_new(copy, [lines])
+    return replace(options, data=replace(options.data, data=str(copy)))
+
+
+def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
+    """Warn where examples are fewer than ``least``, which a basis takes, or prompts of a run of rewards are cut.
+
+    They lose their beginning: in a chat, that is where the user's words begin.
+    """
     if data.judge is None:
+        if len(data.examples) < least:
+            text = f"{len(data.examples)} examples are too few to make a basis from, which takes {least} or more"
+            click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
         return
     room = task.max_tokens - data.judge.rule.tokens
     if cut := sum(len(example.tokens) >= room for example in data.examples):
@@ -142,12 +182,13 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.describe import default_max_tokens
 
-    task, data, rows = options.task, options.data, options.rows
-    texts = task_texts(task) if options.reward.rule_text is None else reward_texts(task, options.reward)
+    task, data, rows, texts = options.task, options.data, options.rows, _texts_of(options)
     if texts.is_reward:
         texts = replace(texts, template=chat_prompt(folder.path, texts.template, options.reward.is_chat))
-    if warning := texts.label_warning:
-        click.echo(f"Warning: {printable(warning)}", err=True)
+    if texts != texts.spelled:
+        texts = texts.spelled
+        what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"
+        click.echo(printable(f"Note: taken as {what}: with the space before a word"), err=True)
     name, sha256 = data_files.data_spec(data.named(task), is_private=data.is_private)
     return TaskSpec(
         kind=texts.kind,

@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import data_dir_option, json_option, print_result
 from sfnode.reporter import printable
 from sfnode.status import read_status
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _LOOK_S: Final = 0.1
 _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
@@ -81,5 +81,5 @@ def _heard(data_dir: DataDirectory, before: str | None) -> str | None:
 def _unheard(data_dir: DataDirectory) -> str:
     return (
         "written, but the node has not said that it follows: a relay measures nothing anyway, and one that still reads "
-        f"its disk needs longer. Look again with: sfnode status --data-dir {data_dir}"
+        f"its disk needs longer. Look again with: {pasteable('sfnode status --data-dir', data_dir)}"
     )

@@ -19,7 +19,7 @@ from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.run import option
-from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
+from sfnode.storage import DataDirectory, decode_run_file, pasteable, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ def _hand_over(
 ) -> None:
     if out is not None:
         write_statements(out, statements)
-        following = f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run"
+        following = f"`{pasteable('sfnode run submit', out)} --data-dir ...` on any machine with a node of the run"
         _say(_what(manifest, statements), out, following, is_json)
     elif data_dir is not None:
         _submit(data_dir, manifest, statements, is_json)

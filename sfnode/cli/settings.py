@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import join_options
 from sfnode.run import FieldValue, JoinOptions, RunSource, node_file, run_address, values_of, with_values
-from sfnode.storage import DataDirectory, data_files, disk
+from sfnode.storage import DataDirectory, data_files, disk, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -129,7 +129,9 @@ def _from_file(key: str, value: object, path: Path) -> object:
     kind, wanted = _form_of(option)
     values = value if option.multiple else [value]
     if not isinstance(values, list) or any(type(each) is not kind for each in values):
-        raise OperatorError(f"{where} = {value!r}: expected {wanted}. `sfnode config set {key} ...` writes it, too")
+        raise OperatorError(
+            f"{where} = {value!r}: expected {wanted}. `{pasteable('sfnode config set', key)} ...` writes it, too"
+        )
     is_path = str(value).startswith(".") if key == _MODEL else _is_file(key, str(value))
     if is_path and not str(value).startswith(("/", "~")):
         raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
@@ -181,7 +183,7 @@ def as_kept(key: str, value: object) -> FieldValue | None:
 
 
 def _is_file(key: str, text: str) -> bool:
-    return key in _FILES and not text.startswith(data_files.EMBEDDED)
+    return key in _FILES and not text.startswith(data_files.ELSEWHERE)
 
 
 def shown(setting: HeldOption) -> str:

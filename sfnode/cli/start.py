@@ -7,7 +7,7 @@ from sfnode.cli.join_options import exit_option, output_options
 from sfnode.cli.joining import run_node
 from sfnode.cli.options import data_dir_option
 from sfnode.run import JoinOptions, RunSource, node_file
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 @click.command()
@@ -25,7 +25,7 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     if node_file.read_node_file(data_dir) is None:
         raise OperatorError(
             f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with "
-            f"`sfnode join --data-dir {data_dir}` and the options that it is to have"
+            f"`{pasteable('sfnode join --data-dir', data_dir)}` and the options that it is to have"
         )
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)

@@ -1,7 +1,6 @@
 """``sfnode status``: print the status of a running node."""
 
 import json
-import shlex
 from typing import Final
 
 import click
@@ -13,7 +12,7 @@ from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS: Final = 48
 
@@ -46,7 +45,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
         click.echo(f"Warning: {words.learning}", err=True)
     code, trouble = words.health
     if code:
-        exits.warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        exits.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 
@@ -86,7 +85,7 @@ def _rows(current: Status) -> dict[str, str]:
         "state": node.state_digest or "catching up",
         "slips": words.slips,
         "model": life.model.text if life.model is not None else "",
-        "join": f"sfnode join {life.join}" if life.join else "",
+        "join": pasteable("sfnode join", life.join) if life.join else "",
         "peers": words.peers,
     }
     return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)

@@ -7,7 +7,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.options import data_dir_option, json_option, number_option, print_result
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 _LOOK_S: Final = 0.1
 
@@ -36,5 +36,5 @@ def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
         time.sleep(_LOOK_S)
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)
-    text = f"stopped after {seconds} s\nnext     sfnode start --data-dir {data_dir}"
+    text = f"stopped after {seconds} s\nnext     {pasteable('sfnode start --data-dir', data_dir)}"
     print_result({"stopped": True, "seconds": seconds}, text, is_json)

@@ -15,12 +15,14 @@ from rich.live import Live
 from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
+from protocol.run import TaskSpec
 from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
 from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.quality import Quality
 from sfnode.reporter import printable
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import DataOptions, RunOptions
 from sfnode.storage import data_files, disk, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
@@ -48,7 +50,7 @@ _PROMPT_MAX = 76
     group(
         "data",
         DataOptions,
-        click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
+        click.option("--data", help="Train on this file of rows.  [default: the data of the demo]"),
         click.option(
             "--private-data",
             "is_private",
@@ -64,7 +66,7 @@ _PROMPT_MAX = 76
     help="Train each part of --private-data alone at the end, too, to show what a node gets from the others.",
 )
 @click.option(
-    "--eval-data", help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]"
+    "--eval-data", help="Measure the accuracy on this file of held-out rows.  [default: the data of the demo]"
 )
 @click.option(
     "--dir",
@@ -117,7 +119,7 @@ def testnet(
         options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     )
     signed = run.signed
-    data = data_files.training_file(signed.manifest.task, options.data.named(options.task))
+    data = data_files.training_file(signed.manifest.task, run.data)
     training = TrainingConfig(
         model=options.model,
         data=data,
@@ -133,7 +135,7 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        shards=_shards(data, nodes + late, folder) if options.data.is_private else (),
+        shards=_shards(data, signed.manifest.task, nodes + late, folder) if options.data.is_private else (),
         is_members=is_members,
     )
     view = _View(Quality.of(signed.manifest.task))
@@ -158,10 +160,10 @@ def _check_empty(folder: Path) -> None:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 
 
-def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
-    """Deal the lines of ``data`` out to ``count`` files in ``folder``; return their paths. Raises OperatorError."""
-    with data.open(encoding="utf-8", newline="\n") as file:  # a line may hold other characters that end lines
-        lines = [line.rstrip("\n") + "\n" for line in file if line.strip()]
+def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path, ...]:
+    """Deal the rows of ``data`` out to ``count`` files in ``folder``; return their paths. Raises OperatorError."""
+    rows = row_files.rows_of(data, TaskTemplate(task))
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for _, row in rows]
     if len(lines) < count:
         raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
     paths = tuple(folder / f"data{number}.jsonl" for number in range(count))

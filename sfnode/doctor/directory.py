@@ -5,7 +5,7 @@ from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
 from sfnode.status import StatusWords, last_status, read_status
-from sfnode.storage import DataDirectory, disk, stored_basis
+from sfnode.storage import DataDirectory, disk, pasteable, stored_basis
 
 
 def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Finding:
@@ -50,7 +50,7 @@ def check_privacy(data_dir: DataDirectory) -> Finding:
     data_dir.check()
     if data_dir.is_open_to_others():
         text = f"other users of this machine can enter {data_dir}"
-        return warning("privacy", text, f"chmod 700 {data_dir}; a node does that when it starts")
+        return warning("privacy", text, f"{pasteable('chmod 700', data_dir)}; a node does that when it starts")
     return ok("privacy", f"only you can enter {data_dir}")
 
 
@@ -63,7 +63,10 @@ def check_ledger(data_dir: DataDirectory) -> Finding:
             records = sum(1 for _ in stored.records())
     except SfnodeError as error:
         return fail("ledger", str(error), f"move {data_dir.ledger_file} away and start again; keep identity.key")
-    return ok("ledger", f"{records:,} records can be read (`sfnode log verify {data_dir}` checks every signature)")
+    return ok(
+        "ledger",
+        f"{records:,} records can be read (`{pasteable('sfnode log verify', data_dir)}` checks every signature)",
+    )
 
 
 def check_identity(data_dir: DataDirectory) -> Finding:
@@ -86,7 +89,7 @@ def _missing_identity(data_dir: DataDirectory) -> Finding:
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
     text = f"{data_dir.identity.path} is missing, but a node has run here as {author or 'somebody'}"
-    return fail("identity", text, f"restore it: sfnode id restore BACKUP --data-dir {data_dir}")
+    return fail("identity", text, f"restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}")
 
 
 def check_basis(data_dir: DataDirectory, manifest: Manifest) -> Finding:

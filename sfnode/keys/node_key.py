@@ -6,7 +6,7 @@ from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
 from sfnode.keys.proof_of_work import check_work, find_seed
 from sfnode.reporter import Reporter
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training: bool, reporter: Reporter) -> bytes:
@@ -19,8 +19,8 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
         whose = f"the identity {author}" if author else "another identity"
         raise OperatorError(
             f"{path} is missing, but {whose} has run on this directory, and a new one is never made in its place. "
-            f"Restore it: sfnode id restore BACKUP --data-dir {data_dir}. To be somebody else from now on: "
-            f"sfnode id new --out {path}"
+            f"Restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}. To be somebody else from "
+            f"now on: {pasteable('sfnode id new --out', path)}"
         )
     if is_training and manifest.admission.pow_bits and not path.exists():
         expected = 1 << manifest.admission.pow_bits

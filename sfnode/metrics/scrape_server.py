@@ -91,12 +91,15 @@ class _Server:
             text = b"the metrics are not served under this name: ask 127.0.0.1 or localhost\n"
             return _response("421 Misdirected Request", text)
         match line.split(b" "):
+            case [b"HEAD", *rest]:
+                as_get = await self._response_to(b" ".join((b"GET", *rest)), host)
+                return as_get[: as_get.index(b"\r\n\r\n") + 4]
             case [b"GET", b"/metrics", _]:
                 return await trio.to_thread.run_sync(_figures, self._last_status)
             case [b"GET", _, _]:
                 return _response("404 Not Found", b"the metrics are at /metrics\n")
             case [_, _, _]:
-                return _response("405 Method Not Allowed", b"GET /metrics\n", "Allow: GET")
+                return _response("405 Method Not Allowed", b"GET /metrics\n", "Allow: GET, HEAD")
         return _response("400 Bad Request", b"GET /metrics\n")
 
 

@@ -1,11 +1,13 @@
 """From an owner's choices to a manifest: defaults, TOML files, and learning rates as integers. No torch."""
 
+import functools
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
@@ -179,6 +181,11 @@ def _checked_rate(rate: float, most: float = _LEARNING_RATE_MAX) -> float:
     return rate
 
 
+def is_learning_rate(rate: float) -> bool:
+    """Return whether a run with a dense core can have this rate."""
+    return _LEARNING_RATE_MIN <= rate <= _DENSE_RATE_MAX
+
+
 def _weight_of(wanted: float, bits: int) -> tuple[int, int]:
     """Return alpha_exp and a weight of ``bits`` whose product is ``wanted``."""
     alpha_exp = math.frexp(wanted)[1] - bits
@@ -195,7 +202,29 @@ def build_manifest(manifest: Manifest, settings: Mapping[str, object] | None = N
     try:
         return checked(_merged(to_plain(manifest, as_rows=False), settings or {}))
     except Reject as reject:
-        raise OperatorError(f"the manifest would not be valid: {reject.detail}") from None
+        if settings:  # in which fields have the manifest's names
+            raise OperatorError(f"the manifest would not be valid: {reject.detail}") from None
+        raise OperatorError(f"these options make no run: {_as_options(reject.detail, manifest)}") from None
+
+
+def _as_options(complaint: str, manifest: Manifest) -> str:
+    """Return what is said of a manifest's fields in terms of the options that they come from, with their values."""
+    defaults = to_plain(MethodOptions(), as_rows=False)
+    options = {*defaults, "batch_rows", "max_tokens", "steps", "pow_bits", "staleness"}
+
+    def named(found: re.Match[str]) -> str:
+        path = found[0].removeprefix("manifest.").split(".")
+        if path[-1] not in options:
+            return found[0]
+        value = functools.reduce(getattr, path, cast(object, manifest))
+        if path[-1] == "directions" and manifest.method.is_dense:
+            path[-1] = "batch_rows"
+        default = " (the default)" if value == defaults.get(path[-1]) else ""
+        return f"--{path[-1].replace('_', '-')} {value}{default}"
+
+    return re.sub(
+        r"(?:manifest\.)?(?:task|method|admission)\.[a-z_]+|(?:manifest\.|^)(?:steps|staleness)\b", named, complaint
+    )
 
 
 def read_toml(path: Path) -> dict[str, object]:

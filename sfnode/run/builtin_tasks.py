@@ -5,12 +5,14 @@ No torch here: the command line lists them. docs/tasks.md says where the data of
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from protocol.run import TaskKind
+from protocol.run import DATA_PRIVATE, Objective, TaskKind, TaskSpec
 from sfnode import demo
+from sfnode.rows import TaskTemplate
 
+_TOKENS, _ROWS = 128, 16  # placeholders: rows are filled in without regard to them
 _ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
@@ -35,18 +37,32 @@ class TaskTexts:
         return TaskKind.REWARD if self.is_reward else kind_of(self.completion)
 
     @property
-    def label_warning(self) -> str:
-        """Return a warning if label words run into the prompt, with the words to use instead; else empty.
+    def row_template(self) -> TaskTemplate:
+        """Return what fills rows of data into the texts. OperatorError: they make no task."""
+        spec = TaskSpec(
+            kind=self.kind,
+            template=self.template,
+            completion=self.completion,
+            label_words=self.label_words,
+            objective=Objective.LOSS,
+            data=DATA_PRIVATE,
+            data_sha256="",
+            max_tokens=_TOKENS,
+            batch_rows=_ROWS,
+        )
+        return TaskTemplate(spec)
+
+    @property
+    def spelled(self) -> "TaskTexts":
+        """Return the texts with the space that comes before a label word where the prompt ends in one, or in a colon.
 
         Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
         """
         bare = [word for word in self.label_words if word[:1].isascii() and word[:1].isalnum()]
         if not bare or not _ENDS_IN_WORD.search(self.template):
-            return ""
-        wanted = ",".join(f" {word}" if word in bare else word for word in self.label_words)
-        end = ", and no space at the end of the template" if self.template.endswith(" ") else ""
-        place = f"right after {self.template[-20:]!r}"
-        return f'no text has the label word {bare[0]!r} {place}. Write --labels "{wanted}"{end}'
+            return self
+        words = tuple(f" {word}" if word in bare else word for word in self.label_words)
+        return replace(self, template=self.template.removesuffix(" "), label_words=words)
 
 
 def kind_of(completion: str) -> TaskKind:

@@ -51,10 +51,14 @@ class TrainingOptions:
 
     model: str | None = None
     revision: str | None = None
-    data: str | None = given(None, "Train on this JSONL file.  [default: the data that come with an embedded task]")
+    data: str | None = given(
+        None,
+        "Train on this file of rows: JSONL, a JSON list, CSV, TSV or Parquet; or on hub:OWNER/NAME.  [default: the "
+        "data that come with an embedded task]",
+    )
     eval_data: str | None = given(
         None,
-        "Measure the accuracy on this JSONL file of held-out examples, with --eval-every.  [default: the data "
+        "Measure the accuracy on this file of held-out rows, with --eval-every.  [default: the data "
         "that come with an embedded task]",
     )
     eval_every: int = given(

@@ -131,6 +131,12 @@ class RunDraft:
         ``sha256``: of the basis's file.
         """
         given = self._options.method
+        if given.learning_rate is None and not builder.is_learning_rate(learning_rate):
+            raise OperatorError(
+                f"no learning rate was found by which the examples teach anything, down to {learning_rate:.2g}: they "
+                "may all be alike, or the model knows them. Give more and different ones, or --learning-rate 0.001, or "
+                "--plain"
+            )
         rate = learning_rate if given.learning_rate is None else given.learning_rate
         rows = self._options.rows
         self._method, self._schedule = builder.dense_method_of(given.schedule, rate, sha256, dense, rows)

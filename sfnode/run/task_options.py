@@ -1,5 +1,6 @@
 """An owner's choices for a new run's task and data, and the texts that follow from them. No click, no torch."""
 
+import re
 from dataclasses import dataclass
 
 from protocol.errors import OperatorError
@@ -20,7 +21,9 @@ class TaskOptions:
 
     task: str | None = None
     template: str | None = given(
-        None, 'Make the prompt from this text, with fields of the data in braces, such as "{sentence} It was".'
+        None,
+        'Make the prompt from this text, with fields of the data in braces, such as "{sentence} It was"; \\n is a line '
+        "break.",
     )
     completion: str | None = given(
         None,
@@ -47,10 +50,12 @@ class TaskOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """Describes what a run trains on. ``data``: a JSONL file or "embedded:NAME"; None: that of an embedded task."""
+    """Describes what a run trains on. ``data``: a file of rows, "hub:..." or "embedded:..."; None: the task's."""
 
     data: str | None = given(
-        None, "Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest."
+        None,
+        "Train on these public data: a file of rows (JSONL, a JSON list, CSV, TSV, Parquet), hub:OWNER/NAME or "
+        "embedded:reviews. Their hash goes into the manifest.",
     )
     is_private: bool = given(
         False,
@@ -76,16 +81,21 @@ def reward_texts(options: TaskOptions, reward: RewardOptions) -> TaskTexts:
         )
     if options.objective is not Objective.LOSS:
         raise OperatorError(f"--objective {options.objective}: a run with --reward raises its reward: leave it out")
-    template = PROMPT if options.template is None else options.template
+    template = PROMPT if options.template is None else _typed(options.template)
     return TaskTexts(template=template, completion=reward.document, is_reward=True)
+
+
+def _typed(text: str) -> str:
+    """Return a text with a line break for each ``\\n``, as people type it in a shell; ``\\\\n`` stays ``\\n``."""
+    return re.sub(r"\\(\\n|n)", lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def task_texts(options: TaskOptions) -> TaskTexts:
     """Return the given texts, else those of the built-in task. OperatorError if they make no task."""
     known = BUILTIN_TASKS.get(options.task or "")
-    completion = options.completion if options.completion is not None else known.completion if known else ""
-    template = options.template if options.template is not None else known.template if known else None
-    given = tuple(options.labels.split(",")) if options.labels else None
+    completion = _typed(options.completion) if options.completion is not None else known.completion if known else ""
+    template = _typed(options.template) if options.template is not None else known.template if known else None
+    given = tuple(_typed(options.labels).split(",")) if options.labels else None
     if kind_of(completion) is not TaskKind.CLASSIFICATION:
         if given is not None:
             raise OperatorError("--labels: a task with a --completion has no label words; leave one of them out")

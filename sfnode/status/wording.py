@@ -9,6 +9,7 @@ from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
+from sfnode.storage import pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
@@ -87,9 +88,9 @@ class StatusWords:
         if roster.is_invitation_used:
             return (
                 "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, "
-                f"and start again with --invite; or for `sfnode run admit {author}`"
+                f"and start again with --invite; or for `{pasteable('sfnode run admit', author)}`"
             )
-        return f"not admitted: ask the owner to run `sfnode run admit {author}`"
+        return f"not admitted: ask the owner to run `{pasteable('sfnode run admit', author)}`"
 
     @property
     def slips(self) -> str:

@@ -16,6 +16,7 @@ from sfnode.storage.log_export_import import (
     import_log as import_log,
 )
 from sfnode.storage.run_size import size_of_run as size_of_run
+from sfnode.storage.shell_text import pasteable as pasteable
 from sfnode.storage.statement_files import (
     read_statements_file as read_statements_file,
     write_statements as write_statements,

@@ -8,9 +8,11 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
+from sfnode.rows import hub_dataset
 from sfnode.storage.disk import check_is_content, from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
+ELSEWHERE: Final = (EMBEDDED, hub_dataset.HUB)  # what names data, and is no path
 FILE = "file:"
 _BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
 
@@ -20,7 +22,7 @@ def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
     if is_private:
         return DATA_PRIVATE, ""
     if data is None:
-        raise OperatorError("--data is missing: give a JSONL file, embedded:reviews, or --private-data")
+        raise OperatorError("--data is missing: give a JSONL file or CSV, embedded:reviews, or --private-data")
     path = locate(data)
     name = data if data.startswith(EMBEDDED) else FILE + path.name
     return name, sha256_of(path)
@@ -33,7 +35,7 @@ def training_file(task: TaskSpec, data: str | None) -> Path:
     if data is None:
         what = f"the run's public data, {task.data.removeprefix(FILE)}, which its nodes do not give to joiners"
         if task.data == DATA_PRIVATE:
-            what = "your own JSONL file; in this run everybody trains on data of their own, which stay where they are"
+            what = "your own JSONL file or CSV; in this run all train on data of their own, which stay where they are"
         raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")
     path = locate(data)
     if task.data_sha256 and sha256_of(path) != task.data_sha256:
@@ -52,12 +54,18 @@ def evaluation_file(task: TaskSpec, data: str | None) -> Path | None:
 
 
 def locate(data: str, *, split: str = "train") -> Path:
-    """Return the file that ``data`` (a path or ``embedded:NAME``) names; OperatorError if there is none."""
+    """Return the file that ``data`` names: a path, ``embedded:NAME`` or ``hub:NAME``. OperatorError: it has none."""
     if data.startswith(EMBEDDED):
         return demo.data_file(data.removeprefix(EMBEDDED), split)
+    if data.startswith(hub_dataset.HUB):
+        return hub_dataset.fetched(data)
     path = from_home(data)
+    if os.path.isdir(path):
+        raise OperatorError(f"{path} is a folder: name a file of rows in it, such as {path / 'train.jsonl'}")
     if not os.path.isfile(path):  # False, without an error, for too long a name
-        raise OperatorError(f"no data file {path}: give a JSONL file, one object with the template's fields per line")
+        raise OperatorError(
+            f"no data file {path}: give a JSONL file with the template's fields, or CSV, TSV or Parquet"
+        )
     check_is_content(path)
     return path.resolve()
 

@@ -11,6 +11,7 @@ from typing import Final
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from sfnode.storage.disk import opened_file, os_errors, write_new
+from sfnode.storage.shell_text import pasteable
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them
@@ -30,7 +31,7 @@ class KeyFile:
         """Return the 32-byte secret seed; raises as `signer`."""
         path = self.path
         if not path.exists():
-            raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
+            raise OperatorError(f"no identity at {path}: `{pasteable('sfnode id new --out', path)}` makes one")
         text = _read_secret(path).strip()
         try:
             seed = bytes.fromhex(text.decode("ascii"))
@@ -96,6 +97,7 @@ def _read_secret(path: Path) -> bytes:
         )
     if held.st_mode & 0o077:
         raise OperatorError(
-            f"other users can read the key in {path}: chmod 600 {path}. If one of them may have done so, make a new one"
+            f"other users can read the key in {path}: {pasteable('chmod 600', path)}. If one of "
+            "them may have done so, make a new one"
         )
     return data

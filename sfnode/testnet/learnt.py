@@ -1,6 +1,5 @@
 """Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,6 +9,7 @@ from statistics import median
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
 from sfnode.quality import Quality, SampleAnswer
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.worker import evaluate_alone, evaluate_states
 from sfnode.worker_protocol import TrainingConfig
 
@@ -110,9 +110,10 @@ def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) ->
     if not task.label_words:
         return ()
     words = [word.strip() for word in task.label_words]
-    with data.open(encoding="utf-8", newline="\n") as lines:
-        rows = [json.loads(line) for line in islice(filter(str.strip, lines), len(after.predictions))]
+    template = TaskTemplate(task)
+    rows = islice(row_files.rows_of(data, template), len(after.predictions))
+    texts = [template.texts(row, where) for where, row in rows]
     return tuple(
-        Answer(prompt=task.template.format(**row), right=words[row["label"]], before=words[old], after=words[new])
-        for row, old, new in zip(rows, before.predictions, after.predictions, strict=True)
+        Answer(prompt=row.prompt, right=words[row.label], before=words[old], after=words[new])
+        for row, old, new in zip(texts, before.predictions, after.predictions, strict=True)
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from protocol.errors import OperatorError
 from sfnode.status import Status, StatusWords, read_status
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,5 +39,7 @@ def look(view: NodeView) -> NodeView:
     # A node whose run was over when it was last seen has left, and not failed.
     if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
         return replace(view, trouble=trouble)
-    text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.data_dir}"
+    text = (
+        f"the node has finished its run and stopped. Its model: {pasteable('sfnode export --data-dir', view.data_dir)}"
+    )
     return replace(view, trouble=text, is_done=True)

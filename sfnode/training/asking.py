@@ -13,11 +13,12 @@ from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
+from sfnode.rows import field_names
 from sfnode.training.answers import stop_tokens
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names, make_judge
+from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, make_judge
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row

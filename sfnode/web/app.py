@@ -45,6 +45,9 @@ class _Events:
                 await full(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body"})
+                return
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._tell, send)
                 while (await receive())["type"] != "http.disconnect":

@@ -61,8 +61,8 @@ class PageAccess:
         is_navigated = request.headers.get("sec-fetch-mode") == "navigate"
         if request.headers.get("sec-fetch-site") == "cross-site" and not is_navigated:
             return PlainTextResponse("Another site asks for this page.\n", 403)
-        if request.method != "GET":
-            return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET"})
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET, HEAD"})
         return None if self.token is None else self._ask(request, self.token)
 
     def _ask(self, request: Request, token: str) -> Response | None:

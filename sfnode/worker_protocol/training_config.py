@@ -26,8 +26,8 @@ class TrainingConfig:
     Attributes:
         model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used); None while
             only neighbours have it.
-        data: JSONL file to train on; None for a session that only evaluates.
-        eval_data: JSONL file to evaluate on, or None.
+        data: file of rows to train on; None for a session that only evaluates.
+        eval_data: file of rows to evaluate on, or None.
         threads, worker_socket: of the worker to start, or of one that runs already; no session needs them.
         noise: of the messages; None: none.
         private_reward: a command that says how good answers are, in place of the run's rule; None: the rule does.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from protocol.run.method import CoreKind
 from sfnode.demo import data_file
 from sfnode.run import builder
 from sfnode.storage import decode_run_file, stored_basis
+from sfnode.training import calibration
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import assert_teaches, call
@@ -128,5 +131,52 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     outcome = call("init", *DEMO, "--data", data, "--out", tmp_path / "a.run")
     assert outcome.code == 0, outcome
     assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
+    assert is_dense != (f"Warning: {rows} examples are too few to make a basis from" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
+
+
+def test_init__public_data_in_a_table__writes_lines_that_every_node_reads_and_goes_on_with_them(tmp_path: Path) -> None:
+    table, lines = tmp_path / "rows.csv", tmp_path / "a.jsonl"
+    table.write_text("sentence;label\nfine;yes\n", "utf-8-sig")
+    outcome = call("init", *DEMO, "--data", table, "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    assert lines.read_text() == '{"sentence": "fine", "label": 1}\n'
+    task = decode_run_file(tmp_path / "a.run").manifest.task
+    assert (task.data, task.data_sha256) == ("file:a.jsonl", hashlib.sha256(lines.read_bytes()).hexdigest())
+    assert f"data     {lines} has the same rows" in outcome.stdout and f" --data {lines} " in outcome.stdout
+
+
+def test_init__private_data_in_a_table__are_read_as_they_are(tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("sentence;label\nfine;yes\n")
+    outcome = call("init", *DEMO, "--data", table, "--private-data", "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    assert f" --data {table} " in outcome.stdout and not (tmp_path / "a.jsonl").exists()
+
+
+def test_init__a_wrong_row__is_said_before_a_model_is_looked_for(tmp_path: Path) -> None:
+    (data := tmp_path / "rows.csv").write_text("text,label\nfine,1\n")
+    refused = call("init", "--model", "nobody/nothing", "--task", "sst2", "--data", data, "--out", tmp_path / "a.run")
+    assert_teaches(refused, "no column 'sentence'", "'text', 'label'")
+    assert "nobody/nothing" not in refused.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--learning-rate", 0.01)])
+def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
+    options: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = calibration.calibrate
+
+    def rateless(*arguments: Any) -> object:
+        made = found(*arguments)
+        assert made is not None
+        return replace(made, learning_rate=6.25e-33)
+
+    monkeypatch.setattr(calibration, "calibrate", rateless)
+    outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 40), *options, "--out", tmp_path / "a.run")
+    if options:
+        assert outcome.code == 0, outcome
+    else:
+        assert_teaches(outcome, "no learning rate was found", "e-33", "--plain")
+        assert "--learning-rate 6" not in outcome.stderr and not (tmp_path / "a.basis").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import stat
@@ -12,6 +13,7 @@ import pytest
 
 from protocol.run import is_plain_file_name
 from sfnode import demo
+from sfnode.storage import pasteable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.tiny_models import write_reviews
 
@@ -93,3 +95,11 @@ def test_init__allow_list__admit_command_needs_nothing_but_the_author(folder: Pa
     shutil.copy("a b.run", node / "manifest.run")
     author = json.loads(call("id", "new", "--out", "k.key", "--json").stdout)["author"]
     assert call(*(author if word == "AUTHOR" else word for word in command)).code == 0
+
+
+def test_printed_command__names_with_spaces_and_quotes__are_one_word_each(folder: Path) -> None:
+    refused = call("start", "--data-dir", "Ann's node")
+    assert refused.code == 1
+    (command,) = re.findall("`(sfnode join .*)`", refused.stderr.replace("\n", " "))
+    assert shlex.split(command) == ["sfnode", "join", "--data-dir", "Ann's node"]
+    assert pasteable("sfnode ask --data-dir", Path("a b"), "$HOME", 7) == "sfnode ask --data-dir 'a b' '$HOME' 7"

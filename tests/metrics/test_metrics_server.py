@@ -49,6 +49,14 @@ async def test_server__asked_for_metrics__gives_those_of_the_last_status(
     assert b"\nsfnode_peers 3.0\n" in answer
 
 
+@pytest.mark.parametrize("target", [b"/metrics", b"/"])
+async def test_server__asked_for_the_head_alone__gives_that_of_get(target: bytes) -> None:
+    async with serving(lambda: STATUS) as port:
+        request = b" %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % target
+        head, got = await ask(port, b"HEAD" + request), await ask(port, b"GET" + request)
+    assert head == got.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

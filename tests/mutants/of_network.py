@@ -53,8 +53,14 @@ PROCESS = (
     _mutant(
         "port-shared",
         "two daemons listen on one port, and each gets half of the dials",
-        Edit(_PATCHES, "patch_library", "    tcp._set_reuse_flags = lambda sock:", "    _ = lambda sock:"),
+        Edit(_PATCHES, "patch_library", "    tcp._set_reuse_flags =", "    _ ="),
         _OF_HOST + "test_listen__second_host_slips_past_the_probe__still_refused",
+    ),
+    _mutant(
+        "ip6-takes-ip4",
+        "a node that listens on every interface of both families cannot: the listener of IPv6 has the port of IPv4",
+        Edit(_PATCHES, "prepare_listener", "if endpoint.family == trio.socket.AF_INET6:", "if False:"),
+        _OF_HOST + "test_listen__every_interface_of_both_families__one_port_serves_both",
     ),
     _mutant(
         "failed-start-keeps-port",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import socket
 import subprocess
 import sys
 
@@ -42,6 +43,18 @@ async def test_listen__port_taken_by_another_program__operator_error_names_it() 
         with pytest.raises(OperatorError, match=f"cannot listen on {taken}: Address already in use"):
             async with host.running((parse_listen(taken),)):
                 pytest.fail("must not start")
+
+
+async def test_listen__every_interface_of_both_families__one_port_serves_both() -> None:
+    """The pair that every libp2p server is given: the listener of IPv6 took the port of IPv4, too."""
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    (port,) = free_ports(1)
+    pair = tuple(parse_listen(f"/{kind}/tcp/{port}") for kind in ("ip4/0.0.0.0", "ip6/::"))
+    for listen in (pair, pair[::-1]):
+        async with Host(identity_seed=seed(1), on_inbound=echo).running(listen):
+            for loopback in ("127.0.0.1", "::1"):
+                await (await trio.open_tcp_stream(loopback, port)).aclose()
 
 
 async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypatch: pytest.MonkeyPatch) -> None:

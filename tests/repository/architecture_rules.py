@@ -54,6 +54,7 @@ CATCH_ALL = {
     ("tests.support.patience", "until_it_ends"): "whatever a test raises is raised again, once its limit is dropped",
     ("tests.faults.world", "_run"): "however a node ends, it is judged",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
+    ("tests.field.trial", "try_run"): "a traceback is what is looked for",
     ("tests.architectures.every", "_child"): "an architecture that raises is what is looked for",
 }
 
@@ -71,6 +72,12 @@ STARTS_PROCESSES = frozenset(
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
 # Import name -> name on the package index, where they differ.
 DISTRIBUTIONS = {"huggingface_hub": "huggingface-hub", "nacl": "pynacl", "re2": "google-re2", "yaml": "pyyaml"}
+
+# The beginning of a command that an f-string goes on with a value: "\0" stands for the value.
+BARE_WORD_OF_COMMAND = re.compile(
+    r"\b(?:chmod|python|sfnode (?:ask|audit|bench|config|doctor|eval|export|id|init|join|log|pause|report|resume|run|"
+    r"start|status|stop|testnet|top))(?: [a-z0-9]+| [A-Z]+| --?[a-z-]+)* \0"
+)
 
 Rule = Callable[[Module], Iterator[str]]
 
@@ -294,6 +301,15 @@ def names_of_tests(module: Module) -> Iterator[str]:
             yield module.at(function, f"{function.name} is not test_<subject>__<condition>__<verdict>")
 
 
+def printed_commands(module: Module) -> Iterator[str]:
+    """A command that is printed can be pasted: one function quotes its words, and no f-string puts them in bare."""
+    for node in ast.walk(module.tree) if module.is_in(*OURS) else ():
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+            if found := BARE_WORD_OF_COMMAND.search(text):
+                yield module.at(node, f"prints {found[0][:-1]}{{...}} unquoted: use sfnode.storage.pasteable")
+
+
 def declared_dependencies(module: Module) -> Iterator[str]:
     """Whatever is imported is declared in pyproject.toml, so that an installed sfnode has it."""
     if not module.is_in(*OURS):
@@ -334,5 +350,6 @@ RULES: tuple[Rule, ...] = (
     plain_names,
     header,
     names_of_tests,
+    printed_commands,
     declared_dependencies,
 )

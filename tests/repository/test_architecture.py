@@ -52,6 +52,8 @@ OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
     (rules.plain_names, "sfnode.file_utils", "x = 1\n"),
     (rules.plain_names, "sfnode.x", "class PeerManager: ...\n"),
     (rules.header, "sfnode.x", "x = 1\n"),
+    (rules.printed_commands, "sfnode.x", '"""A."""\nsay(f"again: sfnode start --data-dir {directory}")\n'),
+    (rules.printed_commands, "sfnode.x", '"""A."""\nsay(f"`sfnode id restore BACKUP --key {path} --force`")\n'),
     (rules.names_of_tests, "tests.test_x", "def test_it_works(): ...\n"),
     (rules.names_of_tests, "tests.protocol.test_x", "def test_ledger__works(): ...\n"),
     (rules.declared_dependencies, "sfnode.x", "import pandas\n"),

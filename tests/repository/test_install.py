@@ -73,5 +73,6 @@ def test_install__unknown_extra__names_those_that_exist() -> None:
     with pytest.raises(SystemExit) as stopped:
         installer().requirements_of_sfnode(["tarin"])
     assert (
-        str(stopped.value) == "install: no extra tarin in pyproject.toml; there are dev, privacy, quantised, train, web"
+        str(stopped.value)
+        == "install: no extra tarin in pyproject.toml; there are data, dev, privacy, quantised, train, web"
     )

@@ -172,29 +172,33 @@ def test_init__task_of_ones_own__is_in_the_manifest(
 @pytest.mark.parametrize(
     ("template", "labels", "wanted"),
     [
-        ("{a} It was", "no,yes", 'Write --labels " no, yes"'),
-        ("{a} It was", " no,yes", 'Write --labels " no, yes"'),
-        ("{a} It was ", "no,yes", 'Write --labels " no, yes", and no space at the end of the template'),
-        ("Is it? {a}", "no,yes", 'Write --labels " no, yes"'),
-        ("{a} Sentiment:", "no,yes", 'Write --labels " no, yes"'),
-        ("{a} It was", " no, yes", ""),
-        ("{a} Yes or No?\n", "No,Yes", ""),  # a line begins with the word
-        ('{a} is "', "no,yes", ""),
-        ("{a} It was", "\u597d,\u574f", ""),  # written without spaces
+        ("{a} It was", "no,yes", ("{a} It was", " no", " yes")),
+        ("{a} It was", " no,yes", ("{a} It was", " no", " yes")),
+        ("{a} It was ", "no,yes", ("{a} It was", " no", " yes")),
+        ("Is it? {a}", "no,yes", ("Is it? {a}", " no", " yes")),
+        ("{a} Sentiment:", "no,yes", ("{a} Sentiment:", " no", " yes")),
+        ("{a} It was", " no, yes", ()),
+        ("{a} Yes or No?\n", "No,Yes", ()),  # a line begins with the word
+        (r"{a} Yes or No?\n", "No,Yes", ("{a} Yes or No?\n", "No", "Yes")),  # as typed in a shell
+        (r"{a} Yes or No?\\n", "No,Yes", (r"{a} Yes or No?\n", " No", " Yes")),
+        ('{a} is "', "no,yes", ()),
+        ("{a} It was", "\u597d,\u574f", ()),  # written without spaces
     ],
 )
-def test_init__label_words_that_run_into_the_prompt__are_warned_of(
-    template: str, labels: str, wanted: str, tmp_path: Path
+def test_init__label_words_that_run_into_the_prompt__get_their_space(
+    template: str, labels: str, wanted: tuple[str, ...], tmp_path: Path
 ) -> None:
-    task = ("--template", template, "--labels", labels)
-    outcome = call("init", "--model", "embedded:tiny-opt", "--private-data", "--out", tmp_path / "a.run", *task)
+    out, task = tmp_path / "a.run", ("--template", template, "--labels", labels)
+    outcome = call("init", "--model", "embedded:tiny-opt", "--private-data", "--out", out, *task)
     assert outcome.code == 0, outcome
-    assert outcome.stderr.count("Warning: ") == bool(wanted) and wanted in outcome.stderr
+    found = decode_run_untrusted(out.read_bytes()).manifest.task
+    assert (found.template, *found.label_words) == (wanted or (template, *labels.split(",")))
+    assert ("Note: taken as --labels" in outcome.stderr) == (found.label_words != tuple(labels.split(",")))
 
 
-def test_builtin_task__none_of_them__is_warned_of() -> None:
+def test_builtin_task__none_of_them__needs_another_spelling() -> None:
     texts = [task_texts(TaskOptions(task=name)) for name in BUILTIN_TASKS]
-    assert [each for each in texts if each.label_warning] == []
+    assert [each for each in texts if each != each.spelled] == []
 
 
 @pytest.mark.parametrize(

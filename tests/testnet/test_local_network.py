@@ -23,6 +23,7 @@ from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
+from tests.support.task_specs import TEXT, task_spec
 
 
 def known(accuracy: float) -> Knowledge:
@@ -120,10 +121,11 @@ def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> 
 def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp_path: Path) -> None:
     rows = ['{"sentence": "one\u2028two"}', "", '{"sentence": "three"}', '{"sentence": "four"}']
     (tmp_path / "data.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    shards = [path.read_text("utf-8") for path in _shards(tmp_path / "data.jsonl", 2, tmp_path)]
+    task = task_spec(TEXT, completion="{sentence}")
+    shards = [path.read_text("utf-8") for path in _shards(tmp_path / "data.jsonl", task, 2, tmp_path)]
     assert shards == [f"{rows[0]}\n{rows[3]}\n", f"{rows[2]}\n"]
     with pytest.raises(OperatorError, match="3 examples for 4 nodes"):
-        _shards(tmp_path / "data.jsonl", 4, tmp_path)
+        _shards(tmp_path / "data.jsonl", task, 4, tmp_path)
 
 
 @pytest.mark.process

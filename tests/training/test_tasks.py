@@ -90,7 +90,7 @@ def test_examples__missing_file__names_it(tmp_path: Path) -> None:
 
 def test_examples__bytes_that_are_not_utf8__are_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"{\xff}")
     with pytest.raises(OperatorError, match="cannot be read as UTF-8"):
         read_task(tiny_tokenizer(), TASK, path, None)
 

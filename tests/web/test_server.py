@@ -135,11 +135,21 @@ async def test_page__names_that_lead_here__only_those_that_nobody_can_rebind(
         assert (await browser.ask("/")).status == status
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_page__a_request_that_would_write__is_refused(made: MadeNode, method: str) -> None:
     async with served(made.page()) as browser:
         answer = await browser.ask("/", method)
-    assert (answer.status, answer.headers["allow"]) == (405, "get")
+    assert (answer.status, answer.headers["allow"]) == (405, "get, head")
+
+
+@pytest.mark.parametrize("target", ["/", "/events", "/view"])
+async def test_page__asked_for_the_head_alone__answers_as_to_get(made: MadeNode, target: str) -> None:
+    async with served(made.page()) as browser:
+        head = await browser.ask(target, "HEAD")
+        async with await browser.open(target) as stream:
+            got = answer_in(await stream.receive_some())
+    assert (head.status, head.body) == (got.status, b"")
+    assert head.headers.keys() == got.headers.keys()
 
 
 async def test_page__another_site_asks_behind_the_back_of_its_visitor__is_refused(made: MadeNode) -> None:

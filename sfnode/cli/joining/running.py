@@ -22,7 +22,7 @@ from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_file, public_data, run_address
 from sfnode.slips import Slips
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, pasteable
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
@@ -199,8 +199,9 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: D
     if not given.nodes:
         return []
     where = "" if given.is_public else " on your own network (--announce names an address for all others)"
-    lines = [f"others join{where} with: sfnode join {given}"]
+    lines = [f"others join{where} with: {pasteable('sfnode join', given)}"]
     if manifest.admission.kind is AdmissionKind.INVITE:
-        return [*lines, f"the owner makes a string for each: sfnode run invite --owner-key KEY --data-dir {data_dir}"]
-    lines.append(f"or with all in one string: sfnode join {string}")
+        invite = pasteable("sfnode run invite --owner-key KEY --data-dir", data_dir)
+        return [*lines, f"the owner makes a string for each: {invite}"]
+    lines.append(f"or with all in one string: {pasteable('sfnode join', string)}")
     return [*lines, *qr_code.qr_lines(string)] if qr_code.is_qr_shown() else lines

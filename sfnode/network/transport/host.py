@@ -264,7 +264,7 @@ async def check_can_listen(listen: tuple[Address, ...]) -> None:
         family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
         try:
             with trio.socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+                patches.prepare_listener(probe)
                 await probe.bind((address.host, address.port))
                 probe.listen(1)
         except OSError as error:

@@ -70,10 +70,18 @@ def patch_library() -> None:
     # yamux.py accepts announced frames of 16 MiB at any window: no honest peer can send more than a window.
     yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES
     yamux.YamuxStream = WindowedStream
-    # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and split its dials.
-    tcp._set_reuse_flags = lambda sock: sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
+    tcp._set_reuse_flags = prepare_listener
     # multiselect_communicator.py:49 accepts any announced length of a line, in every negotiation.
     multiselect_communicator.read_delim = _read_line
+
+
+def prepare_listener(endpoint: trio.socket.SocketType) -> None:
+    """Let a socket that is to listen take a port in TIME_WAIT, and leave IPv4 to a listener of its own."""
+    # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and split its dials.
+    endpoint.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
+    # tcp.py:82 leaves this out: /ip6/:: would take the port of /ip4/0.0.0.0, too, which other libp2p hosts keep apart.
+    if endpoint.family == trio.socket.AF_INET6:
+        endpoint.setsockopt(trio.socket.IPPROTO_IPV6, trio.socket.IPV6_V6ONLY, 1)
 
 
 def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> list[Any]:

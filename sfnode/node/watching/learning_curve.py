@@ -1,7 +1,6 @@
 """Keep the losses of a node, on held-out data and of its batches, and warn if the run gets worse."""
 
 import logging
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from sfnode.node.watching.recent_rate import LossSeries
 from sfnode.quality import Quality
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
-from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
 _EVALUATIONS_MAX: Final = 64  # in a status
 _USUAL: Final = Quality(is_reward=False)
@@ -76,8 +75,8 @@ class LearningCurve:
             text = (
                 f"the {quality.name} on held-out data has {'fallen' if quality.is_reward else 'risen'} from "
                 f"{quality.figure(best.loss, 3)} at step {best.step} to {quality.figure(evaluation.loss, 3)}. "
-                "The model of that step can still be had: sfnode export --data-dir "
-                f"{shlex.quote(str(self._data_dir))} --at-step {best.step} --out FOLDER"
+                "The model of that step can still be had: "
+                f"{pasteable('sfnode export --data-dir', self._data_dir, '--at-step', best.step)} --out FOLDER"
             )
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)

@@ -7,7 +7,6 @@ from sfnode.training.task.candidates import (
     batch_of as batch_of,
     chunks_of as chunks_of,
 )
-from sfnode.training.task.data_rows import TaskTemplate as TaskTemplate, field_names as field_names
 from sfnode.training.task.encoding import (
     Example as Example,
     PromptEncoder as PromptEncoder,

@@ -1,11 +1,10 @@
-"""Encode JSONL data as tokens of a run's task. All that this module knows of a model is its tokenizer.
+"""Encode rows of data as tokens of a run's task. All that this module knows of a model is its tokenizer.
 
 A row has a prompt and texts that may follow it: the run's label words, the row's own choices, or one completion
 (`protocol.run.task.TaskKind`). If every label word is one token, the normaliser over the vocabulary cancels when they
 are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
+from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge, make_judge
-from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
 _CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
@@ -101,12 +100,12 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._rows = rows
         self._task = task
-        self._template = TaskTemplate(task)
-        self.rule = self._template.rule
+        self.template = TaskTemplate(task)
+        self.rule = self.template.rule
         # The tokens that the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: none), not after it.
         bare, whole = (tokenizer.encode("a", add_special_tokens=is_whole) for is_whole in (False, True))
         self._prefix = tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
-        self._context = _CONTEXT + self._template.end
+        self._context = _CONTEXT + self.template.end
         self._context_tokens = self._encoded(self._context)
         self.words = self._label_words()
         is_single = bool(self.words) and all(len(tokens) == 1 for tokens in self.words)
@@ -119,7 +118,7 @@ class PromptEncoder:
         OperatorError: a field is missing or malformed, no token is left, or the model has no row for one; the error
         begins with ``where``.
         """
-        examples = self._examples(self._template.texts(row, where), where)
+        examples = self._examples(self.template.texts(row, where), where)
         for example in examples:
             for tokens in (example.tokens, *example.candidates):
                 self._check_rows(tokens, f"{where}: the text")
@@ -173,7 +172,7 @@ class PromptEncoder:
             starts = range(0, max(1, len(text) - overlap), room - overlap)
             pieces = [text[start : start + room] for start in starts]
         if not text or len(self._prefix) + len(body) + len(text) < 2:
-            raise OperatorError(f"{where}: there is no token to predict: {self._template.wanted} must not be empty")
+            raise OperatorError(f"{where}: there is no token to predict: {self.template.wanted} must not be empty")
         examples = []
         for piece in pieces:
             room = limit - len(self._prefix) - len(piece)
@@ -227,7 +226,7 @@ def read_task(
     judge: AnswerJudge | None = None,
     rows: int | None = None,
 ) -> TaskData:
-    """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error.
+    """Read and encode both files of rows (None: none). OperatorError names the file and the place of an error.
 
     Args:
         judge: of answers; None: the task's own, if it has one.
@@ -237,31 +236,20 @@ def read_task(
     pad = tokenizer.pad_token_id
     return TaskData(
         label_tokens=encoder.label_tokens,
-        examples=read_examples(data, encoder) if data else (),
+        examples=read_examples(data, encoder, is_specified=bool(task.data_sha256)) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) and (rows is None or pad < rows) else 0,  # no result depends on it
         judge=judge or make_judge(tokenizer, task),
     )
 
 
-def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
-    """Read all examples of a JSONL file. OperatorError names the file and line of an error."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperatorError(f"{path}: cannot be read as UTF-8 text: {error}") from None
-    examples: list[Example] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise OperatorError(f"{path}:{number}: not JSON: {error}") from None
-        examples += encoder.encode(row, f"{path}:{number}")
-    if not examples:
-        raise OperatorError(f"{path}: no examples; one JSON object per line is expected")
-    return tuple(examples)
+def read_examples(path: Path, encoder: PromptEncoder, *, is_specified: bool = False) -> tuple[Example, ...]:
+    """Read all examples of a file of rows. OperatorError names the file and the place of an error.
+
+    ``is_specified``: the file is the run's public data, which have the form of SPEC 5.5 alone.
+    """
+    rows = row_files.rows_of(path, encoder.template, is_specified=is_specified)
+    return tuple(example for where, row in rows for example in encoder.encode(row, where))
 
 
 def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> RowBatch:

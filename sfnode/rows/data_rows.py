@@ -1,7 +1,10 @@
 """Put rows of data into the text templates of a task, which have field names in braces. No tokens here."""
 
+import json
+import re
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -12,6 +15,7 @@ LABEL_FIELD: Final = "label"
 CHOICES_FIELD: Final = "choices"
 CHOICE_NAME: Final = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN: Final = 2
+_WHOLE: Final = re.compile(r"-?[0-9]{1,9}(?:\.0*)?")  # pandas writes 1.0 where other labels are missing
 
 Row: TypeAlias = Mapping[str, object]
 
@@ -52,21 +56,53 @@ class TaskTemplate:
             raise OperatorError("template: {choice} stands in the completion of a choice task only")
 
     @property
-    def wanted(self) -> str:
-        """Return the names of a row's fields, as text for messages."""
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the fields that a row needs."""
         further = {
             TaskKind.CLASSIFICATION: (LABEL_FIELD,),
             TaskKind.CHOICE: (CHOICES_FIELD, LABEL_FIELD),
             TaskKind.COMPLETION: (),
             TaskKind.REWARD: tuple(name for name in self._checked if name not in self._fields),
         }
-        return ", ".join(repr(field) for field in (*self._fields, *further[self._task.kind]))
+        return (*self._fields, *further[self._task.kind])
+
+    @property
+    def wanted(self) -> str:
+        """Return the names of a row's fields, as text for messages."""
+        return ", ".join(map(repr, self.names))
+
+    @property
+    def example(self) -> str:
+        """Return a row in JSON, as text for messages."""
+        values: dict[str, object] = {LABEL_FIELD: 0, CHOICES_FIELD: ["...", "..."]}
+        return json.dumps({name: values.get(name, "...") for name in self.names})
 
     @property
     def end(self) -> str:
         """Return the literal text that ends every prompt; empty when a field does."""
         parts = list(string.Formatter().parse(self._task.template))
         return parts[-1][0] if parts and parts[-1][1] is None else ""
+
+    def numbered(self, row: object) -> object:
+        """Return a row with the number of its label in place of a label word, a choice, digits or a whole float.
+
+        Choices in JSON, as a table has them, become a list. What is no label comes back as it is: `texts` refuses it.
+        """
+        if not isinstance(row, dict):
+            return row
+        found = dict(row)
+        if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
+            with suppress(ValueError, RecursionError):
+                found[CHOICES_FIELD] = json.loads(choices)
+        if LABEL_FIELD in self.names and type(label := row.get(LABEL_FIELD)) in (str, float):
+            listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
+            words = [str(word).strip().casefold() for word in listed] if isinstance(listed, list | tuple) else []
+            text = str(label).strip().casefold()
+            if words.count(text) == 1:
+                found[LABEL_FIELD] = words.index(text)
+            elif _WHOLE.fullmatch(text):
+                found[LABEL_FIELD] = int(float(text))
+        return found
 
     def texts(self, row: object, where: str) -> RowTexts:
         """Return the texts of a decoded JSON value; OperatorError begins with ``where``."""
@@ -82,7 +118,7 @@ class TaskTemplate:
         match self._task.kind:
             case TaskKind.CLASSIFICATION:
                 following: tuple[str, ...] = ()
-                label = self._label(row, len(self._task.label_words), where)
+                label = self._label(row, self._task.label_words, where)
             case TaskKind.CHOICE:
                 found = self._value(row, CHOICES_FIELD, where)
                 texts = found if isinstance(found, list) else []
@@ -91,7 +127,7 @@ class TaskTemplate:
                     raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(found)}, not {wanted}")
                 choices = [_unicode(text, CHOICES_FIELD, where) for text in texts]
                 following = tuple(self._task.completion.format(**fields, choice=choice) for choice in choices)
-                label = self._label(row, len(choices), where)
+                label = self._label(row, choices, where)
             case TaskKind.COMPLETION:
                 following, label = (self._task.completion.format(**fields),), 0
             case TaskKind.REWARD:
@@ -99,15 +135,21 @@ class TaskTemplate:
         checked = tuple((name, self._value(row, name, where)) for name in self._checked)
         return RowTexts(prompt=prompt, following=following, label=label, fields=checked)
 
-    def _label(self, row: Row, labels: int, where: str) -> int:
+    def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
-        if type(value) is not int or not 0 <= value < labels:
-            raise OperatorError(f"{where}: label {_shown(value)} is not a number of 0 ... {labels - 1}")
+        if type(value) is not int or not 0 <= value < len(words):
+            raise OperatorError(
+                f"{where}: label {_shown(value)} is not a number of 0 ... {len(words) - 1}, counted from 0, nor one of "
+                f"the words {_shown(', '.join(word.strip() for word in words))}"
+            )
         return value
 
     def _value(self, row: Row, name: str, where: str) -> object:
         if name not in row:
-            raise OperatorError(f"{where}: field {name!r} is missing; the run's rows have {self.wanted}")
+            found = _shown(", ".join(map(str, row))) if row else "nothing"
+            raise OperatorError(
+                f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}"
+            )
         return row[name]
 
 

@@ -1,0 +1,44 @@
+"""Data sets of the Hugging Face hub by name, through its own library, which the extra `data` brings."""
+
+import json
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import OperatorError, first_line
+
+HUB: Final = "hub:"
+_FORM: Final = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
+_FOLDER: Final = Path("~/.sfnode/data")
+
+
+def fetched(reference: str) -> Path:
+    """Return the rows of ``hub:OWNER/NAME[:CONFIGURATION][@SPLIT]`` as JSON lines; fetch them once. OperatorError."""
+    form = _FORM.fullmatch(reference)
+    if form is None:
+        raise OperatorError(
+            f"data {reference!r}: write hub:OWNER/NAME, with :CONFIGURATION and @SPLIT where it has several, such as "
+            "hub:nyu-mll/glue:sst2@train"
+        )
+    path = _FOLDER.expanduser() / (re.sub(r"[^\w.-]+", "-", reference.removeprefix(HUB)) + ".jsonl")
+    if path.is_file():
+        return path
+    try:
+        library: Any = import_module("datasets")
+    except ImportError:
+        raise OperatorError(
+            f"data {reference!r}: the library `datasets`, which fetches it, is missing: run `pip install "
+            "'sfnode[data]'` or, in a clone of sfnode, `python deploy/install.py --extras train,data`; or give a file"
+        ) from None
+    try:
+        rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    except (OSError, ValueError, TypeError) as error:  # no such set or part, no connection; pictures are no JSON
+        raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_text("".join(lines), "utf-8")
+    part.replace(path)
+    return path

@@ -1,0 +1,159 @@
+"""Read rows out of the files that people have: JSON lines (SPEC 5.5), a JSON list, CSV, TSV, Parquet.
+
+A run's public data are JSON lines, which every node reads in the same way; `public_rows` makes them of other files.
+What cannot be read is refused with the name of its format and what to do. No torch here.
+"""
+
+import codecs
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from protocol.errors import OperatorError
+from sfnode.rows import tables
+from sfnode.rows.data_rows import TaskTemplate
+
+Placed: TypeAlias = tuple[str, object]  # where a row stands, for messages, and its decoded value
+
+_HEAD_BYTES: Final = 4_096
+_PARQUET: Final = b"PAR1"
+# How files begin that are no text -> what they are, and how people get at the rows in them
+_REFUSED: Final = (
+    (b"\x1f\x8b", "packed with gzip: unpack it with `gunzip`"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it with `unzstd`"),
+    (b"BZh", "packed with bzip2: unpack it with `bunzip2`"),
+    (b"\xfd7zXZ", "packed with xz: unpack it with `unxz`"),
+    (b"PK\x03\x04", "an Excel workbook or another zip file: save its table as CSV (UTF-8), or unpack it"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save its table as CSV (UTF-8)"),
+    (b"ARROW1", "in Arrow's own format: save it as Parquet or JSON lines"),
+    (b"SQLite format 3", "an SQLite database: export its table as CSV"),
+    (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
+    (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
+    (b"version https://git-lfs", "a Git LFS pointer, not the data: run `git lfs pull` in its folder"),
+)
+_ENCODINGS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def rows_of(path: Path, template: TaskTemplate, *, is_specified: bool = False) -> Iterator[Placed]:
+    """Yield the rows of a file as SPEC 5.5 has them: labels that are words of the task or digits become numbers.
+
+    ``is_specified``: take nothing but what SPEC 5.5 says, because other nodes train on the same file. OperatorError.
+    """
+    for where, row in _decoded(path, template, is_specified=is_specified):
+        yield where, row if is_specified else template.numbered(row)
+
+
+def checked_texts(path: Path, template: TaskTemplate) -> int:
+    """Return the number of rows of a file; OperatorError unless each has the fields that the templates need."""
+    count = 0
+    for where, row in rows_of(path, template):
+        template.texts(row, where)
+        count += 1
+    return count
+
+
+def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
+    """Return the rows as JSON lines that every node can read; None where the file has this form. OperatorError."""
+    try:
+        for where, row in rows_of(path, template, is_specified=True):
+            template.texts(row, where)
+        return None
+    except OperatorError:
+        found = [row for _, row in rows_of(path, template) if isinstance(row, dict)]  # as `checked_texts` has seen
+        rows = [{name: row[name] for name in template.names} for row in found]
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise OperatorError(f"{path}: cannot be read: {error.strerror}") from None
+    if data.startswith(_PARQUET) and not is_specified:
+        return tables.parquet_rows(path, template.names)
+    text = _text(data, path, is_specified=is_specified)
+    if not text.strip():
+        raise OperatorError(f"{path}: no examples: the file is empty; {_wanted(template)}")
+    start = text.lstrip()[:1]
+    if start == "[" and not is_specified:
+        return _listed(text, path, template)
+    if start in ("{", "[") or is_specified:
+        return _lines(text, path, template)
+    return _table(text, path, template)
+
+
+def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
+    """Decode the file. OperatorError: it is no text, or in an encoding that does not say what it is."""
+    for beginning, what in _REFUSED:
+        if data.startswith(beginning):
+            raise OperatorError(f"{path} is {what}")
+    encoding = next((name for mark, name in _ENCODINGS if data.startswith(mark)), "utf-8")
+    if b"\0" in data[:_HEAD_BYTES] and encoding in ("utf-8", "utf-8-sig"):
+        raise OperatorError(
+            f"{path} holds zero bytes: it is no text in UTF-8. Save it as UTF-8, or export its rows as CSV"
+        )
+    try:
+        return data.decode("utf-8" if is_specified else encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise OperatorError(
+            f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. Save the file as UTF-8, such as with `iconv "
+            "-f WINDOWS-1252 -t UTF-8`"
+        ) from None
+
+
+def _lines(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield f"{path}:{number}", json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = f"not JSON: {_why(error)}"
+            with suppress(ValueError, RecursionError):
+                json.loads(text)
+                why = "one value over several lines"
+            raise OperatorError(f"{path}:{number}: {why}; {_wanted(template)}") from None
+
+
+def _listed(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
+    try:
+        items = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise OperatorError(f"{path}:{line}: not JSON: {_why(error)}; {_wanted(template)}") from None
+    if not items:
+        raise OperatorError(f"{path}: no examples: the list is empty; {_wanted(template)}")
+    for number, item in enumerate(items, start=1):
+        yield f"{path}: item {number}", item
+
+
+def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
+    if text.lstrip().startswith("<"):
+        raise OperatorError(
+            f"{path} is a web page or XML, perhaps what a site showed in place of the file: fetch it again"
+        )
+    header, delimiter = tables.header_of(text)
+    if len(header) == 1 and header[0] not in template.names:
+        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}")
+    return tables.table_rows(text, delimiter, path, template.names)
+
+
+def _why(error: Exception) -> str:
+    """Return the decoder's words without its own number of the line, which counts from the beginning of a row."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _wanted(template: TaskTemplate) -> str:
+    return (
+        f"give one JSON object per line, such as {template.example}, or a CSV or TSV whose first line names the columns"
+    )

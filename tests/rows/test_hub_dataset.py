@@ -1,0 +1,68 @@
+"""Data sets of the hub by name: what is fetched, once, and what is said where that cannot be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.rows import hub_dataset
+from sfnode.storage import data_files
+
+
+class FakeLibrary(SimpleNamespace):
+    """In place of `datasets`: one data set of two rows, with one configuration."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None, str]] = []
+
+    def load_dataset(self, name: str, part: str | None, *, split: str) -> list[dict[str, object]]:
+        self.asked.append((name, part, split))
+        if name != "nyu-mll/glue":
+            raise FileNotFoundError(f"Dataset {name!r} doesn't exist on the Hub\nor cannot be accessed")
+        return [{"sentence": "a fílm", "label": 1}, {"sentence": "b", "label": 0}]
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
+    fake = FakeLibrary()
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return fake
+
+
+def test_hub_dataset__named_twice__is_fetched_once_as_json_lines(library: FakeLibrary, tmp_path: Path) -> None:
+    path = data_files.locate("hub:nyu-mll/glue:sst2@validation")
+    assert path == data_files.locate("hub:nyu-mll/glue:sst2@validation")
+    assert library.asked == [("nyu-mll/glue", "sst2", "validation")]
+    assert path.read_text("utf-8") == '{"sentence": "a fílm", "label": 1}\n{"sentence": "b", "label": 0}\n'
+    assert [each.name for each in (tmp_path / ".sfnode" / "data").iterdir()] == [path.name]
+
+
+def test_hub_dataset__without_configuration_or_split__is_that_for_training(library: FakeLibrary) -> None:
+    hub_dataset.fetched("hub:nyu-mll/glue")
+    assert library.asked == [("nyu-mll/glue", None, "train")]
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("hub:nobody/nothing", "cannot be had from the hub: Dataset 'nobody/nothing' doesn't exist on the Hub$"),
+        ("hub:../../etc/passwd", "write hub:OWNER/NAME, with :CONFIGURATION and @SPLIT"),
+        ("hub:", "write hub:OWNER/NAME"),
+    ],
+)
+def test_hub_dataset__cannot_be_had__is_said(library: FakeLibrary, reference: str, said: str) -> None:
+    with pytest.raises(OperatorError, match=said):
+        hub_dataset.fetched(reference)
+
+
+def test_hub_dataset__library_is_missing__says_how_to_get_it(
+    library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(OperatorError, match=r"pip install 'sfnode\[data\]'"):
+        hub_dataset.fetched("hub:nyu-mll/glue")

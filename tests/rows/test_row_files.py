@@ -1,0 +1,72 @@
+"""Files of rows: what each kind gives, or the sentence that refuses it; what public data become; labels as words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.rows import row_files
+from sfnode.run import TaskTexts
+from tests.field.siblings import ROWS, SIBLINGS, Sibling
+
+TEXTS = TaskTexts(template="{sentence} It was", label_words=(" bad", " good"))
+TEMPLATE = TEXTS.row_template
+
+
+@pytest.mark.parametrize("sibling", SIBLINGS, ids=lambda sibling: sibling.name)
+def test_rows__file_as_people_have_it__are_read_or_refused_in_words(sibling: Sibling, tmp_path: Path) -> None:
+    path = tmp_path / sibling.name
+    path.write_bytes(sibling.data)
+    if isinstance(sibling.expected, int):
+        assert row_files.checked_texts(path, TEMPLATE) == sibling.expected
+        return
+    with pytest.raises(OperatorError) as refused:
+        row_files.checked_texts(path, TEMPLATE)
+    assert str(path) in str(refused.value) and sibling.expected in str(refused.value)
+
+
+def test_rows__labels_in_every_form__are_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("sentence,label\na,good\nb, Bad \nc,1\nd,0.0\n")
+    assert [row for _, row in row_files.rows_of(path, TEMPLATE)] == [
+        {"sentence": text, "label": label} for text, label in (("a", 1), ("b", 0), ("c", 1), ("d", 0))
+    ]
+
+
+def test_rows__choices_in_a_table__are_a_list_and_the_label_one_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('premise,choices,label\nIt rained,"[""dry"", ""wet""]",wet\n')
+    template = TaskTexts(template="{premise} so it was", completion=" {choice}").row_template
+    ((where, row),) = row_files.rows_of(path, template)
+    texts = template.texts(row, where)
+    assert (where, texts.following, texts.label) == (f"{path}:2", (" dry", " wet"), 1)
+
+
+def test_public_rows__of_another_form__are_lines_that_every_node_reads(tmp_path: Path) -> None:
+    table, lines = tmp_path / "rows.csv", tmp_path / "rows.jsonl"
+    table.write_text("sentence,split,label\nfine,train,good\ndull,train,0\n", encoding="utf-8-sig")
+    lines.write_bytes(row_files.public_rows(table, TEMPLATE) or b"")
+    assert lines.read_text() == '{"sentence": "fine", "label": 1}\n{"sentence": "dull", "label": 0}\n'
+    assert row_files.public_rows(lines, TEMPLATE) is None
+    assert len([*row_files.rows_of(lines, TEMPLATE, is_specified=True)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (json.dumps(ROWS), "a JSON object"),
+        ("\ufeff" + json.dumps(ROWS[0]), "not JSON"),
+        ('{"sentence": "fine", "label": "good"}', "label 'good'"),
+        ("sentence,label\nfine,1\n", "not JSON"),
+    ],
+    ids=["list", "bom", "label_word", "csv"],
+)
+def test_public_rows__not_as_specified__no_node_trains_on_them(text: str, said: str, tmp_path: Path) -> None:
+    """SPEC 5.5: another node could not use them, and would measure other rows."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(OperatorError, match=said):
+        [TEMPLATE.texts(row, where) for where, row in row_files.rows_of(path, TEMPLATE, is_specified=True)]
