@@ -4,7 +4,6 @@ from protocol.subspace import basis_file as basis_file
 from protocol.subspace.bases import Bases as Bases
 from protocol.subspace.basis_file import BasisContent as BasisContent
 from protocol.subspace.directions import (
-    Basis as Basis,
     DirectionFactors as DirectionFactors,
     Int8Array as Int8Array,
     answer_draws as answer_draws,
@@ -14,7 +13,7 @@ from protocol.subspace.directions import (
     rademacher_signs as rademacher_signs,
     scale_exp as scale_exp,
 )
-from protocol.subspace.philox import signs as signs, words as words
+from protocol.subspace.philox import words as words
 from protocol.subspace.quantisation import (
     NORMALISED_UNIT as NORMALISED_UNIT,
     quantise as quantise,

@@ -6,10 +6,10 @@ are compared, so a row is its prompt alone. Otherwise every text that may follow
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
-from sfnode.training.task.answer_judge import AnswerJudge
+from sfnode.training.task.answer_judge import AnswerJudge, RewardFunction
 from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
+Rows: TypeAlias = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
 _CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
@@ -192,13 +193,13 @@ class PromptEncoder:
 def read_task(
     tokenizer: PreTrainedTokenizerBase,
     task: TaskSpec,
-    data: Path | None,
-    evaluation_data: Path | None,
-    private_reward: str | None = None,
+    data: Rows | None,
+    evaluation_data: Rows | None,
+    private_reward: str | RewardFunction | None = None,
 ) -> TaskData:
-    """Read and encode both JSONL files (None: none). OperatorError names the file and line of an error.
+    """Read and encode the rows of both (None: none). OperatorError names the file and line of an error.
 
-    ``private_reward``: a command that checks answers in place of the task's rule.
+    ``private_reward``: a command or a function that checks answers in place of the task's rule.
     """
     encoder = PromptEncoder(tokenizer, task)
     pad = tokenizer.pad_token_id
@@ -211,8 +212,11 @@ def read_task(
     )
 
 
-def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
-    """Read all examples of a JSONL file. OperatorError names the file and line of an error."""
+def read_examples(path: Rows, encoder: PromptEncoder) -> tuple[Example, ...]:
+    """Read all examples of a JSONL file or of rows. OperatorError names the file and line, or the row, of an error."""
+    if not isinstance(path, Path):
+        numbered = enumerate(path, start=1)
+        return tuple(example for number, row in numbered for example in encoder.encode(row, f"row {number}"))
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
