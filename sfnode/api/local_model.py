@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
@@ -46,7 +46,7 @@ class LocalModel:
         spec: ModelSpec | None = None,
         owner: Signer | None = None,
     ) -> None:
-        """Take a model on its device, in its dtype, and perturb what its layers return; the weights stay untouched.
+        """Take a model as it is, in its dtype and on its device. It is set to evaluation; its weights stay untouched.
 
         Args:
             spec: names the model's files in manifests; None: nobody else can load it.
@@ -54,7 +54,8 @@ class LocalModel:
 
         OperatorError: the model is not one that the method can measure.
         """
-        self.shared = SharedModel(model)
+        still: Any = model  # transformers leaves some of its types out
+        self.shared = SharedModel(still.eval().requires_grad_(False))
         self.tokenizer = tokenizer
         self._spec = spec or no_model(f"{_NAME}:model")
         self._owner = owner or Signer(secrets.token_bytes(32))

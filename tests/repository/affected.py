@@ -24,6 +24,8 @@ READERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "protocol/conformance/*",
         ("tests/conformance/test_reader.py", "tests/conformance/test_switches.py"),
     ),
+    ("docs/examples/*", ("tests/api/test_examples.py",)),
+    ("sfnode/__init__.pyi", ("tests/api/test_names.py",)),
     ("sfnode/demo/*", tuple(f"tests/demo/test_demo_{name}.py" for name in ("data", "model", "training"))),
     ("tests/fuzz/corpus/*", ("tests/fuzz/test_corpus.py",)),
     ("tests/interop/*", ("tests/interop/test_interop.py",)),

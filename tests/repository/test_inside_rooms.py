@@ -12,7 +12,7 @@ from tests.repository.inside_rooms import Inside, measure
 AT_MOST: Final = {
     "lines": 39_300,
     "exported_names": 483,
-    "init_lines": 733,
+    "init_lines": 767,  # the names that sfnode hands out to programs
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,
