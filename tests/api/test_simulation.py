@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,11 @@ from sfnode.worker_protocol.messages import Estimated, Evaluated
 from tests.simulation.worker import measured
 from tests.support.manifests import OWNER, small_manifest
 
-METHODS = {"canonical": {"directions": 4}, "rounds": {"local_steps": 2}, "dense": {"core": "dense"}}
+METHODS: dict[str, dict[str, object]] = {
+    "canonical": {"directions": 4},
+    "rounds": {"local_steps": 2},
+    "dense": {"core": "dense"},
+}
 
 
 class MadeUpLearner:
@@ -45,12 +50,13 @@ class MadeUpLearner:
 
 
 def run_of(**changes: object) -> LocalRun:
-    return LocalRun(signed=sign_manifest(small_manifest(**{"steps": 12, **changes}), OWNER))
+    wanted: dict[str, Any] = {"steps": 12, **changes}
+    return LocalRun(signed=sign_manifest(small_manifest(**wanted), OWNER))
 
 
-def simulated(run: LocalRun, nodes: int = 6, **world: int) -> tuple[Simulation, MadeUpLearner]:
+def simulated(run: LocalRun, nodes: int = 6, seed: int = 0) -> tuple[Simulation, MadeUpLearner]:
     learner = MadeUpLearner(run.manifest)
-    return simulate(run, lambda _: learner, nodes, world=VirtualWorld(**world)), learner
+    return simulate(run, lambda _: learner, nodes, world=VirtualWorld(seed=seed)), learner
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -80,7 +86,8 @@ def test_simulation__one_node__needs_no_neighbour() -> None:
 
 
 def test_simulation__loss_that_is_not_finite__skips_the_step_on_that_node_alone() -> None:
-    run, steps = run_of(), []
+    run = run_of()
+    steps: list[int] = []
     learners = [MadeUpLearner(run.manifest, frozenset(skipped)) for skipped in ((), range(12), ())]
     found = simulate(run, learners.__getitem__, 3, on_step=steps.append)
     assert found.skipped == 12 and found.replica.ledger.updates == 24

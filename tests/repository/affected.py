@@ -81,6 +81,8 @@ def _own_uses(module: Module, uses: Graph, known: Mapping[str, Module]) -> Itera
 
 
 def _named(module: Module, known: Mapping[str, Module]) -> Iterator[str]:
+    if module.is_package:
+        return  # what `sfnode` hands out lazily it passes on, like any face
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value and node.value in known:
             yield node.value
