@@ -37,10 +37,14 @@ class NodeEvent:
 
 
 class JoinedNode:
-    """Shows a node that runs in this process while the block of `join` lasts."""
+    """Shows a node that runs in this process while the block of `join` lasts.
+
+    Attributes:
+        string: by which others join the run through this node; empty where it does not listen.
+    """
 
     def __init__(self, daemon: Daemon, string: str, events: trio.MemoryReceiveChannel[NodeEvent]) -> None:
-        self.string = string  # to join by this node, on this machine or network; empty where it does not listen
+        self.string = string
         self._daemon = daemon
         self._events = events
 

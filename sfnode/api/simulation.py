@@ -29,7 +29,7 @@ class VirtualWorld:
     """Says what the nodes' world is like.
 
     Attributes:
-        neighbours: links of each node, at least; a ring of all nodes is among them.
+        neighbours: links of a node, in the mean; a ring of all nodes is among them.
         link: how long messages travel.
         step_ms: how long a node measures all rows or directions of a step.
         seed: of keys, graph and delays. One seed gives one run, to the bit.
