@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import SignedManifest
+from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
 from sfnode.api.authors import LocalAuthor
 from sfnode.api.local_model import LocalModel
@@ -30,7 +30,7 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
     assert dense.manifest.method.core is CoreKind.DENSE and dense.basis is not None
     assert dense.manifest.task.max_tokens == 32  # the model's positions
     for run in (drawn, dense):
-        assert isinstance(run.signed, SignedManifest) and run.manifest.steps == 3
+        assert decode_run_untrusted(run.signed.encode()).manifest == run.manifest and run.manifest.steps == 3
         author = LocalAuthor(run, model.learner(run, ROWS))
         author.apply(author.measure(0))
         assert author.replica.ledger.updates == 1
