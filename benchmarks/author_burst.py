@@ -19,7 +19,7 @@ import click
 from benchmarks.graphs import random_of_degree
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
-from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
+from benchmarks.virtual_network import CountedNetwork, idle_node
 from protocol.crypto import KEY_BYTES, Author, Signer
 from protocol.events import Effect, Event, MessageArrived, PeerJoined, StoreRecords
 from protocol.ledger import EnvelopeCodec
@@ -27,6 +27,7 @@ from protocol.node import Node, NodeConfig
 from protocol.run import Manifest
 from protocol.state import Replica
 from protocol.wire import PeerId, Records
+from sfnode.api.virtual_network import VirtualLink
 
 _NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300
 _AT_ONCE, _EVERY_MS = 100, 50  # 2,000 pushed records a second: what a link lets through
@@ -124,7 +125,7 @@ def measure(steps: int, seconds: int) -> dict[str, BurstCost]:
 class _Trial:
     def __init__(self, manifest: Manifest, attack: Attack, history: list[bytes], burst: list[bytes]) -> None:
         self._attack, self._burst = attack, burst
-        self._network = VirtualNetwork(seed=1, link=VirtualLink())
+        self._network = CountedNetwork(seed=1, link=VirtualLink())
         self._chance = random.Random(2)
         self._author = Author(burst[0][:KEY_BYTES])
         make = RationedNode if attack.is_rationed else Node
@@ -176,10 +177,8 @@ class _Trial:
         for start in range(second * per_second, (second + 1) * per_second, _AT_ONCE):
             if self._attack.is_pushing and start < len(self._burst):
                 data = b"".join(self._burst[start : start + _AT_ONCE])
-                self._network._give(self._peers[0], PeerJoined(peer=_PEER), "link")
-                self._network._give(
-                    self._peers[0], MessageArrived(peer=_PEER, message=Records(request=0, data=data)), "flood"
-                )
+                self._network.give(self._peers[0], PeerJoined(peer=_PEER))
+                self._network.give(self._peers[0], MessageArrived(peer=_PEER, message=Records(request=0, data=data)))
             self._network.run(_EVERY_MS)
 
     def _take(self) -> tuple[float, int]:

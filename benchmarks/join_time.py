@@ -18,10 +18,11 @@ import click
 from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wrong_digests
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, trusted_replica
-from benchmarks.virtual_network import Core, VirtualLink, VirtualNetwork, VirtualTraffic, idle_node
+from benchmarks.virtual_network import CountedNetwork, VirtualTraffic, idle_node
 from protocol.node import Node
 from protocol.run import Manifest
 from protocol.wire import PeerId
+from sfnode.api.virtual_network import Core, VirtualLink
 
 _LIMIT_MS = 600_000
 _LOOK_MS = 100
@@ -75,7 +76,7 @@ def measure(shape: Shape, seeds: int = 1) -> dict[str, list[JoinCost]]:
 
 
 def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed: int) -> JoinCost:
-    network = VirtualNetwork(seed=seed, link=VirtualLink())
+    network = CountedNetwork(seed=seed, link=VirtualLink())
     expected = trusted_replica(manifest, records)
     root = expected.ledger.root()
     joiner = idle_node(manifest, "joiner")
@@ -104,14 +105,14 @@ def _peer(manifest: Manifest, name: str, records: list[bytes], seed: int) -> Cor
     return Impostor(node, _BENDS[name]) if name in _BENDS else node
 
 
-def _go_on(network: VirtualNetwork, started_ms: int) -> None:
+def _go_on(network: CountedNetwork, started_ms: int) -> None:
     network.run(_LOOK_MS)
     if network.now_ms - started_ms > _LIMIT_MS:
         raise RuntimeError(f"not live after {_LIMIT_MS} virtual ms")
 
 
 def _cost(
-    network: VirtualNetwork, me: PeerId, joiner: Node, peers: tuple[str, ...], *, live_ms: int, summed_ms: int
+    network: CountedNetwork, me: PeerId, joiner: Node, peers: tuple[str, ...], *, live_ms: int, summed_ms: int
 ) -> JoinCost:
     down = {name: network.traffic[PeerId(name), me] for name in peers}
     up = sum(sum(network.traffic[me, PeerId(name)].bytes.values()) for name in peers)

@@ -20,10 +20,11 @@ from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
 from benchmarks.scale_figures import Found, Setting, draw_pictures
-from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
+from benchmarks.virtual_network import CountedNetwork, idle_node
 from protocol.crypto import Author
 from protocol.run import Manifest
 from protocol.wire import PeerId
+from sfnode.api.virtual_network import VirtualLink
 
 SIZES = (16, 32, 64, 128, 256, 512, 1_000)
 HOP_LIMITS = (1, 2, 4, 8, None)
@@ -78,8 +79,8 @@ def _sources(setting: Setting) -> list[int]:
     return [number * setting.nodes // setting.authors for number in range(setting.authors)]
 
 
-def _connected(manifest: Manifest, setting: Setting, edges: Edges, seed: int) -> VirtualNetwork:
-    network = VirtualNetwork(seed=seed, link=VirtualLink(), hops_max=setting.hops_max)
+def _connected(manifest: Manifest, setting: Setting, edges: Edges, seed: int) -> CountedNetwork:
+    network = CountedNetwork(seed=seed, link=VirtualLink(), hops_max=setting.hops_max)
     for number in range(setting.nodes):
         network.add(_name(number), idle_node(manifest, _name(number)))
     for one, other in edges:
@@ -91,7 +92,7 @@ def _name(number: int) -> PeerId:
     return PeerId(f"node {number}")
 
 
-def _inject(network: VirtualNetwork, setting: Setting, records: list[bytes]) -> dict[bytes, int]:
+def _inject(network: CountedNetwork, setting: Setting, records: list[bytes]) -> dict[bytes, int]:
     """Give each update to its author's node, evenly in time; returns when."""
     home = {signer(author).author: _name(source) for author, source in enumerate(_sources(setting))}
     started_ms, injected_ms = network.now_ms, {}
@@ -102,7 +103,7 @@ def _inject(network: VirtualNetwork, setting: Setting, records: list[bytes]) -> 
     return injected_ms
 
 
-def _drain(network: VirtualNetwork, records: list[bytes], nodes: int) -> None:
+def _drain(network: CountedNetwork, records: list[bytes], nodes: int) -> None:
     started_ms = network.now_ms
     while any(len(network.stored_ms[record]) < nodes for record in records):
         network.run(_LOOK_MS)
@@ -110,7 +111,7 @@ def _drain(network: VirtualNetwork, records: list[bytes], nodes: int) -> None:
             raise RuntimeError(f"an update did not reach all nodes within {_LIMIT_MS} virtual ms")
 
 
-def _hold_times(network: VirtualNetwork, record: bytes, injected_ms: int) -> list[int]:
+def _hold_times(network: CountedNetwork, record: bytes, injected_ms: int) -> list[int]:
     """Milliseconds from the injection until each node held the update, ascending."""
     return sorted(stored_ms - injected_ms for stored_ms in network.stored_ms[record].values())
 

@@ -66,8 +66,7 @@ class Clients:
                 if (message := self._message(author, step, is_cheat=number < self._recipe.cheats))
             ]
             self._coefficients.add(messages)
-            epoch = step // self.manifest.method.epoch_steps
-            self._session.set_coefficients(epoch, self._coefficients.core(epoch))
+            self._session.show(self._coefficients)
             yield self.rows
 
     def terms(self, steps: int) -> dict[str, MatrixTerm]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.learn.trials import NetworkTrial
@@ -45,9 +44,8 @@ def space_of(
     if not recipe.is_dense:
         return Space(bases=Bases(draft.manifest()), rows=0)
     found = _found(shared, tensors, data, recipe.rows, seed)
-    file = basis_file.encode_basis(found.content)
     suggested = found.learning_rate * recipe.rate_factor
-    draft.take_dense(found.tensors, found.settings, suggested if rate is None else rate, sha256(file).hexdigest())
+    file = draft.take_dense(found.tensors, found.settings, suggested if rate is None else rate, found.content)
     manifest = draft.manifest()
     return Space(bases=Bases(manifest, basis_file.decode_basis_untrusted(manifest, file)), rows=found.rows)
 

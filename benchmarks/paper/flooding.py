@@ -94,7 +94,8 @@ class FloodedClients:
                 self._send(client, step)
             for receiver, held in enumerate(self._held):
                 held.add(self._due.pop((step + 1, receiver), []))
-            self._show(step)
+            for client, session in enumerate(self._sessions):
+                session.show(self._held[0 if self._are_alike else client])
             yield self._rows
 
     def measure(self, rows: int) -> Measured:
@@ -134,18 +135,6 @@ class FloodedClients:
             usual += CAUGHT_UP
         is_apart = self._recipe.is_cut_off(client, step) != self._recipe.is_cut_off(receiver, step)
         return max(usual, self._recipe.cut_steps[1]) if is_apart else usual
-
-    def _show(self, step: int) -> None:
-        """Every client sees the state that it holds: the epochs that may have changed."""
-        length = self.manifest.method.epoch_steps
-        first, end = self._recipe.cut_steps
-        last = max(end - first, 0 if self._delays is None else int(self._delays.max()))
-        last += CAUGHT_UP if self._recipe.lost else 0
-        epochs = range(max(0, step - last) // length, step // length + 1)
-        for client, session in enumerate(self._sessions):
-            held = self._held[0 if self._are_alike else client]
-            for epoch in epochs:
-                session.set_coefficients(epoch, held.core(epoch))
 
 
 def _shards(recipe: FloodTrial, data: TaskData, seed: int) -> list[TaskData]:

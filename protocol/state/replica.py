@@ -1,6 +1,7 @@
 """A replica: the ledger and the model state it implies. Live nodes, catch-up and offline replay all run this code."""
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from protocol import limits
 from protocol.crypto import KEY_BYTES, Author, Digest
@@ -98,6 +99,12 @@ class Replica:
         while self.unsummed:
             self.sum_some(self.unsummed)
         return self._coefficients
+
+    def coefficients_at(self, step: int) -> Coefficients:
+        """Return the sum of the updates of the steps before ``step`` alone."""
+        found = Coefficients(self.manifest)
+        found.add(takewhile(lambda envelope: envelope.step < step, self.ledger.slots.envelopes()))
+        return found
 
     @property
     def snapshot(self) -> Snapshot | None:

@@ -13,7 +13,7 @@ from protocol.subspace.directions import (
     rademacher_signs as rademacher_signs,
     scale_exp as scale_exp,
 )
-from protocol.subspace.philox import signs as signs, words as words
+from protocol.subspace.philox import words as words
 from protocol.subspace.quantisation import (
     NORMALISED_UNIT as NORMALISED_UNIT,
     quantise as quantise,

@@ -1,6 +1,5 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import CoreKind, Objective, SignedManifest, TaskKind, TaskSpec
-from protocol.subspace import basis_file
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
@@ -87,8 +85,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             bits = options.method.bits or builder.BITS
             found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
     if found is not None and basis_out is not None:
-        data = basis_file.encode_basis(found.content)
-        draft.take_dense(found.tensors, found.settings, found.learning_rate, hashlib.sha256(data).hexdigest())
+        data = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
         disk.write_new(basis_out, [data])
     elif task.kind is TaskKind.REWARD:
         raise OperatorError(

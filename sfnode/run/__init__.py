@@ -25,6 +25,7 @@ from sfnode.run.node_options import (
     with_values as with_values,
 )
 from sfnode.run.private_text import private_words as private_words
+from sfnode.run.reward_options import RewardOptions as RewardOptions
 from sfnode.run.run_address import RunAddress as RunAddress
 from sfnode.run.run_draft import RunDraft as RunDraft, RunOptions as RunOptions
 from sfnode.run.run_source import find_basis as find_basis, find_manifest as find_manifest

@@ -1,6 +1,7 @@
 """A new run before it is signed: an owner's options, and the manifest that follows from them. No click, no torch."""
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from protocol.crypto import Signer
@@ -19,6 +20,7 @@ from protocol.run import (
     TensorSpec,
     sign_manifest,
 )
+from protocol.subspace import BasisContent, basis_file
 from sfnode.run import builder
 from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
 from sfnode.run.option import given
@@ -124,11 +126,11 @@ class RunDraft:
         )
 
     def take_dense(
-        self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, sha256: str
-    ) -> None:
-        """Let messages hold a dense core of these tensors. ``learning_rate``: where the owner has given none.
+        self, tensors: tuple[TensorSpec, ...], dense: DenseSettings, learning_rate: float, content: BasisContent
+    ) -> bytes:
+        """Let messages hold a dense core of these tensors; return the file of the basis with this content.
 
-        ``sha256``: of the basis's file.
+        ``learning_rate``: where the owner has given none.
         """
         given = self._options.method
         if given.learning_rate is None and not builder.is_learning_rate(learning_rate):
@@ -138,9 +140,11 @@ class RunDraft:
                 "--plain"
             )
         rate = learning_rate if given.learning_rate is None else given.learning_rate
-        rows = self._options.rows
-        self._method, self._schedule = builder.dense_method_of(given.schedule, rate, sha256, dense, rows)
+        rows, file = self._options.rows, basis_file.encode_basis(content)
+        digest = sha256(file).hexdigest()
+        self._method, self._schedule = builder.dense_method_of(given.schedule, rate, digest, dense, rows)
         self._tensors = tensors
+        return file
 
     def manifest(self) -> Manifest:
         """Return the manifest as it is now. OperatorError names the field at fault."""

@@ -6,7 +6,11 @@ from sfnode.storage import (
     evaluations as evaluations,
     stored_basis as stored_basis,
 )
-from sfnode.storage.data_directory import DataDirectory as DataDirectory, decode_run_file as decode_run_file
+from sfnode.storage.data_directory import (
+    DataDirectory as DataDirectory,
+    StoredState as StoredState,
+    decode_run_file as decode_run_file,
+)
 from sfnode.storage.evaluations import AtStep as AtStep, EvaluatedStep as EvaluatedStep, Gain as Gain
 from sfnode.storage.key_file import KeyFile as KeyFile
 from sfnode.storage.log_export_import import (

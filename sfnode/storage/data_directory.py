@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -136,9 +135,7 @@ class DataDirectory(PrivateFolder):
         step = None if at_step is None else self.evaluations.step_at(at_step)
         with self.replayed(signed.manifest) as replica:
             made = max(replica.ledger.authors().values(), default=-1) + 1
-            coefficients = replica.coefficients() if step is None else Coefficients(signed.manifest)
-            if step is not None:
-                coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.slots.envelopes()))
+            coefficients = replica.coefficients() if step is None else replica.coefficients_at(step)
             return StoredState(
                 signed=signed,
                 coefficients=coefficients,

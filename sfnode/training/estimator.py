@@ -17,7 +17,7 @@ from torch import Tensor
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
-from protocol.state import CoefficientLayout
+from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import (
     Bases,
     DirectionFactors,
@@ -55,6 +55,7 @@ class Estimator:
             )
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
+        self._shown: dict[int, bytes | None] = {}  # digests of epochs that came from `show`
         self._dense_sum = np.zeros(self._layout.size if manifest.method.is_dense else 0, dtype=np.int64)
         self._fold: FoldedWeights | None = None
         self._fold_key = b""
@@ -68,6 +69,15 @@ class Estimator:
         if self.manifest.method.is_dense:
             self._dense_sum += flat - self._epochs.get(epoch, 0)
         self._epochs[epoch] = flat
+        self._shown.pop(epoch, None)
+
+    def show(self, coefficients: Coefficients) -> None:
+        """Replace all coefficients by these; what is equal already costs nothing."""
+        for epoch in sorted({*self._epochs, *coefficients.epochs()}):
+            digest = coefficients.epoch_digest(epoch)
+            if self._shown.get(epoch, b"") != digest:
+                self.set_coefficients(epoch, coefficients.core(epoch))
+                self._shown[epoch] = digest
 
     @torch.inference_mode()
     def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:

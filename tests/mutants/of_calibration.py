@@ -126,6 +126,42 @@ BASES = (
         ),
     ),
     Mutant(
+        name="shown-state-keeps-old-epochs",
+        breaks="a learner that is shown a state without an epoch goes on with that epoch of the state before",
+        edits=(
+            Edit(
+                "sfnode.training.estimator",
+                "Estimator.show",
+                "{*self._epochs, *coefficients.epochs()}",
+                "coefficients.epochs()",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/training/test_estimator.py::"
+                "test_estimator__shown_one_state_after_another__measures_what_a_fresh_one_does",
+            )
+        ),
+    ),
+    Mutant(
+        name="simulated-nodes-measure-the-model-alone",
+        breaks="nodes of a simulated run measure without what they hold, so that nothing adds up to a trained model",
+        edits=(
+            Edit(
+                "sfnode.api.simulation",
+                "_Swarm._measure",
+                "learner.show(node.replica.coefficients())",
+                "learner.show(Replica(self._manifest).coefficients())",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/api/test_simulation.py::"
+                "test_simulation__replayed_from_its_records__has_the_bits_of_the_live_nodes[canonical]",
+            )
+        ),
+    ),
+    Mutant(
         name="adapter-of-the-transpose",
         breaks="an exported adapter of GPT-2 holds factors of the transposed update",
         edits=(Edit("sfnode.training.export.adapter", "export_adapter", " and not manifest.method.is_dense", ""),),

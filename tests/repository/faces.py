@@ -13,6 +13,7 @@ from tests.repository.architecture import OURS, Module, dotted, imported_names, 
 # Packages without a face of their own: the rooms in them are doors. Each is a reason why one face would not do.
 STREETS = {
     "sfnode.training": "a face would import torch and transformers, seconds of it, for all who want one room",
+    "sfnode.api": "a face would import torch and trio for all who want neither; `sfnode` hands out its names lazily",
     "sfnode.children": "a face would import trio, which the processes that train, and start others, must not",
 }
 GUESTS = ("protocol", "sfnode", "benchmarks")  # tests/ look into every room

@@ -12,7 +12,7 @@ from tests.repository.inside_rooms import Inside, measure
 AT_MOST: Final = {
     "lines": 39_300,
     "exported_names": 487,  # three of sfnode.rows, one that prints commands
-    "init_lines": 737,
+    "init_lines": 777,  # the names that sfnode hands out to programs
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,

@@ -12,12 +12,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 46,  # one of sfnode.rows: what is read of files of data, by six rooms
-    "arrows": 269,  # two of TrainingConfig, which node and testnet share with the training process
+    "rooms": 47,  # one of them for other programs: sfnode/api
+    "arrows": 278,  # sixteen of sfnode/api; two of TrainingConfig, which node and testnet share with training
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 31,
-    "arrows_seen_from_sfnode": 140,  # one of DataDirectory, which top passes from the command to the status
+    "arrows_seen_from_sfnode": 143,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
     "protocol_levels": 6,
     "import_circles": 0,
     "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there

@@ -179,3 +179,23 @@ def test_estimator__no_training_data__raises_operator_error() -> None:
     session = Estimator(SharedModel(model), Bases(manifest), TaskData(label_tokens=(3, 4)))
     with pytest.raises(OperatorError, match="no training data"):
         session.estimate(SEED, STEP)
+
+
+def test_estimator__shown_one_state_after_another__measures_what_a_fresh_one_does(tmp_path: Path) -> None:
+    """Epochs that came, changed, or went back to zero; what is equal already is left alone."""
+    model = tiny_opt()
+    manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4, alpha_exp=-16)
+    states = [Coefficients(manifest) for _ in range(4)]
+    for state, epochs in zip(states, ((0, 1), (0, 1, 2), (2,), ()), strict=True):
+        for epoch in epochs:
+            state.set_flat(epoch, some_coefficients(manifest, epoch + len(epochs)))
+    session, shared = open_session(copy.deepcopy(model), manifest, tmp_path), SharedModel(model)
+    for state in (*states, states[0]):
+        session.show(state)
+        fresh = Estimator(shared, Bases(manifest), session.data)
+        fresh.show(state)
+        assert session.estimate(SEED, STEP) == fresh.estimate(SEED, STEP)
+
+    session.set_coefficients(1, some_coefficients(manifest, 9))
+    session.show(states[0])
+    assert session.estimate(SEED, STEP) == fresh.estimate(SEED, STEP)

@@ -11,6 +11,7 @@ from sfnode.training.task.encoding import (
     Example as Example,
     PromptEncoder as PromptEncoder,
     RowBatch as RowBatch,
+    Rows as Rows,
     TaskData as TaskData,
     read_task as read_task,
     row_batch as row_batch,

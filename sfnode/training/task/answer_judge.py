@@ -1,17 +1,20 @@
 """Say how good the answers are that a model wrote: tokens to texts, texts to rewards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from transformers import PreTrainedTokenizerBase
 
+from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
+RewardFunction: TypeAlias = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields
 
 
 class AnswerJudge:
-    """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a command of the node's own.
+    """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a check of the node's own.
 
     Attributes:
         stops: tokens that end a text: the tokenizer's, if it has one, and those of the model's settings.
@@ -21,12 +24,14 @@ class AnswerJudge:
         self,
         tokenizer: PreTrainedTokenizerBase,
         rule: RewardRule,
-        command: str | None = None,
+        own: str | RewardFunction | None = None,
         stops: frozenset[int] = frozenset(),
     ) -> None:
+        """Take the model's tokenizer and the run's rule; ``own``: a command or a function in its place."""
         self.rule = rule
         self._tokenizer = tokenizer
-        self._command = None if command is None else RewardCommand(command)
+        self._function = None if isinstance(own, str) else own
+        self._command = RewardCommand(own) if isinstance(own, str) else None
         self._checker = self._command or Checker(rule)
         stop = tokenizer.eos_token_id
         self.stops = stops | {stop} if isinstance(stop, int) else stops
@@ -37,7 +42,12 @@ class AnswerJudge:
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
-        return self._checker.reward(text, has_ended, dict(fields))
+        if self._function is None:
+            return self._checker.reward(text, has_ended, dict(fields))
+        value = float(self._function(text, dict(fields)))
+        if not 0.0 <= value <= 1.0:
+            raise OperatorError(f"the reward of one's own is {value} for the answer {text[:80]!r}: return 0 to 1")
+        return value
 
     def close(self) -> None:
         """End the node's own command, if there is one. The next answer starts it again."""
@@ -46,9 +56,12 @@ class AnswerJudge:
 
 
 def make_judge(
-    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, command: str | None = None, stops: frozenset[int] = frozenset()
+    tokenizer: PreTrainedTokenizerBase,
+    task: TaskSpec,
+    own: str | RewardFunction | None = None,
+    stops: frozenset[int] = frozenset(),
 ) -> AnswerJudge | None:
-    """Make the judge of a task's answers; None where a task has labels or texts."""
+    """Make the judge of a task's answers, as `AnswerJudge` does; None where a task has labels or texts."""
     if task.kind is not TaskKind.REWARD:
         return None
-    return AnswerJudge(tokenizer, parse_reward(task.completion), command, stops)
+    return AnswerJudge(tokenizer, parse_reward(task.completion), own, stops)

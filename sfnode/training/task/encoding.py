@@ -5,10 +5,10 @@ A row has a prompt and texts that may follow it: the run's label words, the row'
 are compared, so a row is its prompt alone. Otherwise every text that may follow makes its own row (`candidates`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge, make_judge
 
 Tokens = tuple[int, ...]
+Rows: TypeAlias = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
 _CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
@@ -221,12 +222,12 @@ class PromptEncoder:
 def read_task(
     tokenizer: PreTrainedTokenizerBase,
     task: TaskSpec,
-    data: Path | None,
-    evaluation_data: Path | None,
+    data: Rows | None,
+    evaluation_data: Rows | None,
     judge: AnswerJudge | None = None,
     rows: int | None = None,
 ) -> TaskData:
-    """Read and encode both files of rows (None: none). OperatorError names the file and the place of an error.
+    """Read and encode the rows of both (None: none). OperatorError names the file and the place of an error.
 
     Args:
         judge: of answers; None: the task's own, if it has one.
@@ -243,12 +244,15 @@ def read_task(
     )
 
 
-def read_examples(path: Path, encoder: PromptEncoder, *, is_specified: bool = False) -> tuple[Example, ...]:
-    """Read all examples of a file of rows. OperatorError names the file and the place of an error.
+def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = False) -> tuple[Example, ...]:
+    """Read all examples of a file of rows, or of rows. OperatorError names the file and the place of an error.
 
     ``is_specified``: the file is the run's public data, which have the form of SPEC 5.5 alone.
     """
-    rows = row_files.rows_of(path, encoder.template, is_specified=is_specified)
+    if isinstance(data, Path):
+        rows = row_files.rows_of(data, encoder.template, is_specified=is_specified)
+    else:
+        rows = ((f"row {number}", row) for number, row in enumerate(data, start=1))
     return tuple(example for where, row in rows for example in encoder.encode(row, where))
 
 

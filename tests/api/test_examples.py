@@ -1,0 +1,67 @@
+"""The examples of docs/examples run, on the model that comes with sfnode and on a tiny one of their own."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from sfnode.api.joining import join
+from sfnode.api.runs import open_run, save_run
+from sfnode.api.simulation import simulate
+from tests import REPOSITORY
+from tests.api.test_simulation import MadeUpLearner, run_of
+
+FOLDER = REPOSITORY / "docs" / "examples"
+
+
+def function(file: str, name: str) -> Callable[..., Any]:
+    """A function of an example, whose program is not run."""
+    return runpy.run_path(str(FOLDER / file))[name]  # type: ignore[no-any-return]
+
+
+def test_examples__all_files__have_a_test_here() -> None:
+    named = Path(__file__).read_text("utf-8")
+    assert [path.name for path in FOLDER.glob("*.py") if f'"{path.name}"' not in named] == []
+
+
+def test_example_simulate__twelve_nodes__learn_and_their_directory_says_how(
+    tmp_path: Path, one_thread: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function("simulate.py", "main")(tmp_path / "run", nodes=12, steps=4)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("12 nodes, 48 updates, state ")
+    right = [float(line.split()[3]) for line in lines[1:5]]
+    assert right[0] == 50.0 and right[-1] > 90.0
+    assert open_run(tmp_path / "run").state().steps == 4
+
+
+def test_example_own_model__two_authors_by_hand__hold_one_state_and_learn(
+    one_thread: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function("own_model.py", "main")()  # asserts both
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_example_own_reward__function_in_python__is_learnt(
+    one_thread: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    function("own_reward.py", "main")()
+    before, after = (float(line.split()[2].rstrip(":")) for line in capsys.readouterr().out.splitlines())
+    assert after > before + 0.1
+
+
+async def test_example_follow__node_of_a_simulated_run__gives_all_updates_to_who_joins(tmp_path: Path) -> None:
+    run = run_of()
+    learner = MadeUpLearner(run.manifest)
+    found = simulate(run, lambda _: learner, 5)
+    save_run(run, found.replica, tmp_path / "giver")
+    with trio.fail_after(30):
+        async with join(tmp_path / "giver", listen=["/ip4/127.0.0.1/tcp/0"], is_relay=True) as giver:
+            digest = await function("follow.py", "follow")(giver.string, tmp_path / "taker")
+    assert digest == found.state_digest
+    assert open_run(tmp_path / "taker").state().coefficients.digest() == digest

@@ -1,0 +1,50 @@
+"""A node in this process: what is refused before it runs, and what becomes of its events. Nodes are in the examples."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import sign_manifest
+from sfnode.api.joining import NodeEvent, _EventReporter, join
+from tests.support.manifests import OWNER, small_manifest
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("nonsense", "nonsense"), ("sfnode:" + "v1." * 200, "string to join"), (Path("no.run"), "no.run")],
+)
+async def test_join__source_that_is_none__is_refused_before_the_block(source: str | Path, text: str) -> None:
+    with pytest.raises(OperatorError, match=text):
+        async with join(source, is_relay=True):
+            raise AssertionError("the block began")
+
+
+async def test_join__key_of_a_node_that_runs__is_refused(tmp_path: Path) -> None:
+    (tmp_path / "my.run").write_bytes(sign_manifest(small_manifest(), OWNER).encode())
+    async with join(tmp_path / "my.run", folder=tmp_path / "node", is_relay=True) as node:
+        assert node.string == ""  # it does not listen
+        async for event in node.events():
+            if event.name == "progress":
+                assert event.fields["steps"] == 40
+                break
+        with pytest.raises(OperatorError, match="another node of this machine runs with the key"):
+            async with join(tmp_path / "node", is_relay=True):
+                raise AssertionError("the block began")
+
+
+async def test_events__nobody_reads__the_first_ones_wait_and_debugging_is_left_out() -> None:
+    incoming, events = trio.open_memory_channel[NodeEvent](2)
+    reporter = _EventReporter(incoming)
+    reporter.event_at(logging.DEBUG, "detail", "not told")
+    for number in range(5):
+        reporter.event("counted", "one", "more", number=number)
+    incoming.close()
+    reporter.event("late", "after the end")
+    assert [event async for event in events] == [
+        NodeEvent(name="counted", text="one\nmore", fields={"number": number}) for number in range(2)
+    ]

@@ -1,0 +1,67 @@
+"""A model of one's own: what it refuses, and what its runs and learners are."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import decode_run_untrusted
+from protocol.run.method import CoreKind
+from sfnode.api.authors import LocalAuthor
+from sfnode.api.local_model import LocalModel
+from sfnode.run.builder import MethodOptions
+from sfnode.run.reward_options import RewardOptions
+from sfnode.run.task_options import TaskOptions
+from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
+
+TASK = TaskOptions(template="{sentence} it was", labels="bad,good")
+PROMPT = TaskOptions(template="{sentence} it was")
+ROWS = [{"sentence": f"a {one} {other} film", "label": at % 2} for at, one in enumerate(WORDS) for other in WORDS[:4]]
+
+
+@pytest.fixture(scope="module")
+def model() -> LocalModel:
+    return LocalModel(tiny_llama(), tiny_tokenizer())
+
+
+def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model: LocalModel) -> None:
+    drawn, dense = (model.make_run(rows, TASK, steps=3) for rows in (ROWS[:31], ROWS))
+    assert (drawn.manifest.method.core, drawn.basis) == (CoreKind.CANONICAL, None)
+    assert dense.manifest.method.core is CoreKind.DENSE and dense.basis is not None
+    assert dense.manifest.task.max_tokens == 32  # the model's positions
+    for run in (drawn, dense):
+        assert decode_run_untrusted(run.signed.encode()).manifest == run.manifest and run.manifest.steps == 3
+        author = LocalAuthor(run, model.learner(run, ROWS))
+        author.apply(author.measure(0))
+        assert author.replica.ledger.updates == 1
+
+
+def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalModel) -> None:
+    with pytest.raises(OperatorError, match="give 32 rows or more"):
+        model.make_run(ROWS[:31], TASK, method=MethodOptions(core=CoreKind.DENSE))
+    with pytest.raises(OperatorError, match="give 32 rows or more"):
+        model.make_run(ROWS[:31], PROMPT, RewardOptions(rule_text="contains:good"))
+
+
+def test_learner__row_that_does_not_fit__is_named(model: LocalModel) -> None:
+    run = model.make_run(ROWS, TASK)
+    with pytest.raises(OperatorError, match=r"^row 2: field 'sentence' is missing"):
+        model.learner(run, [ROWS[0], {"label": 1}])
+    with pytest.raises(OperatorError, match="no training data"):
+        model.learner(run).estimate(1, 0)
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])
+def test_learner__reward_of_ones_own_beyond_its_bounds__is_refused(model: LocalModel, value: float) -> None:
+    rule = RewardOptions(rule_text="contains:{wanted}", samples=2, answer_tokens=2)
+    rows = [{**row, "wanted": "good"} for row in ROWS]
+    seen: list[object] = []
+
+    def reward(answer: str, row: object) -> float:
+        seen.append(row)
+        return value
+
+    learner = model.learner(model.make_run(rows, PROMPT, rule), rows, rows[:1], reward=reward)
+    with pytest.raises(OperatorError, match="return 0 to 1"):
+        learner.evaluate()
+    assert seen == [{"wanted": "good"}]

@@ -1,0 +1,51 @@
+"""What `sfnode` hands out: lazily, with types and docstrings, and all of it in the reference."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import sfnode
+from tests import REPOSITORY
+
+_STUB = ast.parse((REPOSITORY / "sfnode" / "__init__.pyi").read_text("utf-8"))
+TYPED = {
+    each.name: node.module
+    for node in _STUB.body
+    if isinstance(node, ast.ImportFrom) and node.module
+    for each in node.names
+}
+
+
+def test_names__of_the_api__are_those_of_the_stub_and_come_from_where_it_says() -> None:
+    assert set(TYPED) | {"__version__"} <= set(dir(sfnode))
+    assert TYPED == sfnode._PLACES  # type: ignore[attr-defined]
+    for name, module in TYPED.items():
+        assert getattr(sfnode, name) is getattr(import_module(module), name)
+
+
+def test_names__classes_and_functions__have_docstrings_and_a_place_in_the_reference() -> None:
+    reference = (REPOSITORY / "docs" / "reference" / "api.md").read_text("utf-8")
+    shown = set(re.findall(r"\w+", reference))
+    assert set(TYPED) - shown == set()
+    made = {name: getattr(sfnode, name) for name in TYPED}
+    assert [name for name, each in made.items() if callable(each) and not each.__doc__] == []
+
+
+def test_names__unknown_one__is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        sfnode.simulat  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_import__of_sfnode_and_of_a_run__loads_neither_torch_nor_libp2p() -> None:
+    program = (
+        "import sys, sfnode; assert {name for name in sys.modules if name.startswith('sfnode')} == {'sfnode'}; "
+        "sfnode.open_run; assert not {'torch', 'libp2p', 'trio'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert (done.returncode, done.stderr) == (0, "")
