@@ -21,7 +21,7 @@ export class Synchroniser {
   #left = new Set(); // peers that left with #leftRoot
   #leftRoot = null;
   isLive = false;
-  hasMet = false;
+  metMs = null; // when the first neighbour came
   hasOwn = false;
   answeredMs = -1;
 
@@ -71,13 +71,13 @@ export class Synchroniser {
     return this.#left;
   }
 
-  open(peer) {
+  open(peer, nowMs) {
     this.close(peer);
     this.#neighbours.set(peer, {
       session: null, askedMs: 0, heardMs: 0, isAskedAgain: false, restUntilMs: 0,
       headSentMs: null, head: null, mismatches: 0, failures: 0,
     });
-    this.hasMet = true;
+    this.metMs ??= nowMs;
   }
 
   close(peer) {
@@ -158,7 +158,7 @@ export class Synchroniser {
     const neighbour = this.#neighbours.get(peer);
     if (neighbour.session?.number !== request) return;
     neighbour.session.count(count);
-    neighbour.heardMs = nowMs;
+    neighbour.heardMs = this.answeredMs = nowMs;
   }
 
   /** The horizon of records under this request number. */

@@ -66,7 +66,7 @@ def _news() -> Iterator[Story]:
     yield told.tick(150)
 
     told = Story("excluded: the node signs nothing from that step on, not even what it measures", OPEN)
-    told.tick(0).join(10, X).worker_ready(20).tell(
+    told.tick(0).join(10, X).same(15, X).worker_ready(20).tell(
         100, X, pushed(StatementCodec(OPEN).exclude(OWNER, ME.author, 0))
     ).estimated(500, 0)
     yield told.ticks(600, 9_000)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from protocol.run.manifest import Manifest
+from protocol.wire import PullDone, Records
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import EXAMPLE, record, run
@@ -78,7 +79,7 @@ def _waiting() -> Iterator[Story]:
     told = Story(
         "half come while it waits: then 250 ms after its last step at the most", EXAMPLE, held=held, reserved_step=9
     )
-    told.tick(1_000).worker_ready(1_000).join(1_010, X).push(1_100, X, seal(EXAMPLE, 1, 8)).tick(1_150)
+    told.tick(1_000).worker_ready(1_000).join(1_010, X).same(1_020, X).push(1_100, X, seal(EXAMPLE, 1, 8)).tick(1_150)
     told.push(1_200, X, seal(EXAMPLE, 2, 8)).tick(1_249)
     yield told.tick(1_250)
 
@@ -87,7 +88,7 @@ def _waiting() -> Iterator[Story]:
     yield _half_comes_late()
     yield _last_sixteen()
 
-    told = Story("it waits 30 s at the most", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told = Story("it waits 30 s at the most", CURRENT).tick(0).worker_ready(0).join(10, X).same(10, X)
     told.push(15_000, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(20_000, 0).estimated(40_000, 1)
     yield told.ticks(40_100, 69_999, 70_000)
 
@@ -112,7 +113,7 @@ def _behind_by(theirs: int, text: str) -> Story:
 def _paces() -> Story:
     """Paces of 600, 701, 802 and 903 ms."""
     told = Story("pace: the median of its last steps says how long it waits", CURRENT)
-    told.tick(0).worker_ready(0).join(10, X)
+    told.tick(0).worker_ready(0).join(10, X).same(10, X)
     now_ms = 0
     for step in range(4):
         now_ms += 600 + 101 * step
@@ -128,6 +129,7 @@ def _paces() -> Story:
 
 def _late_ones_do_not_count() -> Story:
     told = Story("a wait that ran to its limit does not raise the pace", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told.same(10, X)
     told.estimated(400, 0).push(410, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(800, 1)
     told.ticks(1_599, 1_600).push(2_900, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3)))
     return told.estimated(3_000, 2).ticks(3_799, 3_800)
@@ -135,7 +137,7 @@ def _late_ones_do_not_count() -> Story:
 
 def _half_comes_late() -> Story:
     told = Story("pace ends when half have what is needed, not when the node itself is done", CURRENT).tick(0)
-    told.worker_ready(0).join(10, X)
+    told.worker_ready(0).join(10, X).same(10, X)
     told.push(100, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(400, 0).estimated(800, 1)
     told.push(1_300, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3))).estimated(1_700, 2)
     return told.ticks(2_500, 2_999, 3_000)
@@ -149,7 +151,7 @@ def _last_sixteen() -> Story:
         told.estimated(3_000 * (step + 1), step)
     for step in range(18, 34):
         told.estimated(54_000 + 60 * (step - 17), step)
-    told.join(54_970, X).push(54_980, X, *(seal(CURRENT, author, 33) for author in (1, 2, 3)))
+    told.join(54_970, X).same(54_975, X).push(54_980, X, *(seal(CURRENT, author, 33) for author in (1, 2, 3)))
     return told.estimated(55_020, 34).ticks(55_070, 55_219, 55_220)
 
 
@@ -260,25 +262,27 @@ def _signing() -> Iterator[Story]:
     yield told.tick(0).worker_ready(10)
 
     yield _backup()
+    yield from _joined()
 
     told = Story("an own record comes while the worker measures: no second payload", EXAMPLE)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, own(0, 77)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, own(0, 77)).estimated(500, 0)
     yield told.tick(550)
 
     told = Story("an own later record comes while the worker measures: nothing at or below it is signed", EXAMPLE)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, own(3, 77)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, own(3, 77)).estimated(500, 0)
     yield told.tick(550)
 
     told = Story("nobody answers for 30 s: goes on with what its disk holds", EXAMPLE, expects_peers=True)
     told.tick(1_000).worker_ready(1_010).join(1_020, X).tell(
         1_030, X, head_of(ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 0)]))
     )
-    yield told.ticks(6_050, 11_050, 30_999, 31_000)
+    yield told.ticks(6_050, 11_050, 31_019, 31_020)
 
     yield _slow_catch_up()
+    yield _slow_pull()
 
     told = Story("the last place in the author table goes while the worker measures: nothing is signed", CROWDED)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)).estimated(500, 0)
     yield told.push(600, X, seal(CROWDED, 3, 0)).ticks(700, 9_000)
 
 
@@ -295,6 +299,22 @@ def _backup() -> Story:
     return told.tick(0).worker_ready(10).join(20, X).catch_up(30, X, full, step=5).estimated(900, 7)
 
 
+def _joined() -> Iterator[Story]:
+    """SPEC 9.2.3, of a node that was told of no peers."""
+    full = ledger_of(EXAMPLE, [own(step) for step in range(2, 7)] + [seal(EXAMPLE, 1, 5)])
+    told = Story("told of no peers, joined by one: signs nothing before it is live", EXAMPLE, held=[own(2)])
+    told.join(5, X).tick(10).worker_ready(20).tick(2_000)
+    yield told.catch_up(2_100, X, full, step=5).estimated(3_000, 7)
+
+    told = Story("joined while it measures: that is not signed before it is live, and later not either", EXAMPLE)
+    told.tick(0).worker_ready(10).join(20, X).estimated(500, 0).tick(550)
+    yield told.catch_up(600, X, full, step=5).estimated(3_000, 7)
+
+    told = Story("joined by one that does not answer: goes on 30 s later, even if that one has left", EXAMPLE)
+    told.tick(0).join(10_000, X).worker_ready(10_010).leave(12_000, X)
+    yield told.ticks(30_000, 39_999, 40_000)
+
+
 def _slow_catch_up() -> Story:
     told = Story("a neighbour answers, slowly: 30 s do not run out while it does", EXAMPLE, expects_peers=True)
     full = ledger_of(EXAMPLE, [own(3), seal(EXAMPLE, 1, 5)])
@@ -305,6 +325,18 @@ def _slow_catch_up() -> Story:
         told.answer(now_ms, X, full, rounds=1)
         told.tick(now_ms + 100)
     return told
+
+
+def _slow_pull() -> Story:
+    told = Story("the records of one pull come slowly: 30 s do not run out while they do", EXAMPLE, expects_peers=True)
+    records = [own(step) for step in range(3, 7)]
+    told.tick(0).worker_ready(10).join(20, X).until_pull(30, X, ledger_of(EXAMPLE, records))
+    request = told.request(X)
+    assert request is not None
+    for number, each in enumerate(records):
+        told.tell(9_000 * (number + 1), X, Records(request=request.request, data=each))
+        told.tick(9_000 * (number + 1) + 100)
+    return told.tell(36_200, X, PullDone(request=request.request, records=4))
 
 
 # --- 9.1.5: paused by its operator
