@@ -303,7 +303,7 @@ export class Node {
     if (this.#estimating !== null || !this.#isWorkerFree || !this.#maySign()) return;
     const highest = this.state.highest();
     this.clock.resumeAfter(this.state.highestOf(this.#author));
-    const step = this.clock.tryStart(highest, this.#nowMs);
+    const step = this.clock.tryStart(highest, this.#nowMs, this.sync.nearestWork === 0);
     if (step === null) return;
     this.#estimating = step;
     this.#isWorkerFree = false;

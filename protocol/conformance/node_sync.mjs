@@ -54,15 +54,20 @@ export class Synchroniser {
     return steps.length > 0 ? lowerMedian(steps) : -1;
   }
 
+  /** The least work distance in a head (9.6), or null. */
+  get nearestWork() {
+    const distances = this.#heads().map(({ work_distance: distance }) => distance);
+    return distances.length > 0 ? Math.min(...distances) : null;
+  }
+
   /** How the last heads compare with the own ledger (9.6). */
   agreement() {
     const root = this.#state.root();
     const equal = [...this.#neighbours].filter(([, { head }]) => head?.root.equals(root)).map(([peer]) => peer);
-    const distances = this.#heads().map(({ work_distance: distance }) => distance);
     return {
       equal: new Set([...equal, ...this.#leftWith(root)]).size,
       differing: this.#neighbours.size - equal.length,
-      nearest: distances.length > 0 ? Math.min(...distances) : null,
+      nearest: this.nearestWork,
     };
   }
 

@@ -78,7 +78,7 @@ class OwnSteps:
             return
         highest, author = self._replica.ledger.authors(), self._signer.author
         self._clock.resume_after(highest.get(author, -1))
-        step = self._clock.try_start(highest, self._turn.now_ms)
+        step = self._clock.try_start(highest, self._turn.now_ms, has_company=self._sync.nearest_work == 0)
         if step is None:
             return
         self.estimating = step

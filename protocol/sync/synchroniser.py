@@ -60,6 +60,11 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
+    @property
+    def nearest_work(self) -> int | None:
+        """Return the least work distance in the neighbours' heads, None without any head."""
+        return min((entry.head.work_distance for entry in self._neighbours.values() if entry.head), default=None)
+
     def agreement(self) -> tuple[int, int, int | None]:
         """Compare the neighbours' last heads with this ledger.
 
@@ -68,8 +73,7 @@ class Synchroniser:
         """
         heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
-        nearest = min((head.work_distance for head in heads.values()), default=None)
-        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), nearest
+        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), self.nearest_work
 
     def head_of(self, peer: wire.PeerId) -> wire.Head | None:
         """Return the neighbour's last head, None when it has sent none yet."""

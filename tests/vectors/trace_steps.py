@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from protocol.run.manifest import Manifest
-from protocol.wire import PullDone, Records
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import EXAMPLE, record, run
+from tests.vectors.trace_company import stories_in_company
 from tests.vectors.trace_directions import DENSE, SLICED, stories_of_directions
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
@@ -39,6 +39,7 @@ def _stories() -> Iterator[Story]:
     yield from _signing()
     yield from _pausing()
     yield from stories_of_directions()
+    yield from stories_in_company()
 
 
 # --- starting
@@ -262,7 +263,6 @@ def _signing() -> Iterator[Story]:
     yield told.tick(0).worker_ready(10)
 
     yield _backup()
-    yield from _joined()
 
     told = Story("an own record comes while the worker measures: no second payload", EXAMPLE)
     told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, own(0, 77)).estimated(500, 0)
@@ -279,10 +279,11 @@ def _signing() -> Iterator[Story]:
     yield told.ticks(6_050, 11_050, 31_019, 31_020)
 
     yield _slow_catch_up()
-    yield _slow_pull()
 
     told = Story("the last place in the author table goes while the worker measures: nothing is signed", CROWDED)
-    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(
+        300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)
+    ).estimated(500, 0)
     yield told.push(600, X, seal(CROWDED, 3, 0)).ticks(700, 9_000)
 
 
@@ -299,22 +300,6 @@ def _backup() -> Story:
     return told.tick(0).worker_ready(10).join(20, X).catch_up(30, X, full, step=5).estimated(900, 7)
 
 
-def _joined() -> Iterator[Story]:
-    """SPEC 9.2.3, of a node that was told of no peers."""
-    full = ledger_of(EXAMPLE, [own(step) for step in range(2, 7)] + [seal(EXAMPLE, 1, 5)])
-    told = Story("told of no peers, joined by one: signs nothing before it is live", EXAMPLE, held=[own(2)])
-    told.join(5, X).tick(10).worker_ready(20).tick(2_000)
-    yield told.catch_up(2_100, X, full, step=5).estimated(3_000, 7)
-
-    told = Story("joined while it measures: that is not signed before it is live, and later not either", EXAMPLE)
-    told.tick(0).worker_ready(10).join(20, X).estimated(500, 0).tick(550)
-    yield told.catch_up(600, X, full, step=5).estimated(3_000, 7)
-
-    told = Story("joined by one that does not answer: goes on 30 s later, even if that one has left", EXAMPLE)
-    told.tick(0).join(10_000, X).worker_ready(10_010).leave(12_000, X)
-    yield told.ticks(30_000, 39_999, 40_000)
-
-
 def _slow_catch_up() -> Story:
     told = Story("a neighbour answers, slowly: 30 s do not run out while it does", EXAMPLE, expects_peers=True)
     full = ledger_of(EXAMPLE, [own(3), seal(EXAMPLE, 1, 5)])
@@ -325,18 +310,6 @@ def _slow_catch_up() -> Story:
         told.answer(now_ms, X, full, rounds=1)
         told.tick(now_ms + 100)
     return told
-
-
-def _slow_pull() -> Story:
-    told = Story("the records of one pull come slowly: 30 s do not run out while they do", EXAMPLE, expects_peers=True)
-    records = [own(step) for step in range(3, 7)]
-    told.tick(0).worker_ready(10).join(20, X).until_pull(30, X, ledger_of(EXAMPLE, records))
-    request = told.request(X)
-    assert request is not None
-    for number, each in enumerate(records):
-        told.tell(9_000 * (number + 1), X, Records(request=request.request, data=each))
-        told.tick(9_000 * (number + 1) + 100)
-    return told.tell(36_200, X, PullDone(request=request.request, records=4))
 
 
 # --- 9.1.5: paused by its operator

@@ -67,20 +67,20 @@ export const SWITCHES_OF_NODE_LATE = [
     ["9.5", "one from S on does not", "return this.#state.roster.exclusions().some((from) => from < this.#used.step);", "return true;"],
   ]),
   ...of("attestations.mjs", "traces_snapshots.json", [
-    ["9.5.6", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
+    ["9.5.9", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
     [
       "9.5.7",
       "the newest of each author",
       'if (tables.some((table) => table.has(name) && table.get(name).step >= step)) return "ALREADY_HELD";',
     ],
     [
-      "9.5.8",
+      "9.5.6",
       "of authors who contribute",
       'if (teller === null && !this.#isContributing(author)) return "NOT_ADMITTED";',
     ],
-    ["9.5.9", "no more than the table holds", "return this.#newest.size < this.#most;", "return true;"],
+    ["9.5.8", "no more than the table holds", "return this.#newest.size < this.#most;", "return true;"],
     [
-      "9.5.9",
+      "9.5.8",
       "nor more than one neighbour's share",
       "return this.#tableOf(teller).size < this.#mostByTeller;",
       "return true;",

@@ -50,7 +50,7 @@ export const SWITCHES_OF_NODE_STEPS = [
       "heard.length > 0 ? heard : this.#others(highest).map(([, step]) => step);",
       "heard;",
     ],
-    ["9.1.4", "no more than eight rounds ahead", "if (this.#isFarAhead(highest, nowMs)) return null;"],
+    ["9.1.4", "no more than eight rounds ahead", "if (this.#isFarAhead(highest, nowMs, hasCompany)) return null;"],
     [
       "9.1.4",
       "of those at work",
@@ -182,6 +182,19 @@ export const SWITCHES_OF_NODE_STEPS = [
   ]),
   ...of("node_snapshots.mjs", "traces_snapshots.json", [
     ["9.2.3", "all of its own must be here", "this.#used !== null && this.#sync.hasOwn && ", "this.#used !== null && "],
+  ]),
+  ...of("node_clock.mjs", "traces_steps.json", [
+    ["9.1.4", "a neighbour with work is waited for", "return hasCompany && this.#isExpecting(nowMs);", "return false;"],
+    ["9.1.4", "none without", "return hasCompany && this.#isExpecting(nowMs);", "return this.#isExpecting(nowMs);"],
+    [
+      "9.1.4",
+      "once",
+      "    this.#alone ??= [nowMs, this.nextStep];",
+      "    if (this.#alone === null || nowMs > this.#alone[0] + 30000) this.#alone = [nowMs, this.nextStep];",
+    ],
+    ["9.1.4", "again once an author was at work", "    this.#alone = null;\n"],
+    ["9.1.4", "eight rounds are free", "this.nextStep > step + rounds * this.#round && ", ""],
+    ["9.1.4", "for 30 s", " && nowMs - sinceMs < mostMs;", ";"],
   ]),
   ...of("node_sync.mjs", "traces_steps.json", [
     ["9.2.3", "records are answers, too", "neighbour.heardMs = this.answeredMs = nowMs;", "neighbour.heardMs = nowMs;"],
