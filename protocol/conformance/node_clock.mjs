@@ -36,6 +36,7 @@ export class StepClock {
 
   /** A record has raised the author's highest step. */
   hear(author, scalars, nowMs) {
+    if (author === this.#own) return;
     if (this.#heardMs.has(author)) {
       const interval = nowMs - this.#heardMs.get(author);
       const smoothed = this.#intervalMs.get(author) ?? interval;

@@ -41,7 +41,10 @@ class StepClock:
         """Note that ``author`` made progress: an update for a higher step than before, with these scalars.
 
         Do not call it for old steps. An author that signs only those is not at work and would hold back the others.
+        This node's own records, which neighbours bring back to it, are not heard: it does not wait for itself.
         """
+        if author == self._own:
+            return
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4

@@ -133,6 +133,9 @@ export const SWITCHES_OF_NODE_LATE = [
       ": this.#limits.END_WAIT_MS_MAX;",
     ],
   ]),
+  ...of("node_clock.mjs", "traces_end.json", [
+    ["9.1", "the own key is not heard of", "    if (author === this.#own) return;\n"],
+  ]),
   ...of("node_sync.mjs", "traces_end.json", [
     ["9.6", "the least of them", "Math.min(...distances)", "Math.max(...distances)"],
     [
