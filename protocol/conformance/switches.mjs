@@ -10,6 +10,7 @@ import { SWITCHES_OF_NUMBERS } from "./switches/numbers.mjs";
 import { SWITCHES_OF_REWARDS } from "./switches/rewards.mjs";
 import { SWITCHES_OF_RUNS } from "./switches/runs.mjs";
 import { SWITCHES_OF_SETS } from "./switches/sets.mjs";
+import { SWITCHES_OF_STRINGS } from "./switches/strings.mjs";
 import { SWITCHES_OF_SYNC } from "./switches/sync.mjs";
 
 const ALL = [
@@ -18,6 +19,7 @@ const ALL = [
   SWITCHES_OF_NUMBERS,
   SWITCHES_OF_SETS,
   SWITCHES_OF_MESSAGES,
+  SWITCHES_OF_STRINGS,
   SWITCHES_OF_SYNC,
   SWITCHES_OF_DOCUMENTS,
 ].flat();

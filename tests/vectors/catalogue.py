@@ -25,6 +25,7 @@ from tests.vectors.scalar_cases import scalars
 from tests.vectors.session_cases import sessions
 from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
+from tests.vectors.string_cases import strings
 from tests.vectors.subspace_cases import subspace
 from tests.vectors.sync_cases import sync
 from tests.vectors.trace_end import end
@@ -55,6 +56,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "frames.json": frames,
     "sessions.json": sessions,
     "reach.json": reach,
+    "strings.json": strings,
     "ledgers.json": ledgers,
     "sync.json": sync,
     "asking.json": asking,
