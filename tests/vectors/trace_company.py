@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from protocol.wire import PullDone, Records
 from tests.support.ledgers import ledger_of, seal
-from tests.vectors.runs import EXAMPLE, record
+from tests.vectors.runs import EXAMPLE, record, run
 from tests.vectors.trace_recorder import ME, Story, X
+
+CURRENT, SHORT = run({}, staleness=0), run({}, steps=3)  # as in trace_steps
 
 
 def stories_in_company() -> Iterator[Story]:
@@ -15,6 +17,9 @@ def stories_in_company() -> Iterator[Story]:
     yield from _joined()
     yield _slow_pull()
     yield from _company()
+    yield _half_and_the_rest()
+    yield _sixteen()
+    yield from _reserved()
 
 
 def _own(step: int) -> bytes:
@@ -81,3 +86,38 @@ def _company() -> Iterator[Story]:
     for step in range(17, 26):
         told.estimated(32_100 + 100 * (step - 17), step)
     yield told.ticks(62_000, 62_001)
+
+
+# --- 9.1.2: paces
+
+
+def _half_and_the_rest() -> Story:
+    """The first two paces are 400 ms: up to half. Up to the start the second one would be 420."""
+    told = Story("pace ends with half of them, not with the wait for the others: a twentieth of it", CURRENT)
+    told.tick(0).join(10, X).same(20, X, work_distance=1).worker_ready(1_000).estimated(1_400, 0)
+    told.push(1_500, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3)))
+    told.push(1_600, X, seal(CURRENT, 1, 1)).estimated(1_800, 1).ticks(1_819, 1_820)
+    return told.estimated(2_300, 2).ticks(3_099, 3_100)
+
+
+def _sixteen() -> Story:
+    """Nine paces of a second, then eight of 400 ms: the last sixteen have a median of 700."""
+    told = Story("pace is that of sixteen steps, no more and no fewer", CURRENT).tick(0).worker_ready(0)
+    for step in range(9):
+        told.estimated(1_000 * (step + 1), step)
+    for step in range(9, 17):
+        told.estimated(9_000 + 400 * (step - 8), step)
+    told.join(12_210, X).same(12_220, X, work_distance=1)
+    told.push(12_230, X, *(seal(CURRENT, author, 15) for author in (1, 2, 3)))
+    return told.estimated(12_600, 17).ticks(13_999, 14_000)
+
+
+# --- 9.2.1: reserved
+
+
+def _reserved() -> Iterator[Story]:
+    yield Story("killed over the last round: has finished", SHORT, reserved_step=2).tick(0).worker_ready(10).tick(300)
+
+    name = "reserved beyond what its disk holds, and where the others are: goes on after it"
+    told = Story(name, EXAMPLE, held=[_own(3), seal(EXAMPLE, 1, 5)], reserved_step=8)
+    yield told.tick(0).worker_ready(10).estimated(500, 9)

@@ -12,6 +12,7 @@ from protocol.wire import Statements, StatementsRequest
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.vectors.notation import Document
+from tests.vectors.runs import record
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, Z, head_of
 
@@ -30,6 +31,7 @@ def _stories() -> Iterator[Story]:
     yield from _tokens()
     yield from _catching_up()
     yield from _refused()
+    yield _forgotten()
 
 
 def relay(name: str, manifest: Manifest, **config: Any) -> Story:
@@ -135,6 +137,25 @@ def _tokens() -> Iterator[Story]:
 
     told = relay("both claims in one message", INVITED)
     yield told.tell(100, X, pushed(first, second)).tick(150)
+
+
+def _forgotten() -> Story:
+    """The node is eight rounds ahead of author 1, who sends an update a second, loses its token, and comes back."""
+    mine = [StatementCodec(INVITED).admit(OWNER, ME.author), claim(INVITED, 1, 1)]
+    own = [record(INVITED, step, 5, author=ME) for step in range(19)]
+    told = Story(
+        "nothing is held of an author any more: its interval is forgotten, too",
+        INVITED,
+        statements=mine,
+        held=own,
+        reserved_step=18,
+    )
+    told.tick(0).join(5, X).same(10, X, work_distance=1)
+    for step in (7, 8, 9):
+        told.push(1_000 * (step - 6), X, seal(INVITED, 1, step))
+    told.tell(3_100, X, pushed(claim(INVITED, 1, 2))).tell(3_200, X, pushed(admit(INVITED, 1)))
+    told.push(4_000, X, seal(INVITED, 1, 10)).worker_ready(4_100)
+    return told.ticks(12_001, 34_000, 34_001)
 
 
 # --- anti-entropy
