@@ -290,6 +290,9 @@ def _seeking() -> Iterator[Story]:
     full = replica_of([*FULL, mine(16)]).ledger
     yield told.tell(300, X, head_of(full, step=FRONTIER)).answer(310, X, full, rounds=2)
 
+    late = [each for each in FULL if each != FULL[4]]
+    yield _used("it counts more slots than are here: 60 s are over to the millisecond", TRUE, late).ticks(300, 60_300)
+
     told = Story("what was told before it was live counts with what comes then", OPEN, held=FULL, is_training=False)
     told.tick(0).join(10, X, Y).tell(20, X, attested(TRUE, 1, 2)).same(30, X).tell(40, Y, attested(TRUE, 2, 3))
     told.tell(50, Y, AttestationsRequest()).leave(60, X)
