@@ -77,10 +77,13 @@ class FileServer:
     async def wait_for_room(self, host: str) -> None:
         """Let a stranger from IP address ``host`` wait a moment for a place, if not too many wait already."""
         crowd = self._origins.crowd_of(host)
-        if self._waiting.has_room(crowd):
-            with self._waiting.taken(crowd), trio.move_on_after(bounds.OBSERVER_WAIT_S):
-                while not self._strangers.has_room(crowd):
-                    await self._stranger_left.wait()
+        if not self._waiting.has_room(crowd):
+            return
+        with self._waiting.taken(crowd), trio.move_on_after(bounds.OBSERVER_WAIT_S):
+            while not self._strangers.has_room(crowd):
+                if self._stranger_left.is_set():
+                    self._stranger_left = trio.Event()
+                await self._stranger_left.wait()
 
     async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
         """Say hello, then serve files to a stranger. LinkBrokenError, Reject.
@@ -96,17 +99,13 @@ class FileServer:
                 places.enter_context(self._downloads.taken(crowd))
                 return self._run.find_file(sha256)
 
-            places.callback(self._let_in)
+            places.callback(lambda: self._stranger_left.set())
             places.enter_context(self._strangers.taken(crowd))
             await channel.send_now(hello)
             try:
                 await serve_files(channel, self._run.manifest_bytes, find_file)
             except RefusedError as error:
                 await refuse(channel, error.reason)
-
-    def _let_in(self) -> None:
-        self._stranger_left.set()
-        self._stranger_left = trio.Event()
 
     async def serve_neighbour(self, link: Link, open_sessions: OpenSessions) -> None:
         """Serve files on a stream that a neighbour has opened in addition to its session."""
