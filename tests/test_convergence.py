@@ -32,6 +32,17 @@ def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(run: 
             assert (live.replica.coefficients().flat(epoch) == replay.coefficients().flat(epoch)).all()
 
 
+def test_network__of_a_fast_author_and_a_slow_newcomer__leaves_rounds_to_both() -> None:
+    """A fault once: the fast one was at the last step before the other had measured its first."""
+    with scripted_network() as network:
+        network.add("fast", estimate_ms=50)
+        network.run(500)
+        network.add("slow", "fast", expects_peers=True, estimate_ms=2_000)
+        network.run_until_agreement(60_000)
+        assert network.node("slow").own_steps.updates >= 6
+        assert network.node("fast").own_steps.updates >= 35
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_network__with_loss_crash_late_joiner_and_equivocator__agrees(seed: int) -> None:
     with scripted_network(seed=seed, loss=0.05) as network:

@@ -17,6 +17,7 @@ export class StepClock {
   #paces = [];
   #doneMs = null; // when the step before was done
   #startedMs = null; // when it was started
+  #alone = null; // [when, step] since it has had a neighbour with work, and no author at work
   #halfMs = null; // since when half of the active authors have what the next step needs
   nextStep = 0;
 
@@ -35,6 +36,7 @@ export class StepClock {
 
   /** A record has raised the author's highest step. */
   hear(author, scalars, nowMs) {
+    if (author === this.#own) return;
     if (this.#heardMs.has(author)) {
       const interval = nowMs - this.#heardMs.get(author);
       const smoothed = this.#intervalMs.get(author) ?? interval;
@@ -108,7 +110,7 @@ export class StepClock {
   }
 
   /** The step to start now, or null. */
-  tryStart(highest, nowMs) {
+  tryStart(highest, nowMs, hasCompany) {
     this.nextStep = Math.max(this.nextStep, this.frontier(highest, nowMs)); // SPEC 9.1.3
     if (this.isFinished) return null;
     this.#doneMs ??= nowMs;
@@ -117,7 +119,7 @@ export class StepClock {
     if (isHalfThere) this.#halfMs ??= nowMs;
     const limitMs = isHalfThere ? this.#graceMs() : this.#waitMs();
     if (behind > 0 && nowMs < this.#doneMs + limitMs) return null;
-    if (this.#isFarAhead(highest, nowMs)) return null;
+    if (this.#isFarAhead(highest, nowMs, hasCompany)) return null;
     if (this.#halfMs !== null && this.#startedMs !== null) {
       this.#paces = [...this.#paces, this.#halfMs - this.#startedMs].slice(-PACES_KEPT);
     }
@@ -150,12 +152,21 @@ export class StepClock {
   }
 
   /** SPEC 9.1.4. */
-  #isFarAhead(highest, nowMs) {
+  #isFarAhead(highest, nowMs, hasCompany) {
     const isAtWork = ([author]) =>
       this.#heardMs.has(author) && nowMs - this.#heardMs.get(author) <= this.#patienceMs(author);
     const atWork = this.#others(highest).filter(isAtWork).map(([, step]) => step);
-    const ahead = this.#limits.ROUNDS_AHEAD_MAX * this.#round;
-    return atWork.length > 0 && this.nextStep > lowerMedian(atWork) + ahead;
+    if (atWork.length === 0) return hasCompany && this.#isExpecting(nowMs);
+    this.#alone = null;
+    return this.nextStep > lowerMedian(atWork) + this.#limits.ROUNDS_AHEAD_MAX * this.#round;
+  }
+
+  /** The same while no author is at work, but one may be measuring its first step. */
+  #isExpecting(nowMs) {
+    this.#alone ??= [nowMs, this.nextStep];
+    const [sinceMs, step] = this.#alone;
+    const { ROUNDS_AHEAD_MAX: rounds, STEP_WAIT_MS_MAX: mostMs } = this.#limits;
+    return this.nextStep > step + rounds * this.#round && nowMs - sinceMs < mostMs;
   }
 
   #patienceMs(author) {

@@ -66,7 +66,7 @@ export class Node {
   #on = {
     PeerJoined: (peer) => {
       this.flood.open(peer);
-      this.sync.open(peer);
+      this.sync.open(peer, this.#nowMs);
       this.#sendHead(peer);
       this.#send(this.snapshots.peerJoined(peer));
     },
@@ -276,13 +276,18 @@ export class Node {
 
   // --- own steps
 
-  /** SPEC 9.2.3 to 9.2.5, for the next step. */
+  /** SPEC 9.2.3, 9.2.4, for the next step. */
   #maySign() {
     if (!this.#mayContribute() || this.clock.isFinished || this.#firstTickMs === null) return false;
-    const next = Math.max(this.clock.nextStep, this.#frontier());
-    const silentMs = this.#nowMs - Math.max(this.#firstTickMs, this.sync.answeredMs);
-    const isAlone = silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS || !this.#config.expects_peers;
-    return isAlone || this.sync.isLive || this.snapshots.maySign();
+    return this.#knowsOwnRounds();
+  }
+
+  /** SPEC 9.2.3. */
+  #knowsOwnRounds() {
+    const { isLive, metMs, answeredMs } = this.sync;
+    if (isLive || this.snapshots.maySign() || (metMs === null && !this.#config.expects_peers)) return true;
+    const silentMs = this.#nowMs - Math.max(this.#firstTickMs, metMs ?? 0, answeredMs);
+    return silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS;
   }
 
   /** Whether it makes a next update that would count: not a relay, not paused, admitted, not excluded, with a place in the author table. */
@@ -298,7 +303,7 @@ export class Node {
     if (this.#estimating !== null || !this.#isWorkerFree || !this.#maySign()) return;
     const highest = this.state.highest();
     this.clock.resumeAfter(this.state.highestOf(this.#author));
-    const step = this.clock.tryStart(highest, this.#nowMs);
+    const step = this.clock.tryStart(highest, this.#nowMs, this.sync.nearestWork === 0);
     if (step === null) return;
     this.#estimating = step;
     this.#isWorkerFree = false;
@@ -310,7 +315,7 @@ export class Node {
     if (step !== this.#estimating) return;
     this.#finishStep(true, true);
     const isTaken = this.state.highestOf(this.#author) >= step; // SPEC 9.2.4
-    if (isTaken || !this.#wouldCount(step)) return;
+    if (isTaken || !this.#wouldCount(step) || !this.#knowsOwnRounds()) return;
     const record = makeRecord(this.#run, this.#secretSeed, step, scalars);
     this.state.add(record);
     this.#keep([record], null);
@@ -348,7 +353,7 @@ export class Node {
         peers: this.sync.peers.length,
         isAwaiting: this.clock.isAwaiting(this.state.highest(), this.#nowMs),
         isFinished: this.isFinished,
-        hadNeighbour: this.#config.expects_peers || this.sync.hasMet,
+        hadNeighbour: this.#config.expects_peers || this.sync.metMs !== null,
       };
       this.end.look(seen, this.#nowMs);
     }

@@ -21,7 +21,7 @@ export class Synchroniser {
   #left = new Set(); // peers that left with #leftRoot
   #leftRoot = null;
   isLive = false;
-  hasMet = false;
+  metMs = null; // when the first neighbour came
   hasOwn = false;
   answeredMs = -1;
 
@@ -54,15 +54,20 @@ export class Synchroniser {
     return steps.length > 0 ? lowerMedian(steps) : -1;
   }
 
+  /** The least work distance in a head (9.6), or null. */
+  get nearestWork() {
+    const distances = this.#heads().map(({ work_distance: distance }) => distance);
+    return distances.length > 0 ? Math.min(...distances) : null;
+  }
+
   /** How the last heads compare with the own ledger (9.6). */
   agreement() {
     const root = this.#state.root();
     const equal = [...this.#neighbours].filter(([, { head }]) => head?.root.equals(root)).map(([peer]) => peer);
-    const distances = this.#heads().map(({ work_distance: distance }) => distance);
     return {
       equal: new Set([...equal, ...this.#leftWith(root)]).size,
       differing: this.#neighbours.size - equal.length,
-      nearest: distances.length > 0 ? Math.min(...distances) : null,
+      nearest: this.nearestWork,
     };
   }
 
@@ -71,13 +76,13 @@ export class Synchroniser {
     return this.#left;
   }
 
-  open(peer) {
+  open(peer, nowMs) {
     this.close(peer);
     this.#neighbours.set(peer, {
       session: null, askedMs: 0, heardMs: 0, isAskedAgain: false, restUntilMs: 0,
       headSentMs: null, head: null, mismatches: 0, failures: 0,
     });
-    this.hasMet = true;
+    this.metMs ??= nowMs;
   }
 
   close(peer) {
@@ -158,7 +163,7 @@ export class Synchroniser {
     const neighbour = this.#neighbours.get(peer);
     if (neighbour.session?.number !== request) return;
     neighbour.session.count(count);
-    neighbour.heardMs = nowMs;
+    neighbour.heardMs = this.answeredMs = nowMs;
   }
 
   /** The horizon of records under this request number. */

@@ -10,14 +10,18 @@ import { SWITCHES_OF_NUMBERS } from "./switches/numbers.mjs";
 import { SWITCHES_OF_REWARDS } from "./switches/rewards.mjs";
 import { SWITCHES_OF_RUNS } from "./switches/runs.mjs";
 import { SWITCHES_OF_SETS } from "./switches/sets.mjs";
+import { SWITCHES_OF_STRINGS } from "./switches/strings.mjs";
 import { SWITCHES_OF_SYNC } from "./switches/sync.mjs";
+import { SWITCHES_OF_TOKENS } from "./switches/tokens.mjs";
 
 const ALL = [
   SWITCHES_OF_RUNS,
   SWITCHES_OF_REWARDS,
   SWITCHES_OF_NUMBERS,
+  SWITCHES_OF_TOKENS,
   SWITCHES_OF_SETS,
   SWITCHES_OF_MESSAGES,
+  SWITCHES_OF_STRINGS,
   SWITCHES_OF_SYNC,
   SWITCHES_OF_DOCUMENTS,
 ].flat();

@@ -13,6 +13,8 @@ import { REWARDS } from "./vector_rewards.mjs";
 import { FRAMES, REACH, SESSIONS } from "./vector_sessions.mjs";
 import { SNAPSHOTS } from "./vector_snapshots.mjs";
 import { STATEMENTS } from "./vector_statements.mjs";
+import { STRINGS } from "./vector_strings.mjs";
+import { TOKENS } from "./vector_tokens.mjs";
 import { TRACES } from "./vector_traces.mjs";
 
 export const FUNCTIONS_BY_FILE = new Map([
@@ -22,6 +24,7 @@ export const FUNCTIONS_BY_FILE = new Map([
   ["scalars.json", SCALARS],
   ["losses.json", LOSSES],
   ["views.json", VIEWS],
+  ["tokens.json", TOKENS],
   ["ed25519.json", ED25519],
   ["manifests.json", MANIFESTS],
   ["models.json", MODELS],
@@ -31,6 +34,7 @@ export const FUNCTIONS_BY_FILE = new Map([
   ["frames.json", FRAMES],
   ["sessions.json", SESSIONS],
   ["reach.json", REACH],
+  ["strings.json", STRINGS],
   ["ledgers.json", LEDGERS],
   ["statements.json", STATEMENTS],
   ["sync.json", SYNC],

@@ -87,7 +87,9 @@ def read_invitation(text: str) -> Invitation:
         data = base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True)
     except (ValueError, binascii.Error):
         data = b""
-    if len(data) != KEY_BYTES + SIGNATURE_BYTES or not text.strip().startswith(_TOKEN_PREFIX):
+    # Written again, because Python's decoder takes "+" and "/" as well.
+    is_whole = len(data) == KEY_BYTES + SIGNATURE_BYTES and base64.urlsafe_b64encode(data).decode("ascii") == body
+    if not is_whole or not text.strip().startswith(_TOKEN_PREFIX):
         raise OperatorError(
             f"--invite {text[:24]!r}: not a whole invitation. Copy all that `sfnode run invite` printed in one line, "
             f"from {_TOKEN_PREFIX!r} on"

@@ -33,7 +33,7 @@ class AttestationTable:
         """
         attestation = self.codec.decode_untrusted(data)
         author = attestation.author
-        # [IGNORE] SPEC 9.5.8: nothing of this author counts.
+        # [IGNORE] SPEC 9.5.6: nothing of this author counts.
         if teller is None and not self._is_contributing(author):
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"no update of {author.hex()[:16]} counts")
         table = self._newest if teller is None else self._told.setdefault(teller, {})
@@ -43,7 +43,7 @@ class AttestationTable:
         # [IGNORE] SPEC 9.5.7: the author has attested that step, or a later one.
         if any(each.step >= attestation.step for each in held):
             raise Ignore(IgnoreReason.ALREADY_HELD, f"{author.hex()[:16]} has attested step {attestation.step}")
-        # [IGNORE] SPEC 9.5.9: the table is full.
+        # [IGNORE] SPEC 9.5.8: the table is full.
         if author not in table and not self._has_room(teller):
             raise Ignore(IgnoreReason.ATTESTATIONS_FULL, "as many authors as are kept attest already")
         if attestation not in known:

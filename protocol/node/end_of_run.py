@@ -65,7 +65,7 @@ class EndOfRun:
             distance = min(distance, self.ending.work_distance)
         if self._finished_ms is None or not is_finished:
             self._finished_ms = now_ms
-        is_compared = equal > 0 or not (self._expects_peers or self._sync.has_met)
+        is_compared = equal > 0 or not (self._expects_peers or self._sync.met_ms is not None)
         is_work_near = self._sync.peers > 0 and distance < WORK_DISTANCE_MAX
         limit_ms = timings.END_WAIT_MS_MAX if self._sync.peers else timings.FIRST_SYNC_TIMEOUT_MS
         self.ending = Ending(

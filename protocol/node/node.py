@@ -61,7 +61,7 @@ class Node:
         match event:
             case events.PeerJoined():
                 self._flood.open(event.peer)
-                self.sync.open(event.peer)
+                self.sync.open(event.peer, now_ms)
                 self._send_head(event.peer)
                 turn.do(self.snapshots.peer_joined(event.peer))
             case events.PeerLeft():

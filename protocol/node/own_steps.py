@@ -78,7 +78,7 @@ class OwnSteps:
             return
         highest, author = self._replica.ledger.authors(), self._signer.author
         self._clock.resume_after(highest.get(author, -1))
-        step = self._clock.try_start(highest, self._turn.now_ms)
+        step = self._clock.try_start(highest, self._turn.now_ms, has_company=self._sync.nearest_work == 0)
         if step is None:
             return
         self.estimating = step
@@ -94,10 +94,16 @@ class OwnSteps:
         waited_ms = self._turn.now_ms - self._first_tick_ms
         has_enough = self._sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
+        return self._had_neighbours and self._knows_own_rounds()
+
+    def _knows_own_rounds(self) -> bool:
+        """Return whether the ledger holds this node's highest round, as far as any neighbour can know (SPEC 9.2.3)."""
+        met_ms = self._sync.met_ms
+        if self._snapshots.may_train() or (met_ms is None and not self._config.expects_peers):
+            return True
         # A long catch-up is not silence: only a node that gets no answer goes on with the records on its disk.
-        silent_ms = self._turn.now_ms - max(self._first_tick_ms, self._sync.answered_ms)
-        is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
-        return self._had_neighbours and (is_silent or self._snapshots.may_train())
+        silent_since_ms = max(self._first_tick_ms or 0, met_ms or 0, self._sync.answered_ms)
+        return self._turn.now_ms - silent_since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
 
     def finish(self, step: int, scalars: tuple[int, ...]) -> list[bytes]:
         """Sign what the worker has measured; return the record, which nobody may see before the disk holds it.
@@ -109,10 +115,10 @@ class OwnSteps:
         self.estimating, self.is_worker_free = None, True
         self._clock.step_finished(self._turn.now_ms, is_measured=True)
         ledger, author = self._replica.ledger, self._signer.author
-        # SPEC 9.2.4: during the measurement, a record of its own for this round or a later one may have come, or the
-        # author table may have become full. A second payload would void the first.
+        # SPEC 9.2.3, 9.2.4: during the measurement, a first neighbour may have come, or a record of its own for this
+        # round or a later one, or the author table may have become full. A second payload would void the first.
         is_taken = ledger.highest_step(author) >= step or not ledger.has_room_for(author)
-        if is_taken or not self.is_admitted_for(step):
+        if is_taken or not self.is_admitted_for(step) or not self._knows_own_rounds():
             self.skipped += 1
             return []
         envelope = ledger.codec.seal(self._signer, step, scalars)

@@ -28,6 +28,7 @@ class StepClock:
         self._started_ms: int | None = None
         self._half_ms: int | None = None  # when at least half of the active authors, itself included, were there
         self._due_ms: int | None = None  # when the present wait is over at the latest
+        self._alone: tuple[int, int] | None = None  # when, and before which step, it first had nobody at work to follow
         self.next_step = 0
         self.affordable = AffordableDirections(manifest.method)
 
@@ -40,7 +41,10 @@ class StepClock:
         """Note that ``author`` made progress: an update for a higher step than before, with these scalars.
 
         Do not call it for old steps. An author that signs only those is not at work and would hold back the others.
+        This node's own records, which neighbours bring back to it, are not heard: it does not wait for itself.
         """
+        if author == self._own:
+            return
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
@@ -128,10 +132,10 @@ class StepClock:
             if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
         ]
 
-    def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
+    def try_start(self, highest: dict[Author, int], now_ms: int, *, has_company: bool = False) -> int | None:
         """Return the step to start now, or None while the node has to wait. A returned step counts as started.
 
-        ``affordable.chosen`` is then its number of directions.
+        ``affordable.chosen`` is then its number of directions. ``has_company``: some neighbour says that it has work.
         """
         # SPEC 9.1.3: a node that has fallen behind the median of the active authors jumps to it.
         self.next_step = max(self.next_step, self.frontier(highest, now_ms))
@@ -153,7 +157,7 @@ class StepClock:
         if behind and now_ms < self._due_ms:
             return None
         self._due_ms = None
-        if self._is_far_ahead(highest, now_ms):
+        if self._is_far_ahead(highest, now_ms, has_company):
             return None
         if self._half_ms is not None and self._started_ms is not None:
             self._paces_ms.append(self._half_ms - self._started_ms)
@@ -178,10 +182,11 @@ class StepClock:
         pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
         return int(pace_ms / timings.STEP_GRACE_PART)
 
-    def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
+    def _is_far_ahead(self, highest: dict[Author, int], now_ms: int, has_company: bool) -> bool:
         """Return whether this node would run away from a slower majority that is at work (SPEC 9.1.4).
 
-        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals.
+        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals. While
+        none is, a neighbour with work may be about to send its first update, and is waited for once.
         """
         at_work: list[int] = []
         for author, heard_ms in self._heard_ms.items():
@@ -192,4 +197,11 @@ class StepClock:
             if author in highest and author != self._own and now_ms - heard_ms <= patience_ms:
                 at_work.append(highest[author])
         ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
-        return bool(at_work) and self.next_step > median_low(at_work) + ahead
+        if at_work:
+            self._alone = None
+            return self.next_step > median_low(at_work) + ahead
+        if not has_company:
+            return False
+        self._alone = self._alone or (now_ms, self.next_step)
+        since_ms, step = self._alone
+        return self.next_step > step + ahead and now_ms - since_ms < timings.STEP_WAIT_MS_MAX

@@ -148,7 +148,7 @@ class AttestationCodec:
 
     def check_signed(self, attestation: Attestation) -> None:
         """Check the costly rules: key, work and signature. Raises Reject."""
-        # [REJECT] SPEC 9.5.6: a valid key, with the work that the run asks for; and its signature.
+        # [REJECT] SPEC 9.5.9: a valid key, with the work that the run asks for; and its signature.
         if not is_author_key(attestation.author):
             raise Reject(RejectReason.AUTHOR_KEY, "an attestation under a key that is not a valid Ed25519 key")
         if not has_work(self._manifest.admission, self._manifest.run_id, attestation.author):

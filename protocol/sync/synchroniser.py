@@ -38,9 +38,9 @@ class Synchroniser:
         self._last_request = first_request
         self._left: set[wire.PeerId] = set()  # neighbours that have left with this root
         self._left_root: Digest | None = None
-        self.has_met = False  # there was a neighbour
+        self.met_ms: int | None = None  # when the first neighbour came
         self.is_live = False
-        self.answered_ms = -1  # when a neighbour last answered a request
+        self.answered_ms = -1  # when the last part of an answer to a request came
         self.sessions_completed = 0
         self.sessions_failed = 0
 
@@ -60,6 +60,11 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
+    @property
+    def nearest_work(self) -> int | None:
+        """Return the least work distance in the neighbours' heads, None without any head."""
+        return min((entry.head.work_distance for entry in self._neighbours.values() if entry.head), default=None)
+
     def agreement(self) -> tuple[int, int, int | None]:
         """Compare the neighbours' last heads with this ledger.
 
@@ -68,8 +73,7 @@ class Synchroniser:
         """
         heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
-        nearest = min((head.work_distance for head in heads.values()), default=None)
-        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), nearest
+        return len(equal | self._left_with_root()), len(self._neighbours) - len(equal), self.nearest_work
 
     def head_of(self, peer: wire.PeerId) -> wire.Head | None:
         """Return the neighbour's last head, None when it has sent none yet."""
@@ -96,11 +100,11 @@ class Synchroniser:
         """Return all neighbours."""
         return list(self._neighbours)
 
-    def open(self, peer: wire.PeerId) -> None:
+    def open(self, peer: wire.PeerId, now_ms: int = 0) -> None:
         """Add a neighbour, which may come again before the end of its old session is reported."""
         self.close(peer)
         self._neighbours[peer] = _Neighbour()
-        self.has_met = True
+        self.met_ms = now_ms if self.met_ms is None else self.met_ms
 
     def close(self, peer: wire.PeerId) -> None:
         """Remove a neighbour that left, so that its session's buckets can be requested from others."""
@@ -157,7 +161,7 @@ class Synchroniser:
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(count)
-            neighbour.heard_ms = now_ms
+            neighbour.heard_ms = self.answered_ms = now_ms
 
     def horizon_of(self, peer: wire.PeerId, request: int, otherwise: int | None) -> int | None:
         """Return the last step acceptable from ``peer``: its session's if records answer it, else ``otherwise``."""

@@ -63,6 +63,7 @@ MEMORY_AGAIN_PERCENT: Final = 90  # of it: below this newcomers are admitted aga
 MEMORY_LOOK_S: Final = 5.0  # one neighbour goes at each look: all 28 within two and a half minutes
 OBSERVERS_MAX: Final = 8  # strangers that fetch the manifest or files at the same time
 OBSERVERS_PER_CROWD_MAX: Final = 2  # of one network, or private address
+OBSERVER_WAIT_S: Final = 3.0  # one without a place waits for one: a manifest takes milliseconds
 MANIFEST_PLACES: Final = 1  # reserved for the manifest: it takes milliseconds, a basis minutes
 OBSERVER_IDLE_S: Final = 8.0  # without a request; a part takes 1.6 s at 20 kB/s, the doctor's dial back 5 s
 SHORT_ANSWERS_PER_S: Final = 20.0  # to one observer, shorter than a part: full parts are bounded by their bytes

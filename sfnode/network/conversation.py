@@ -72,6 +72,8 @@ class Conversation:
 
     async def _receive_stranger(self, channel: Channel) -> None:
         hello = await handshake.await_hello(channel)
+        if hello.run_id == handshake.OBSERVER_RUN_ID:
+            await self._files.wait_for_room(channel.link.remote_host)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
             log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)

@@ -321,6 +321,31 @@ CLOCK = (
         detector=Directed(made_up_keys_that_sign_old_steps),
     ),
     Mutant(
+        name="runs-away-from-a-newcomer",
+        breaks="an author that is alone with a slower one has done the run before the other's first update",
+        edits=(Edit(_CLOCK, "StepClock._is_far_ahead", "if not has_company:", "if True:"),),
+        detector=Tests(
+            ("tests/test_convergence.py::test_network__of_a_fast_author_and_a_slow_newcomer__leaves_rounds_to_both",)
+        ),
+    ),
+    Mutant(
+        name="joined-and-signs",
+        breaks="a node that knew of no peers signs beside a neighbour that may hold its former rounds",
+        edits=(
+            Edit(
+                _OWN,
+                "OwnSteps._knows_own_rounds",
+                "(met_ms is None and not self._config.expects_peers)",
+                "not self._config.expects_peers",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/protocol/test_node.py::test_node__told_of_no_peers_and_joined_by_one__signs_nothing_before_it_is_live",
+            )
+        ),
+    ),
+    Mutant(
         name="jump-off-the-grid-of-rounds",
         breaks="the frontier is not rounded down to the first step of a round",
         edits=(Edit(_CLOCK, "StepClock._round_of", "middle - middle % self._round_steps", "middle + 1"),),

@@ -49,6 +49,11 @@ BASIS = FileRequest(sha256=hashlib.sha256(Basis.data).digest(), offset=0)
 
 
 @pytest.fixture(autouse=True)
+def _nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "OBSERVER_WAIT_S", 0.05)
+
+
+@pytest.fixture(autouse=True)
 def _needs_many_loopbacks() -> None:
     with socket.socket() as probe:
         try:
@@ -99,6 +104,27 @@ async def test_places__one_address_asks_for_all__gets_two_and_another_address_is
             with trio.fail_after(5.0):
                 assert await fetch(Download(Wanted.manifest(None)), node.addresses) == MANIFEST
         await until(lambda: node.network._files.has_room_for(CROWDED))
+        nursery.cancel_scope.cancel()
+
+
+async def test_places__three_join_at_once_from_one_host__the_third_waits_for_a_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault once: the third was told "full", and kept away for a minute."""
+    monkeypatch.setattr(bounds, "OBSERVER_WAIT_S", 5.0)
+    found: list[bool] = []
+
+    async def join() -> None:
+        found.append(await is_refused(13, CROWDED, node))
+
+    async with trio.open_nursery() as nursery:
+        node = await start(nursery, network(1))
+        async with observer(11, CROWDED, node):
+            async with observer(12, CROWDED, node):
+                nursery.start_soon(join)
+                await until(lambda: node.network._files._waiting._taken.total() > 0)
+                assert found == []
+            await until(lambda: found == [False])
         nursery.cancel_scope.cancel()
 
 

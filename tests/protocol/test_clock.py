@@ -246,6 +246,21 @@ def test_clock__faster_than_a_majority_at_work__stays_within_the_rounds_ahead() 
     assert slow[A] <= fast.next_step <= slow[A] + timings.ROUNDS_AHEAD_MAX + 1
 
 
+def test_clock__nobody_heard_of_and_a_neighbour_with_work__goes_eight_rounds_and_then_waits_once() -> None:
+    """A fault once: a run of two was over for the slower one before its first update."""
+    fast = clock()
+    for step in range(9):
+        assert fast.try_start({}, 10 * step, has_company=True) == step
+        fast.step_finished(10 * step + 5, is_measured=True)
+    assert fast.try_start({}, 29_999, has_company=True) is None
+    assert fast.try_start({}, 29_999) == 9  # the neighbour has left, or has no work
+    fast.step_finished(29_999, is_measured=True)
+    assert fast.try_start({}, 29_999, has_company=True) is None
+    for step in range(10, 30):
+        assert fast.try_start({}, 30_000 + step, has_company=True) == step
+        fast.step_finished(30_000 + step, is_measured=True)
+
+
 def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
     left_behind = long_run_clock()
     others = dict.fromkeys((A, B, C), 20)

@@ -23,9 +23,9 @@ SHORT = small_manifest(steps=1)
 def finished(*peers: PeerId, expects_peers: bool = False) -> Node:
     """A node that has made the only step of its run, and has these neighbours."""
     made = node(manifest=SHORT, expects_peers=expects_peers)
-    join(made, *peers)
     made.handle(WorkerReady(), 10)
     made.handle(EstimateFinished(step=0, scalars=(5,)), 20)
+    join(made, *peers, now_ms=20)
     return made
 
 

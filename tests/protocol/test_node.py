@@ -35,12 +35,14 @@ from tests.support.node_cores import (
     Y,
     head_of,
     join,
+    join_live,
     node,
     own,
     pushed,
     sent,
     start_effects,
     tell,
+    without_heads,
 )
 
 # --- own steps
@@ -56,7 +58,7 @@ def test_node__before_its_first_tick__starts_nothing() -> None:
 
 def test_node__estimate_finished__stores_before_it_sends() -> None:
     training = node()
-    join(training, X, Y)
+    join_live(training, X, Y)
     training.handle(WorkerReady(), 10)
     effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
     record = own(0, -300)
@@ -106,7 +108,7 @@ def test_node__relay__never_estimates() -> None:
 
 def test_node__switched_off_while_it_measures__publishes_that_step_and_starts_no_other_until_switched_on() -> None:
     training = node()
-    join(training, X)
+    join_live(training, X)
     training.handle(WorkerReady(), 10)
     assert training.handle(TrainingSwitched(is_on=False), 20) == []
     effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
@@ -138,7 +140,7 @@ def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_p
     voided its own slot, or, when the scalars were equal, an Ignore escaped from the core."""
     for former in (own(0, 77), own(0, -300)):
         training = node()
-        join(training, X)
+        join_live(training, X)
         training.handle(WorkerReady(), 10)
         tell(training, X, pushed(former), 20)
         effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
@@ -152,11 +154,22 @@ def test_node__author_table_full__does_not_train_and_does_not_fail() -> None:
     full = node(manifest=manifest, records=[seal(manifest, 0, 0)])
     assert full.handle(WorkerReady(), 10) == []
     racing = node(manifest=manifest)
-    join(racing, X)
+    join_live(racing, X)
     assert racing.handle(WorkerReady(), 10) == start_effects(0, manifest)
     tell(racing, X, pushed(seal(manifest, 0, 0)), 20)
     assert racing.handle(EstimateFinished(step=0, scalars=(1,)), 1_000) == []
     assert (racing.own_steps.updates, racing.own_steps.skipped) == (0, 1)
+
+
+def test_node__told_of_no_peers_and_joined_by_one__signs_nothing_before_it_is_live() -> None:
+    """A danger once: only a node that knew of peers asked for its own highest round first. One whose backup was
+    restored, and which others dialled, signed its old rounds again."""
+    waiting = node()
+    waiting.handle(WorkerReady(), 10)
+    join(waiting, X, now_ms=20)
+    assert waiting.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000) == []
+    assert without_heads(waiting.handle(Ticked(), 30_019)) == []
+    assert without_heads(waiting.handle(Ticked(), 30_020)) == start_effects(1)  # that neighbour never answers
 
 
 # --- flood

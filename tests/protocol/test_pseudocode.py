@@ -40,7 +40,9 @@ class BothClocks:
         self.node.__dict__.update(
             D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, is_dense=False, took=None, late=False, measured={}
         )
-        self.node.__dict__.update(highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None)
+        self.node.__dict__.update(
+            highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None, alone=None
+        )
         self.is_measuring = False
         self.now_ms = 0
         self.chosen: Counter[int] = Counter()
@@ -57,7 +59,7 @@ class BothClocks:
             held.pop(author, None)
         self.clock.forget_others(self.node.highest)
 
-    def go_on(self, *, is_measured: bool) -> None:
+    def go_on(self, *, is_measured: bool, has_company: bool) -> None:
         """Finish the step that is measured, or try to start one."""
         if self.is_measuring:
             self.clock.step_finished(self.now_ms, is_measured=is_measured)
@@ -65,8 +67,8 @@ class BothClocks:
             self.is_measuring = False
             return
         self.clock.resume_after(self.node.highest.get(OWN, -1))
-        started = self.clock.try_start(self.node.highest, self.now_ms)
-        assert CLOCK.try_start(self.node, self.now_ms) == started
+        started = self.clock.try_start(self.node.highest, self.now_ms, has_company=has_company)
+        assert CLOCK.try_start(self.node, self.now_ms, has_company) == started
         self.is_measuring = started is not None
         self.chosen[self.clock.affordable.chosen] += self.is_measuring
 
@@ -101,6 +103,7 @@ def starts_of_a_history(chance: random.Random, events: int) -> Counter[int]:
     """Steps begun in a history of so many events, by their directions; both are compared after each event."""
     both = BothClocks(staleness=chance.randrange(3), steps=chance.choice((60, 4_000)))
     authors = OTHERS[: chance.randrange(1, 1 + len(OTHERS))]
+    company = chance.choice((0, 0.8, 1))
     pause_ms, is_slow = 10 ** chance.randrange(1, 6), chance.random() < 0.25
     for author in (OWN, *authors) if chance.random() < 0.5 else ():  # after a restart
         both.hold(author, chance.randrange(10, 30, ROUND), scalars=round_of(chance), is_heard=chance.random() < 0.5)
@@ -118,7 +121,7 @@ def starts_of_a_history(chance: random.Random, events: int) -> Counter[int]:
             case n if n < 10 and step < both.node.steps:
                 both.hold(author, step, scalars=round_of(chance), is_heard=n > 2)
             case _:
-                both.go_on(is_measured=chance.random() < 0.9)
+                both.go_on(is_measured=chance.random() < 0.9, has_company=chance.random() < company)
         heads = [chance.randrange(0, both.node.steps) for _ in range(chance.randrange(4))]
         both.assert_equal(heads, chance.randrange(0, both.node.steps))
     return both.chosen

@@ -228,7 +228,7 @@ def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -
     waiting.handle(WorkerReady(), 10)
     join(waiting, X, now_ms=20)
     tell(waiting, X, pushed(own(0), own(3)), 30)
-    effects = waiting.handle(Ticked(), timings.FIRST_SYNC_TIMEOUT_MS + 1)
+    effects = waiting.handle(Ticked(), 20 + timings.FIRST_SYNC_TIMEOUT_MS)
     started = [effect.step for effect in effects if isinstance(effect, StartEstimate)]
     assert started == [4]
 

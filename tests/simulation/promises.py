@@ -58,6 +58,7 @@ class _Process:
 
     life: Life
     since_ms: int
+    met_ms: int | None = None  # when the first neighbour came
     has_heard: bool = False  # a head came: some neighbour has answered
     interval_ms: int = 50  # SPEC 8.3: for how long it may gather records
     neighbours: dict[PeerId, _Neighbour] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Promises:
         process = self._processes.get(node.author)
         if process is None or process.life is not life:
             process = self._processes[node.author] = _Process(life=life, since_ms=now_ms)
-        self._see_event(process, event)
+        self._see_event(process, event, now_ms)
         stored = [record[:-_SIGNATURE_BYTES] for e in effects if isinstance(e, StoreRecords) for record in e.records]
         self._see_news(process, node, event, stored, now_ms)
         for effect in effects:
@@ -135,16 +136,19 @@ class Promises:
         return record in self._genuine
 
     def _check_has_asked(self, process: _Process, node: Node, now_ms: int) -> None:
-        """SPEC 9.2.3: a node that knows of peers signs nothing before one of them has told it where the run is."""
-        has_waited = now_ms - process.since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
-        is_free = process.has_heard or has_waited or not node.own_steps._config.expects_peers
+        """SPEC 9.2.3: a node that knows of peers, or had one, signs nothing before one has told it where the run is."""
+        since_ms = process.since_ms if process.met_ms is None else process.met_ms
+        has_waited = now_ms - since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
+        is_alone = process.met_ms is None and not node.own_steps._config.expects_peers
+        is_free = process.has_heard or has_waited or is_alone
         require(is_free, "a node that knows of peers began a step before any of them had answered")
 
     # --- the flood ----------------------------------------------------------------------------------------
 
-    def _see_event(self, process: _Process, event: Event) -> None:
+    def _see_event(self, process: _Process, event: Event, now_ms: int) -> None:
         match event:
             case PeerJoined():
+                process.met_ms = now_ms if process.met_ms is None else process.met_ms
                 process.neighbours[event.peer] = _Neighbour()
             case PeerLeft():
                 process.neighbours.pop(event.peer, None)

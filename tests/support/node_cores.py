@@ -59,6 +59,12 @@ def join(target: Node, *peers: PeerId, now_ms: int = 0) -> None:
         target.handle(PeerJoined(peer=peer), now_ms)
 
 
+def join_live(target: Node, *peers: PeerId) -> None:
+    """Neighbours come, and the first says that it holds what the node holds: the node is live."""
+    join(target, *peers)
+    tell(target, peers[0], head_of(target.replica.ledger, target.replica.state_digest()), 0)
+
+
 def tell(target: Node, peer: PeerId, message: Message, now_ms: int) -> list[Effect]:
     return target.handle(MessageArrived(peer=peer, message=message), now_ms)
 

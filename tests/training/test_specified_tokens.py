@@ -17,6 +17,7 @@ from sfnode.training.task.encoding import PromptEncoder
 from tests.support.spec_programs import spec_program
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
 from tests.support.tiny_models import tiny_tokenizer
+from tests.vectors.token_table import A_WITH_SPECIAL, TOKENS
 
 WORDS = "a film was not very good bad dull bright it".split()
 FIELDS = "sentence response text".split()
@@ -38,6 +39,11 @@ def llama_like(shared_folder: Path) -> PreTrainedTokenizerBase:
     """Puts <s> before a text, and a space before whatever stands alone."""
     found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(shared_folder / "models" / "stories260K")
     return found
+
+
+def test_table_of_the_vectors__texts_and_tokens__are_those_of_the_real_tokenizer(llama_like: PreTrainedTokenizerBase) -> None:
+    assert llama_like.encode("a") == A_WITH_SPECIAL
+    assert {text: llama_like.encode(text, add_special_tokens=False) for text in TOKENS} == TOKENS
 
 
 def program_of(tokenizer: PreTrainedTokenizerBase, task: TaskSpec, tail: str) -> SimpleNamespace:

@@ -25,8 +25,10 @@ from tests.vectors.scalar_cases import scalars
 from tests.vectors.session_cases import sessions
 from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
+from tests.vectors.string_cases import strings
 from tests.vectors.subspace_cases import subspace
 from tests.vectors.sync_cases import sync
+from tests.vectors.token_cases import tokens
 from tests.vectors.trace_end import end
 from tests.vectors.trace_flood import flood
 from tests.vectors.trace_horizon import horizon
@@ -46,6 +48,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "scalars.json": scalars,
     "losses.json": losses,
     "views.json": views,
+    "tokens.json": tokens,
     "ed25519.json": ed25519,
     "manifests.json": manifests,
     "models.json": models,
@@ -55,6 +58,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "frames.json": frames,
     "sessions.json": sessions,
     "reach.json": reach,
+    "strings.json": strings,
     "ledgers.json": ledgers,
     "sync.json": sync,
     "asking.json": asking,

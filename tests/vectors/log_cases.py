@@ -17,10 +17,11 @@ from tests.support.manifests import OWNER
 from tests.vectors import edwards
 from tests.vectors.dense_cases import FILE, VIEWED
 from tests.vectors.log_files import Block, Log, log_of
-from tests.vectors.notation import Case, Document, as_bytes, case, document, judged, sliced
+from tests.vectors.notation import Case, Document, as_bytes, case, document, judged, repeat, sliced
 from tests.vectors.runs import EXAMPLE, run
 
 _INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, authors_max=3)
+_ZEROS_MIN = 4_096  # in a row
 _SMALL_ORDER = bytes([1]) + bytes(31)
 
 
@@ -63,10 +64,21 @@ def _read(
     with patch.multiple(limits, LOG_BLOCK_BYTES_MAX=block_bytes_max or limits.LOG_BLOCK_BYTES_MAX):
         found = judged(lambda: _members(data))
     assert found["reason"] == expect, (name, found)
-    written = sliced(_BASE, data)
+    written = _written(data)
     assert as_bytes(written, _BASE) == data
     given = {"data": written} | ({"block_bytes_max": block_bytes_max} if block_bytes_max else {})
     return case(name, "read", given, found)
+
+
+def _written(data: bytes) -> list[object]:
+    """Its parts that stand in the base, with a long row of zeros written once."""
+    start = data.find(bytes(_ZEROS_MIN))
+    if start < 0:
+        return sliced(_BASE, data)
+    end = start + _ZEROS_MIN
+    while data[end] == 0:
+        end += 1
+    return [*sliced(_BASE, data[:start]), repeat("00", end - start), *sliced(_BASE, data[end:])]
 
 
 def _members(data: bytes) -> dict[str, object]:
@@ -141,6 +153,8 @@ def _blocks() -> Iterator[Case]:
         yield _read(f"rule 9.4.2: {name}", log)
     yield _read("rule 9.4.2: a block over its bound", PLAIN, block_bytes_max=len(records.body) - 1)
     yield _read("rule 9.4.2: statements over their bound", INVITED, block_bytes_max=len(INVITED.blocks[1].body) - 1)
+    yield _read("rule 9.4.2: a block of 2^20 bytes is none too many", PLAIN.with_body(1, bytes(1 << 20)), "SIZE")
+    yield _read("rule 9.4.2: a block of 2^20 + 1 bytes", PLAIN.with_body(1, bytes((1 << 20) + 1)))
     good = PLAIN.encode()
     for name, length in {
         "after the head": 16,

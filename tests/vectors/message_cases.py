@@ -10,6 +10,7 @@ import msgpack
 from protocol import wire
 from protocol.schema import to_plain
 from protocol.wire import Kind, decode_untrusted, encode
+from tests.vectors.message_bounds import beyond_bounds
 from tests.vectors.message_faults import malformed
 from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged
 
@@ -112,7 +113,25 @@ def messages() -> Document:
     """messages.json"""
     cases = [*_examples(), *_bounds(), *_integers(), *_counts(), *_bad_fields()]
     faults = [message_case(name, data, reason, *pieces) for name, data, reason, pieces in malformed()]
-    return document("Messages, their fields and verdicts: SPEC 8.1, 8.2", [*cases, *faults])
+    seen = {written(each) for each in cases}
+    beyond = [each for each in _beyond_bounds() if written(each) not in seen]
+    return document("Messages, their fields and verdicts: SPEC 8.1, 8.2", [*cases, *faults, *beyond])
+
+
+def written(made: Case) -> bytes:
+    """The message of a case."""
+    return as_bytes(made["input"]["data"])
+
+
+def _beyond_bounds() -> Iterator[Case]:
+    for kind in Kind:
+        for what, row in beyond_bounds(kind.declared):
+            data = pack(kind, row)
+            is_long = any(isinstance(field, list) and len(field) > 1_024 for field in row)
+            reason = "FRAME" if is_long else "MESSAGE_FIELD" if len(data) <= 65_536 else "SIZE"
+            yield message_case(f"{_name(kind)}: beyond a bound: {what}", data, reason, *_rows(row), b"\0", b"x")
+    largest = pack(Kind.PEERS, [[["x" * 128, ["x" * 256] * 8]] * 28])
+    yield message_case("Peers: as many addresses as fit", largest, None, *_rows([[["x", []]] * 2]), b"x")
 
 
 def message_case(name: str, data: bytes, reason: str | None, *pieces: bytes) -> Case:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
-from tests.vectors.runs import run
+from tests.vectors.runs import record, run
 from tests.vectors.trace_files import traces
-from tests.vectors.trace_recorder import Story, X, Y, head_of
+from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
 
 ONE = run({}, steps=1)
 TWO = run({}, steps=2)
@@ -27,6 +27,7 @@ def _stories() -> Iterator[Story]:
     yield from _over()
     yield from _awaited()
     yield from _given_up()
+    yield _own_key()
 
 
 def finished(name: str, **config: Any) -> Story:
@@ -116,6 +117,12 @@ def _interval(name: str, interval_ms: int, patience_ms: int) -> Story:
     heard_ms = 1_000 + interval_ms
     told.push(heard_ms, X, seal(FIVE, 1, 1), seal(FIVE, 2, 1)).same(heard_ms + 10, X, work_distance=16)
     return told.tick(heard_ms + patience_ms).tick(heard_ms + patience_ms + 1)
+
+
+def _own_key() -> Story:
+    told = Story("its own key, which trained elsewhere before, is not awaited", TWO, is_training=False)
+    told.tick(0).join(10, X).same(20, X).push(1_000, X, record(TWO, 0, 5, author=ME), seal(TWO, 1, 1))
+    return told.same(1_100, X, work_distance=16).tick(1_150)
 
 
 def _given_up() -> Iterator[Story]:

@@ -27,12 +27,20 @@ def _stories() -> Iterator[Story]:
     yield from _void()
     yield from _faults()
     yield from _recounts()
+    yield _busy()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = True) -> Story:
     """A relay with three neighbours."""
     told = Story(name, EXAMPLE, held=held, is_training=False).tick(0).join(10, X, Y, Z)
     return told.same(20, X) if is_live else told
+
+
+def _busy() -> Story:
+    a, b = (seal(EXAMPLE, 1, step) for step in range(2))
+    told = relay("every tick is late: 400 ms lie between two frames, and no more")
+    told.tick(100, 26).tick(200, 26).tick(300, 26).tick(400, 26).push(3_000, X, a).push(3_010, X, b)
+    return told.tick(3_399, 26).tick(3_400, 26)
 
 
 # --- queues

@@ -12,6 +12,7 @@ from protocol.wire import Statements, StatementsRequest
 from tests.support.ledgers import admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.vectors.notation import Document
+from tests.vectors.runs import record
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, Z, head_of
 
@@ -30,6 +31,7 @@ def _stories() -> Iterator[Story]:
     yield from _tokens()
     yield from _catching_up()
     yield from _refused()
+    yield _forgotten()
 
 
 def relay(name: str, manifest: Manifest, **config: Any) -> Story:
@@ -66,7 +68,7 @@ def _news() -> Iterator[Story]:
     yield told.tick(150)
 
     told = Story("excluded: the node signs nothing from that step on, not even what it measures", OPEN)
-    told.tick(0).join(10, X).worker_ready(20).tell(
+    told.tick(0).join(10, X).same(15, X).worker_ready(20).tell(
         100, X, pushed(StatementCodec(OPEN).exclude(OWNER, ME.author, 0))
     ).estimated(500, 0)
     yield told.ticks(600, 9_000)
@@ -135,6 +137,25 @@ def _tokens() -> Iterator[Story]:
 
     told = relay("both claims in one message", INVITED)
     yield told.tell(100, X, pushed(first, second)).tick(150)
+
+
+def _forgotten() -> Story:
+    """The node is eight rounds ahead of author 1, who sends an update a second, loses its token, and comes back."""
+    mine = [StatementCodec(INVITED).admit(OWNER, ME.author), claim(INVITED, 1, 1)]
+    own = [record(INVITED, step, 5, author=ME) for step in range(19)]
+    told = Story(
+        "nothing is held of an author any more: its interval is forgotten, too",
+        INVITED,
+        statements=mine,
+        held=own,
+        reserved_step=18,
+    )
+    told.tick(0).join(5, X).same(10, X, work_distance=1)
+    for step in (7, 8, 9):
+        told.push(1_000 * (step - 6), X, seal(INVITED, 1, step))
+    told.tell(3_100, X, pushed(claim(INVITED, 1, 2))).tell(3_200, X, pushed(admit(INVITED, 1)))
+    told.push(4_000, X, seal(INVITED, 1, 10)).worker_ready(4_100)
+    return told.ticks(12_001, 34_000, 34_001)
 
 
 # --- anti-entropy

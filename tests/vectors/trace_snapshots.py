@@ -40,6 +40,7 @@ def _stories() -> Iterator[Story]:
     yield from _choosing()
     yield from _using()
     yield from _proving()
+    yield from _seeking()
 
 
 # --- builders
@@ -275,3 +276,24 @@ def _proving() -> Iterator[Story]:
         full.add(each)
     told.tell(30, X, _pushed(exclude(OPEN, 2, 16))).tick(50).snapshot_arrived(100, TRUE)
     yield told.tell(200, X, head_of(full.ledger, step=FRONTIER)).answer(210, X, full.ledger).tick(300)
+
+
+# --- who seeks one, and what was told before
+
+
+def _seeking() -> Iterator[Story]:
+    yield joiner("a relay: asks for none, and seeks none", is_training=False).tick(50)
+
+    useless = b"useless".ljust(200, b".")
+    told = joiner("it was given a useless one: seeks no other, and asks in the usual order", data=useless)
+    told.tick(50).snapshot_arrived(100, useless).tell(150, X, attested(TRUE, 4, 5, 6, 7)).tick(200)
+    full = replica_of([*FULL, mine(16)]).ledger
+    yield told.tell(300, X, head_of(full, step=FRONTIER)).answer(310, X, full, rounds=2)
+
+    late = [each for each in FULL if each != FULL[4]]
+    yield _used("it counts more slots than are here: 60 s are over to the millisecond", TRUE, late).ticks(300, 60_300)
+
+    told = Story("what was told before it was live counts with what comes then", OPEN, held=FULL, is_training=False)
+    told.tick(0).join(10, X, Y).tell(20, X, attested(TRUE, 1, 2)).same(30, X).tell(40, Y, attested(TRUE, 2, 3))
+    told.tell(50, Y, AttestationsRequest()).leave(60, X)
+    yield told.tell(70, Y, AttestationsRequest())

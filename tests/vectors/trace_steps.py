@@ -9,6 +9,7 @@ from protocol.run.manifest import Manifest
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
 from tests.vectors.runs import EXAMPLE, record, run
+from tests.vectors.trace_company import stories_in_company
 from tests.vectors.trace_directions import DENSE, SLICED, stories_of_directions
 from tests.vectors.trace_files import traces
 from tests.vectors.trace_recorder import ME, Story, X, Y, head_of
@@ -38,6 +39,7 @@ def _stories() -> Iterator[Story]:
     yield from _signing()
     yield from _pausing()
     yield from stories_of_directions()
+    yield from stories_in_company()
 
 
 # --- starting
@@ -78,7 +80,7 @@ def _waiting() -> Iterator[Story]:
     told = Story(
         "half come while it waits: then 250 ms after its last step at the most", EXAMPLE, held=held, reserved_step=9
     )
-    told.tick(1_000).worker_ready(1_000).join(1_010, X).push(1_100, X, seal(EXAMPLE, 1, 8)).tick(1_150)
+    told.tick(1_000).worker_ready(1_000).join(1_010, X).same(1_020, X).push(1_100, X, seal(EXAMPLE, 1, 8)).tick(1_150)
     told.push(1_200, X, seal(EXAMPLE, 2, 8)).tick(1_249)
     yield told.tick(1_250)
 
@@ -87,7 +89,7 @@ def _waiting() -> Iterator[Story]:
     yield _half_comes_late()
     yield _last_sixteen()
 
-    told = Story("it waits 30 s at the most", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told = Story("it waits 30 s at the most", CURRENT).tick(0).worker_ready(0).join(10, X).same(10, X)
     told.push(15_000, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(20_000, 0).estimated(40_000, 1)
     yield told.ticks(40_100, 69_999, 70_000)
 
@@ -112,7 +114,7 @@ def _behind_by(theirs: int, text: str) -> Story:
 def _paces() -> Story:
     """Paces of 600, 701, 802 and 903 ms."""
     told = Story("pace: the median of its last steps says how long it waits", CURRENT)
-    told.tick(0).worker_ready(0).join(10, X)
+    told.tick(0).worker_ready(0).join(10, X).same(10, X)
     now_ms = 0
     for step in range(4):
         now_ms += 600 + 101 * step
@@ -128,6 +130,7 @@ def _paces() -> Story:
 
 def _late_ones_do_not_count() -> Story:
     told = Story("a wait that ran to its limit does not raise the pace", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told.same(10, X)
     told.estimated(400, 0).push(410, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(800, 1)
     told.ticks(1_599, 1_600).push(2_900, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3)))
     return told.estimated(3_000, 2).ticks(3_799, 3_800)
@@ -135,7 +138,7 @@ def _late_ones_do_not_count() -> Story:
 
 def _half_comes_late() -> Story:
     told = Story("pace ends when half have what is needed, not when the node itself is done", CURRENT).tick(0)
-    told.worker_ready(0).join(10, X)
+    told.worker_ready(0).join(10, X).same(10, X)
     told.push(100, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(400, 0).estimated(800, 1)
     told.push(1_300, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3))).estimated(1_700, 2)
     return told.ticks(2_500, 2_999, 3_000)
@@ -149,7 +152,7 @@ def _last_sixteen() -> Story:
         told.estimated(3_000 * (step + 1), step)
     for step in range(18, 34):
         told.estimated(54_000 + 60 * (step - 17), step)
-    told.join(54_970, X).push(54_980, X, *(seal(CURRENT, author, 33) for author in (1, 2, 3)))
+    told.join(54_970, X).same(54_975, X).push(54_980, X, *(seal(CURRENT, author, 33) for author in (1, 2, 3)))
     return told.estimated(55_020, 34).ticks(55_070, 55_219, 55_220)
 
 
@@ -262,23 +265,25 @@ def _signing() -> Iterator[Story]:
     yield _backup()
 
     told = Story("an own record comes while the worker measures: no second payload", EXAMPLE)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, own(0, 77)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, own(0, 77)).estimated(500, 0)
     yield told.tick(550)
 
     told = Story("an own later record comes while the worker measures: nothing at or below it is signed", EXAMPLE)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, own(3, 77)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(300, X, own(3, 77)).estimated(500, 0)
     yield told.tick(550)
 
     told = Story("nobody answers for 30 s: goes on with what its disk holds", EXAMPLE, expects_peers=True)
     told.tick(1_000).worker_ready(1_010).join(1_020, X).tell(
         1_030, X, head_of(ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 0)]))
     )
-    yield told.ticks(6_050, 11_050, 30_999, 31_000)
+    yield told.ticks(6_050, 11_050, 31_019, 31_020)
 
     yield _slow_catch_up()
 
     told = Story("the last place in the author table goes while the worker measures: nothing is signed", CROWDED)
-    told.tick(0).join(5, X).worker_ready(10).push(300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)).estimated(500, 0)
+    told.tick(0).join(5, X).same(7, X).worker_ready(10).push(
+        300, X, seal(CROWDED, 1, 0), seal(CROWDED, 2, 0)
+    ).estimated(500, 0)
     yield told.push(600, X, seal(CROWDED, 3, 0)).ticks(700, 9_000)
 
 

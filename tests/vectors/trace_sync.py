@@ -45,6 +45,8 @@ def _stories() -> Iterator[Story]:
     yield from _several()
     yield from _liars()
     yield from _answers()
+    yield from _counted_anew()
+    yield from _buckets()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = False, first_request: int = 100) -> Story:
@@ -247,3 +249,46 @@ def _answers() -> Iterator[Story]:
     wanted = WantedSlots(span=0, author=author, steps=bitmap_of([5, 6, 7]))
     told.tell(60, X, PullRequest(request=14, wanted=(wanted,)))
     yield told.tell(70, X, StatementsRequest(request=15, after=bytes(33)))
+
+
+# --- what begins anew
+
+
+def _counted_anew() -> Iterator[Story]:
+    one, two, three = (seal(EXAMPLE, 1, step) for step in range(3))
+    full = ledger_of(EXAMPLE, [one, two, three])
+
+    told = relay("two sessions that bring nothing rest for 2 s and 4 s; one that brings something begins anew")
+    told.until_pull(0 + 30, X, full).pulled(40, X).until_pull(2_040, X, full).pulled(2_050, X)
+    told.tell(6_049, X, head_of(full)).until_pull(6_050, X, full).pulled(6_060, X, one)
+    told.tell(7_059, X, head_of(full)).until_pull(7_060, X, full).pulled(7_070, X)
+    yield told.tell(9_069, X, head_of(full)).tell(9_070, X, head_of(full))
+
+    told = relay("a request may take 60 s in all, looked at with each tick")
+    told.until_pull(30, X, full)
+    request = told.request(X)
+    assert request is not None
+    for now_ms in range(4_000, 60_000, 4_000):
+        told.tell(now_ms, X, Records(request=request.request, data=one))
+    told.ticks(60_029, 60_030)
+    yield told.tell(61_029, X, head_of(full)).tell(61_030, X, head_of(full))
+
+
+def _buckets() -> Iterator[Story]:
+    """What is busy: all authors of a page until its pulls are answered, also those of whom nothing is missing."""
+    held = (seal(LONG, 1, 3), seal(LONG, 1, 4))
+    fewer = ledger_of(LONG, [held[0], seal(LONG, 2, 5)])
+    more = ledger_of(LONG, [*held, seal(LONG, 1, 6)])
+    told = Story(
+        "busy: an author of whom nothing is missing, on a page that is being pulled", LONG, held=held, is_training=False
+    )
+    told.tick(0).join(10, X, Y).until_pull(30, X, fewer).catch_up(40, Y, more).pulled(50, X, seal(LONG, 2, 5))
+    yield told.catch_up(5_000, Y, more)
+
+    first, second = sorted((1, 2), key=lambda number: signer(number).author)
+    pages = ledger_of(LONG, [seal(LONG, first, 3), seal(LONG, second, 3)])
+    more = ledger_of(LONG, [seal(LONG, first, 3), seal(LONG, first, 4)])
+    told = Story("free: an author of a page that was pulled, while the next one is asked for", LONG, is_training=False)
+    with told.limited(AUTHORS_PER_PAGE_MAX=1):
+        told.tick(0).join(10, X, Y).until_pull(30, X, pages).pulled(40, X, seal(LONG, first, 3))
+    yield told.catch_up(50, Y, more)

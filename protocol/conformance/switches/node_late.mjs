@@ -67,20 +67,20 @@ export const SWITCHES_OF_NODE_LATE = [
     ["9.5", "one from S on does not", "return this.#state.roster.exclusions().some((from) => from < this.#used.step);", "return true;"],
   ]),
   ...of("attestations.mjs", "traces_snapshots.json", [
-    ["9.5.6", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
+    ["9.5.9", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
     [
       "9.5.7",
       "the newest of each author",
       'if (tables.some((table) => table.has(name) && table.get(name).step >= step)) return "ALREADY_HELD";',
     ],
     [
-      "9.5.8",
+      "9.5.6",
       "of authors who contribute",
       'if (teller === null && !this.#isContributing(author)) return "NOT_ADMITTED";',
     ],
-    ["9.5.9", "no more than the table holds", "return this.#newest.size < this.#most;", "return true;"],
+    ["9.5.8", "no more than the table holds", "return this.#newest.size < this.#most;", "return true;"],
     [
-      "9.5.9",
+      "9.5.8",
       "nor more than one neighbour's share",
       "return this.#tableOf(teller).size < this.#mostByTeller;",
       "return true;",
@@ -132,6 +132,9 @@ export const SWITCHES_OF_NODE_LATE = [
       ": this.#limits.FIRST_SYNC_TIMEOUT_MS;",
       ": this.#limits.END_WAIT_MS_MAX;",
     ],
+  ]),
+  ...of("node_clock.mjs", "traces_end.json", [
+    ["9.1", "the own key is not heard of", "    if (author === this.#own) return;\n"],
   ]),
   ...of("node_sync.mjs", "traces_end.json", [
     ["9.6", "the least of them", "Math.min(...distances)", "Math.max(...distances)"],

@@ -50,7 +50,7 @@ export const SWITCHES_OF_NODE_STEPS = [
       "heard.length > 0 ? heard : this.#others(highest).map(([, step]) => step);",
       "heard;",
     ],
-    ["9.1.4", "no more than eight rounds ahead", "if (this.#isFarAhead(highest, nowMs)) return null;"],
+    ["9.1.4", "no more than eight rounds ahead", "if (this.#isFarAhead(highest, nowMs, hasCompany)) return null;"],
     [
       "9.1.4",
       "of those at work",
@@ -147,20 +147,19 @@ export const SWITCHES_OF_NODE_STEPS = [
       "    this.#effects.push([\"StoreRecords\", fresh, source === null]);\n    if (source !== null) this.recounts.broughtNews(source);\n    if (isNews) for (const record of fresh) this.flood.push(record, source);",
       "    for (const record of fresh) this.flood.push(record, source);\n    this.#send(this.flood.flush(this.#nowMs));\n    this.#effects.push([\"StoreRecords\", fresh, source === null]);",
     ],
-    [
-      "9.2.3",
-      "nothing before it is live",
-      "return isAlone || this.sync.isLive || this.snapshots.maySign();",
-      "return true;",
-    ],
+    ["9.2.3", "nothing before it is live", "    return silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS;", "    return true;"],
+    ["9.2.3", "who knows of no peers and has none signs", "(metMs === null && !this.#config.expects_peers)", "false"],
+    ["9.2.3", "who knows of none and is joined does not", "(metMs === null && ", "("],
+    ["9.2.3", "nor what it was measuring then", " || !this.#knowsOwnRounds()) return;", ") return;"],
+    ["9.2.3", "the first neighbour begins the 30 s anew", "this.#firstTickMs, metMs ?? 0, ", "this.#firstTickMs, "],
     ["9.2.3", "nothing before its first tick", " || this.#firstTickMs === null) return false;", ") return false;"],
-    ["9.2.3", "after 30 s without an answer it goes on", "silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS || "],
-    ["9.2.3", "an answer begins them anew", "Math.max(this.#firstTickMs, this.sync.answeredMs)", "this.#firstTickMs"],
+    ["9.2.3", "after 30 s without an answer it goes on", "return silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS;", "return false;"],
+    ["9.2.3", "an answer begins them anew", "metMs ?? 0, answeredMs)", "metMs ?? 0)"],
     [
       "9.2.4",
       "no round at or below its highest",
-      "if (isTaken || !this.#wouldCount(step)) return;",
-      "if (!this.#wouldCount(step)) return;",
+      "if (isTaken || !this.#wouldCount(step)",
+      "if (!this.#wouldCount(step)",
     ],
     ["9.2.4", "nor is one estimated", "this.clock.resumeAfter(this.state.highestOf(this.#author));"],
     [
@@ -179,10 +178,26 @@ export const SWITCHES_OF_NODE_STEPS = [
     ],
   ]),
   ...of("node_core.mjs", "traces_snapshots.json", [
-    ["9.2.3", "a snapshot and all of its own are enough", " || this.snapshots.maySign();", ";"],
+    ["9.2.3", "a snapshot and all of its own are enough", " || this.snapshots.maySign()", ""],
   ]),
   ...of("node_snapshots.mjs", "traces_snapshots.json", [
     ["9.2.3", "all of its own must be here", "this.#used !== null && this.#sync.hasOwn && ", "this.#used !== null && "],
+  ]),
+  ...of("node_clock.mjs", "traces_steps.json", [
+    ["9.1.4", "a neighbour with work is waited for", "return hasCompany && this.#isExpecting(nowMs);", "return false;"],
+    ["9.1.4", "none without", "return hasCompany && this.#isExpecting(nowMs);", "return this.#isExpecting(nowMs);"],
+    [
+      "9.1.4",
+      "once",
+      "    this.#alone ??= [nowMs, this.nextStep];",
+      "    if (this.#alone === null || nowMs > this.#alone[0] + 30000) this.#alone = [nowMs, this.nextStep];",
+    ],
+    ["9.1.4", "again once an author was at work", "    this.#alone = null;\n"],
+    ["9.1.4", "eight rounds are free", "this.nextStep > step + rounds * this.#round && ", ""],
+    ["9.1.4", "for 30 s", " && nowMs - sinceMs < mostMs;", ";"],
+  ]),
+  ...of("node_sync.mjs", "traces_steps.json", [
+    ["9.2.3", "records are answers, too", "neighbour.heardMs = this.answeredMs = nowMs;", "neighbour.heardMs = nowMs;"],
   ]),
   ...of("node_core.mjs", "traces_roster.json", [
     ["9.2.4", "none that would not count", " && step < this.state.countsUntil(this.#author);", ";"],

@@ -32,7 +32,7 @@ export const SWITCHES_OF_NODE_SYNC = [
     [
       "8.4.7",
       "parts of an answer count",
-      "neighbour.session.count(count);\n    neighbour.heardMs = nowMs;",
+      "neighbour.session.count(count);\n    neighbour.heardMs = this.answeredMs = nowMs;",
       "neighbour.session.count(count);",
     ],
     ["8.4.7", "a rest between sessions", " || nowMs < neighbour.restUntilMs"],

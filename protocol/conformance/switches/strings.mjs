@@ -1,0 +1,48 @@
+// How each rule of connections and texts is switched off (SPEC 8.8, 8.9).
+
+import { of } from "./table.mjs";
+
+export const SWITCHES_OF_STRINGS = [
+  ...of("addresses.mjs", "strings.json", [
+    ["8.8", "only Ed25519 keys", "return peerOf(author) === peer ? author : null;", "return author;"],
+    ["8.8", "what the identity key signs", "noise-libp2p-static-key:", ""],
+    ["8.8", "the newer session stays", 'older.is_own_dial === newer.is_own_dial || ', ""],
+    ["8.8", "dialled at once from both ends", " || newer.at_ms - older.at_ms > SIMULTANEOUS_MS", ""],
+    ["8.8", "25 s are at once", "newer.at_ms - older.at_ms > SIMULTANEOUS_MS", "newer.at_ms - older.at_ms >= SIMULTANEOUS_MS"],
+    ["8.8", "the smaller key's dial stays", 'newer.is_own_dial === isOwnSmaller ? "newer" : "older"', '"older"'],
+    ["8.8", "another version lasts", 'bye.startsWith("other protocol version") || '],
+    ["8.8", "another run lasts", ' || bye.startsWith("other run")'],
+    ["8.8", "a newer session is no refusal", 'if (bye.startsWith("there is a newer session between us")) return 0;'],
+    ["8.9", "nothing after the peer", " || more.length > 0"],
+    ["8.9", "tcp alone", ' || tcp !== "tcp"'],
+    ["8.9", "five digits of a port", "{1,5}$/.test(port", "+$/.test(port"],
+    ["8.9", "the largest port", "found === null || Number(port) > 65535", "found === null"],
+    ["8.9", "p2p alone names a peer", 'p2p !== "p2p" || '],
+    ["8.9", "a peer id that is one", " || authorOf(peer) === null"],
+    ["8.9", "no zone", ' && !host.includes("%")'],
+    ["8.9", "IPv4 in IPv6", "if (mapped !== null) {", "if (false) {"],
+    ["8.9", "253 characters", " && host.length <= 253"],
+    ["8.9", "the kinds of names", '["dns", "dns4", "dns6"].includes(kind) && '],
+    ["8.9", "port 0 cannot be dialled", "return port > 0 && ", "return "],
+    ["8.9", "0.0.0.0 cannot be dialled", '!(kind === "ip4" && host === "0.0.0.0") && '],
+  ]),
+  ...of("strings.mjs", "strings.json", [
+    ["8.9", "a run's nodes have peers", " && address.peer !== null"],
+    ["8.9", "a run's nodes can be dialled", "address.peer !== null && isDialable(address)", "address.peer !== null"],
+    ["8.9", "a run has a node", "nodes.length > 0 && "],
+    ["8.9", "the digits of an invitation", "([A-Za-z0-9_-]{128})$", "([A-Za-z0-9_-]*)$"],
+    ["8.9", "the check of a string", "wrapped(packed) !== found", "false"],
+    ["8.9", "four nodes", "isList(nodes, 1, NODES_MAX)", "isList(nodes, 1, 9)"],
+    ["8.9", "one node", "isList(nodes, 1, NODES_MAX)", "isList(nodes, 0, NODES_MAX)"],
+    ["8.9", "a node without its peer", " && address.peer === null"],
+    ["8.9", "a node that can be dialled", "address.peer === null && isDialable(address)", "address.peer === null"],
+    ["8.9", "a whole invitation", "isBytes(invitation, 0, INVITATION_BYTES) &&"],
+    ["8.9", "the bound of names", " && [...value].length <= NAME_MAX"],
+    ["8.9", "no empty name", ' && value !== ""'],
+    ["8.9", "the bound of data", " && value <= DATA_BYTES_MAX"],
+    ["8.9", "six members", "isList(plain, 6, 6)", "isList(plain, 6, 7)"],
+    ["8.9", "white space is skipped", 'text.replaceAll(/\\s/g, "")', "text"],
+    ["8.9", "letters of either case", '"").toLowerCase()', '"")'],
+    ["8.9", "the domain of a tag", 'Buffer.from("sfnode/mdns/1"), runId', "runId"],
+  ]),
+];

@@ -1,0 +1,37 @@
+// How each rule of data and tokens is switched off (SPEC 5.5).
+
+import { of } from "./table.mjs";
+
+export const SWITCHES_OF_TOKENS = of("tokens.mjs", "tokens.json", [
+  ["5.5", "a line may end with 0d", "/\\r\\n|\\r|\\n/", "/\\n/"],
+  ["5.5", "lines of white space are skipped", '.filter((line) => line.trim() !== "")'],
+  ["5.5", "fields are texts", "for (const name of named) demand(isText(row.get(name)), name);"],
+  ["5.5", "no surrogates", " && value.isWellFormed();", ";"],
+  ["5.5", "two choices at least", " && choices.length >= 2"],
+  ["5.5", "choices are texts", " && choices.every(isText)"],
+  ["5.5", "the label is one of them", " && label >= 0 && label < count"],
+  ["5.5", "doubled braces", 'whole === "{{" || whole === "}}" ? whole[0] : whole', "whole"],
+  ["5.5", "what no field may be called", ' && field !== "label" && field !== "choices"'],
+  ["5.5", "a name is a word", "FIELD_NAME.test(field) && "],
+  ["5.5", "a classification names a field", 'kind === "classification" || kind === "reward"', 'kind === "reward"'],
+  ["5.5", "a reward names a field", 'kind === "classification" || kind === "reward"', 'kind === "classification"'],
+  ["5.5", "what follows names a field", 'if (kind === "completion") demand(following.length > 0, "no field");'],
+  ["5.5", "what follows names the choice", 'if (kind === "choice") demand(following.includes("choice"), "no choice");'],
+  ["5.5", "the prompt does not", '!prompt.includes("choice") && '],
+  ["5.5", "START ends before the text", "special.slice(0, Math.max(0, special.indexOf(t(\"a\")[0])))", "special"],
+  ["5.5", "TAIL", "`a${this.#tail}`", '"a"', "`a${this.#tail}${text}`", "`a${text}`"],
+  ["5.5", "WORDS of one token are those of the word alone", "alone.every((each) => each.length === 1) ? alone : ", ""],
+  ["5.5", "WORDS of several are those after a prompt", "words.map((word) => this.#after(word))", "alone"],
+  ["5.5", "no two words are equal", 'demand(new Set(found.map(String)).size === found.length, "equal words");'],
+  ["5.5", "without a template a text stands alone", 'this.#task.template !== "" && '],
+  ["5.5", "a prompt loses its beginning", "...last(body, room)];\n    this.#check", "...body];\n    this.#check"],
+  ["5.5", "room for the longest candidate", " - longest(candidates)"],
+  ["5.5", "room for a token of the prompt", 'demand(room >= (body.length > 0 ? 1 : 0), "no room");'],
+  ["5.5", "room for an answer", " - this.#rule.tokens"],
+  ["5.5", "something to predict it from", " && tokens.length + shortest > 1"],
+  ["5.5", "something to predict", "shortest > 0 && "],
+  ["5.5", "half of the room is the prompt's", "Math.min(this.#start.length + body.length, Math.floor(most / 2))", "this.#start.length + body.length"],
+  ["5.5", "a completion loses its end", "y.slice(0, most - Math", "y.slice(0, 9 + most - Math"],
+  ["5.5", "pieces overlap without START", "this.#start.length > 0 ? 0 : 1", "0"],
+  ["5.5", "and not with it", "this.#start.length > 0 ? 0 : 1", "1"],
+]);

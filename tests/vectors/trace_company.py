@@ -1,0 +1,123 @@
+"""Traces of what neighbours mean for own steps: nothing signed before it is live, or alone with one (SPEC 9.1, 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.wire import PullDone, Records
+from tests.support.ledgers import ledger_of, seal
+from tests.vectors.runs import EXAMPLE, record, run
+from tests.vectors.trace_recorder import ME, Story, X
+
+CURRENT, SHORT = run({}, staleness=0), run({}, steps=3)  # as in trace_steps
+
+
+def stories_in_company() -> Iterator[Story]:
+    """Stand last in traces_steps.json: the names of what the others hold stay."""
+    yield from _joined()
+    yield _slow_pull()
+    yield from _company()
+    yield _half_and_the_rest()
+    yield _sixteen()
+    yield from _reserved()
+
+
+def _own(step: int) -> bytes:
+    """A record that the node itself signed in a former life."""
+    return record(EXAMPLE, step, 5, author=ME)
+
+
+# --- 9.2.3: nothing is signed before a neighbour has told
+
+
+def _joined() -> Iterator[Story]:
+    """SPEC 9.2.3, of a node that was told of no peers."""
+    full = ledger_of(EXAMPLE, [_own(step) for step in range(2, 7)] + [seal(EXAMPLE, 1, 5)])
+    told = Story("told of no peers, joined by one: signs nothing before it is live", EXAMPLE, held=[_own(2)])
+    told.join(5, X).tick(10).worker_ready(20).tick(2_000)
+    yield told.catch_up(2_100, X, full, step=5).estimated(3_000, 7)
+
+    told = Story("joined while it measures: that is not signed before it is live, and later not either", EXAMPLE)
+    told.tick(0).worker_ready(10).join(20, X).estimated(500, 0).tick(550)
+    yield told.catch_up(600, X, full, step=5).estimated(3_000, 7)
+
+    told = Story("joined by one that does not answer: goes on 30 s later, even if that one has left", EXAMPLE)
+    told.tick(0).join(10_000, X).worker_ready(10_010).leave(12_000, X)
+    yield told.ticks(30_000, 39_999, 40_000)
+
+
+def _slow_pull() -> Story:
+    told = Story("the records of one pull come slowly: 30 s do not run out while they do", EXAMPLE, expects_peers=True)
+    records = [_own(step) for step in range(3, 7)]
+    told.tick(0).worker_ready(10).join(20, X).until_pull(30, X, ledger_of(EXAMPLE, records))
+    request = told.request(X)
+    assert request is not None
+    for number, each in enumerate(records):
+        told.tell(9_000 * (number + 1), X, Records(request=request.request, data=each))
+        told.tick(9_000 * (number + 1) + 100)
+    return told.tell(36_200, X, PullDone(request=request.request, records=4))
+
+
+# --- 9.1.4: nobody is heard of, but a neighbour has work
+
+
+def _in_company(name: str, work_distance: int = 0) -> Story:
+    """Alone with a neighbour of whom nothing is heard: the steps 0 to 8 take 100 ms each, and begin with 0."""
+    told = Story(name, EXAMPLE).tick(0).join(10, X).same(20, X, work_distance=work_distance).worker_ready(100)
+    for step in range(9):
+        told.estimated(200 + 100 * step, step)
+    return told
+
+
+def _company() -> Iterator[Story]:
+    told = _in_company("no author at work, a neighbour with work: eight rounds, and then not for 30 s")
+    told.ticks(1_050, 30_099, 30_100).estimated(30_200, 9).leave(30_300, X).join(30_400, X).same(30_500, X)
+    for step in range(10, 20):
+        told.estimated(30_600 + 100 * (step - 10), step)
+    yield told
+
+    yield _in_company("no author at work, the neighbour has no work itself: goes on", 1)
+
+    told = _in_company("it waits so; an author is heard of and followed, falls silent, and is waited for again")
+    told.push(2_000, X, seal(EXAMPLE, 1, 8)).tick(2_050)
+    for step in range(9, 17):
+        told.estimated(2_100 + 100 * (step - 9), step).tick(2_150 + 100 * (step - 9))
+    told.ticks(32_000, 32_001)
+    for step in range(17, 26):
+        told.estimated(32_100 + 100 * (step - 17), step)
+    yield told.ticks(62_000, 62_001)
+
+
+# --- 9.1.2: paces
+
+
+def _half_and_the_rest() -> Story:
+    """The first two paces are 400 ms: up to half. Up to the start the second one would be 420."""
+    told = Story("pace ends with half of them, not with the wait for the others: a twentieth of it", CURRENT)
+    told.tick(0).join(10, X).same(20, X, work_distance=1).worker_ready(1_000).estimated(1_400, 0)
+    told.push(1_500, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3)))
+    told.push(1_600, X, seal(CURRENT, 1, 1)).estimated(1_800, 1).ticks(1_819, 1_820)
+    return told.estimated(2_300, 2).ticks(3_099, 3_100)
+
+
+def _sixteen() -> Story:
+    """Nine paces of a second, then eight of 400 ms: the last sixteen have a median of 700."""
+    told = Story("pace is that of sixteen steps, no more and no fewer", CURRENT).tick(0).worker_ready(0)
+    for step in range(9):
+        told.estimated(1_000 * (step + 1), step)
+    for step in range(9, 17):
+        told.estimated(9_000 + 400 * (step - 8), step)
+    told.join(12_210, X).same(12_220, X, work_distance=1)
+    told.push(12_230, X, *(seal(CURRENT, author, 15) for author in (1, 2, 3)))
+    return told.estimated(12_600, 17).ticks(13_999, 14_000)
+
+
+# --- 9.2.1: reserved
+
+
+def _reserved() -> Iterator[Story]:
+    yield Story("killed over the last round: has finished", SHORT, reserved_step=2).tick(0).worker_ready(10).tick(300)
+
+    name = "reserved beyond what its disk holds, and where the others are: goes on after it"
+    told = Story(name, EXAMPLE, held=[_own(3), seal(EXAMPLE, 1, 5)], reserved_step=8)
+    yield told.tick(0).worker_ready(10).estimated(500, 9)
