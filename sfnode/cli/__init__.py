@@ -13,6 +13,7 @@ from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
 from sfnode.cli.export import export
+from sfnode.cli.forget import forget
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.join import join
@@ -44,7 +45,7 @@ def cli() -> None:
     """
 
 
-_OF_NODES = (join, start, pause, resume, stop, config, testnet, status, top, doctor)
+_OF_NODES = (join, start, pause, resume, stop, forget, config, testnet, status, top, doctor)
 for command in (init, run_group, *_OF_NODES, log, report, evaluate, ask, export, audit, identity, bench):
     cli.add_command(command)
 

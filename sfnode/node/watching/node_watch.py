@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from protocol.errors import UnsettledError
+from protocol.errors import OperatorError, UnsettledError
 from protocol.events import Event
 from protocol.ledger import Statement
 from protocol.node import statistics
@@ -34,7 +34,7 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter)
+        self._news = NetworkNews(life.reporter, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -72,8 +72,18 @@ class NodeWatch:
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
+            self._check_disk()
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
+
+    def _check_disk(self) -> None:
+        """End the node if its directory has reached --max-disk. OperatorError."""
+        limit, data_dir = self._life.config.limits.disk_bytes_max, self._life.config.data_dir
+        if limit is not None and (taken := disk.bytes_below(data_dir.path)) > limit:
+            raise OperatorError(
+                f"{data_dir} takes {taken / 1e6:,.0f} MB of {limit / 1e6:,.0f} MB (--max-disk): the node has stopped, "
+                "and everything in it is safe. Start it again with a higher --max-disk"
+            )
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
