@@ -19,7 +19,7 @@ from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Status, StatusWords
-from sfnode.storage import disk
+from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
@@ -72,18 +72,9 @@ class NodeWatch:
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
-            self._check_disk()
+            check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
-
-    def _check_disk(self) -> None:
-        """End the node if its directory has reached --max-disk. OperatorError."""
-        limit, data_dir = self._life.config.limits.disk_bytes_max, self._life.config.data_dir
-        if limit is not None and (taken := disk.bytes_below(data_dir.path)) > limit:
-            raise OperatorError(
-                f"{data_dir} takes {taken / 1e6:,.0f} MB of {limit / 1e6:,.0f} MB (--max-disk): the node has stopped, "
-                "and everything in it is safe. Start it again with a higher --max-disk"
-            )
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
@@ -96,6 +87,15 @@ class NodeWatch:
         elif status.end.is_given_up:
             advice = "start the node again without --exit-when-finished, and look at its status"
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
+
+
+def check_disk(data_dir: DataDirectory, bytes_max: int | None) -> None:
+    """Refuse to go on when the directory has become larger than --max-disk. OperatorError."""
+    if bytes_max is not None and (taken := disk.bytes_below(data_dir.path)) > bytes_max:
+        raise OperatorError(
+            f"{data_dir} takes {taken / 1e6:,.1f} MB of {bytes_max / 1e6:,.1f} MB (--max-disk): the node has stopped, "
+            "and everything in it is safe. Start it again with a higher --max-disk"
+        )
 
 
 def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
