@@ -35,12 +35,12 @@ CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildca
   tests/worker/test_remeasuring.py tests/conformance/test_vectors.py tests/repository/test_spec.py
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
-LOCK := $(shell cat pyproject.toml constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
+LOCK := $(shell cat pyproject.toml setup.py constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults field fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults field fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test release
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -163,6 +163,9 @@ deploy-check: $(STAMP) ## check the image's and Compose's files and the alert ru
 
 compose-test: $(STAMP) ## build the image, start the Compose file's nodes in an engine, until five hold one digest
 	@$(BIN)/python -m tests.containers
+
+release: ## build wheel and sdist into build/release, check them in a new environment without a compiler, write notes
+	@python=$$(SFNODE_VENV=$(VENV) sh deploy/check-system.sh) && PIP_ARGS="$(PIP_ARGS)" "$$python" deploy/release.py build
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

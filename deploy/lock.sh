@@ -9,15 +9,12 @@ trap 'rm -rf "$folder"' EXIT
 python=$(SFNODE_VENV="$folder/venv" sh deploy/check-system.sh)
 "$python" -m venv "$folder/venv"
 # torch is the one package whose version the measured figures depend on: TORCH=2.14.0 make lock
-"$folder/venv/bin/python" deploy/install.py --unpinned --extras train,web,dev "torch==${TORCH:-2.13.0}"
+"$folder/venv/bin/python" deploy/install.py --unpinned --editable --extras train,web,dev "torch==${TORCH:-2.13.0}"
 {
     echo '# Versions that work together, for pip install -c constraints.txt. Made by make lock; do not edit.'
     # A build label (+cpu) and the packages of one GPU maker belong to one kind of machine: torch asks for the right ones.
-    # fastecdsa is not installed here (deploy/install.py says why), but a plain `pip install sfnode` asks for it.
-    {
-        "$folder/venv/bin/python" -m pip freeze --exclude sfnode --exclude pip --exclude setuptools
-        echo 'fastecdsa==2.3.2'
-    } | sed -E 's/\+[a-z0-9.]+$//' | grep -v -E '^(nvidia-|cuda-|triton==)' | LC_ALL=C sort -f
+    "$folder/venv/bin/python" -m pip freeze --exclude sfnode --exclude pip --exclude setuptools \
+        | sed -E 's/\+[a-z0-9.]+$//' | grep -v -E '^(nvidia-|cuda-|triton==)' | LC_ALL=C sort -f
 } >"$folder/constraints.txt"
 if grep -E '@ |://' "$folder/constraints.txt"; then
     echo 'lock: the lines above name a place instead of a version; constraints.txt is left as it was' >&2

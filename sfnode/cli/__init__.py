@@ -13,6 +13,7 @@ from sfnode.cli.config import config
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
 from sfnode.cli.export import export
+from sfnode.cli.forget import forget
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.join import join
@@ -48,7 +49,7 @@ def cli() -> None:
 
 cli.set_sections(
     {
-        "Join a run": (join, start, pause, resume, stop, config),
+        "Join a run": (join, start, pause, resume, stop, config, forget),
         "Start a run of your own": (init, run_group),
         "Look at it": (status, top, log, report),
         "Use the model": (ask, evaluate, export),

@@ -20,8 +20,9 @@ def check_can_train() -> None:
     """Raise OperatorError unless the packages of the extra ``train`` are installed. Imports none; microseconds."""
     if missing := _missing("torch", "transformers", "safetensors"):
         raise OperatorError(
-            f"this needs {missing}, which this install lacks: in a clone of sfnode, run `python deploy/install.py "
-            "--extras train`. Without it a node can still store, serve and flood: sfnode join --relay"
+            f"this needs {missing}, which this install lacks: run `pip install 'sfnode[train]'` or, in a clone of "
+            "sfnode, `python deploy/install.py --extras train`. Without it a node can still store, serve and flood: "
+            "sfnode join --relay"
         )
 
 

@@ -45,7 +45,7 @@ join_options = options.group_of_fields(
         is_flag=False,
         flag_value=METRICS_ADDRESS,
         metavar="[HOST:PORT]",
-        help="Show figures to Prometheus at http://HOST:PORT/metrics, to this machine only.  [default: none; without "
+        help="Show figures to Prometheus at http://HOST:PORT/metrics, without a password.  [default: none; without "
         f"an address {METRICS_ADDRESS}]",
     ),
 )

@@ -1,5 +1,6 @@
 """``sfnode pause`` and ``sfnode resume``: write or remove a file that the node looks at every second."""
 
+import math
 import time
 from contextlib import suppress
 from typing import Final
@@ -7,8 +8,9 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import data_dir_option, json_option, print_result
+from sfnode.cli.options import CheckedText, data_dir_option, json_option, print_result
 from sfnode.reporter import printable
+from sfnode.run import parse_time
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, pasteable
 
@@ -18,20 +20,28 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
 
 @click.command()
 @data_dir_option
+@click.option(
+    "--for",
+    "duration",
+    type=CheckedText(parse_time),
+    metavar="TIME",
+    help="Let it go on by itself after this time: 4h, 90min or 2d.  [default: at `sfnode resume`]",
+)
 @json_option
-def pause(data_dir: DataDirectory, is_json: bool) -> None:
+def pause(data_dir: DataDirectory, duration: str | None, is_json: bool) -> None:
     """Pause a node: it measures nothing, but still stores and serves.
 
     It stays so over restarts, until `sfnode resume`. The step that is being measured is finished. The model stays in
     memory; `sfnode stop` frees it. A node that does not run is paused for its next start.
 
     \b
-    Example: sfnode pause --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode pause --for 4h --data-dir ~/.sfnode/my-run-0123456789ab
     """
     data_dir.signed_manifest()
-    was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
-    data_dir.control.pause()
-    reason = before if was_paused else _heard(data_dir, before)
+    until_s = math.inf if duration is None else time.time() + parse_time(duration)
+    is_same, before = math.isinf(data_dir.control.paused_until_s()) and math.isinf(until_s), _paused_now(data_dir)
+    data_dir.control.pause(until_s)
+    reason = before if is_same else _heard(data_dir, before)
     text = f"paused: {printable(reason)}" if reason else _unheard(data_dir)
     if reason is None:
         text = f"{data_dir} is paused from its next start on: no node runs there now"

@@ -1,19 +1,26 @@
-"""``sfnode report``: write the page of a run as one file."""
+"""``sfnode report``: write the page of a run as one file, or as a folder with the whole run."""
 
 from pathlib import Path
 
 import click
 
+from protocol.errors import OperatorError
 from sfnode.cli.value_types import DataFolder, NewFilePath
-from sfnode.page import write_report
+from sfnode.page import publish_run, write_report
 from sfnode.reporter import counting
 from sfnode.storage import DataDirectory
 
 
 @click.command()
 @click.argument("data_dir", metavar="DIR", type=DataFolder)
-@click.option("--out", type=NewFilePath, required=True, help="Write the page to this file, which must not exist yet.")
-def report(data_dir: DataDirectory, out: Path) -> None:
+@click.option("--out", type=NewFilePath, help="Write the page to this file, which must not exist yet.")
+@click.option(
+    "--publish",
+    type=NewFilePath,
+    metavar="FOLDER",
+    help="Make this folder for any web space instead: the page, and the whole run in a file that proves it.",
+)
+def report(data_dir: DataDirectory, out: Path | None, publish: Path | None) -> None:
     """Write a page about a run as one file that any browser shows.
 
     DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
@@ -23,6 +30,9 @@ def report(data_dir: DataDirectory, out: Path) -> None:
     \b
     Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
     """
+    place = publish or out
+    if place is None or (publish and out):
+        raise OperatorError("give either --out FILE, for one page, or --publish FOLDER, for a page with the whole run")
     with counting("verifying the ledger", "updates") as report:
-        replica = write_report(data_dir, out, report)
-    click.echo(f"{out}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")
+        replica = (publish_run if publish else write_report)(data_dir, place, report)
+    click.echo(f"{place}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")

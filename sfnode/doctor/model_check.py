@@ -21,6 +21,7 @@ from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
 _CUDA_BUILD: Final = "+cu"  # in torch's version; without a card, `docker run` may lack --gpus
+_NVIDIA: Final = Path("/proc/driver/nvidia/version")  # the driver of a card makes it
 _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
 
@@ -108,8 +109,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     """Check that the device is there and computes in the number format ``dtype``."""
     if isinstance(found, str):
         advice = (
-            "in a clone of sfnode, run `python deploy/install.py --extras train`; without it a node can still store, "
-            "serve and flood: sfnode join --relay"
+            "run `pip install 'sfnode[train]'` or, in a clone of sfnode, `python deploy/install.py --extras train`; "
+            "without it a node can still store, serve and flood: sfnode join --relay"
         )
         return fail("device", found, advice)
     cuda = found.cuda
@@ -121,6 +122,9 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
             f"{text}: torch finds no CUDA device",
             "install the driver and a CUDA build of torch, or --device cpu",
         )
+    if device == "auto" and not cuda and _NVIDIA.exists():
+        advice = "install a build of torch for CUDA (docs/install.md, Graphics cards), or say --device cpu"
+        return warning("device", f"{text}: there is an NVIDIA card, which this torch does not use", advice)
     if chosen == "mps" and not found.mps:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
     if dtype == "int4" and chosen not in ("cpu", "cuda"):

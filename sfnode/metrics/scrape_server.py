@@ -1,4 +1,4 @@
-"""Serve a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number.
+"""Serve a node's metrics at `GET /metrics`. Read-only, and bounded in time, size and number.
 
 An exception in one connection ends only that connection, and counts as a slip.
 """
@@ -20,25 +20,25 @@ METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to
 _REQUEST_BYTES_MAX: Final = 8_192
 _ANSWER_S: Final = 10.0  # Prometheus waits as long by default
 _AT_ONCE_MAX: Final = 8
-_METRICS_CALLER: Final = "127.0.0.1"  # all connections come from this machine and count together
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def parse_metrics_address(text: str) -> tuple[str, int]:
-    """Parse HOST:PORT into IP address and port. OperatorError unless it is a loopback address."""
+    """Parse HOST:PORT into IP address and port. OperatorError if it is none."""
     host, _, port = text.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
     is_port = port.isascii() and port.isdecimal() and 0 < int(port) < 65536
-    if not (is_loopback and is_port):
-        raise OperatorError(
-            f"--metrics {text!r} is not an address of this machine alone: write 127.0.0.1:PORT. For a Prometheus on "
-            "another machine, put a proxy that asks for a password in front, or a tunnel"
-        )
-    return host, int(port)
+    with suppress(ValueError):
+        if is_port:
+            return str(ipaddress.ip_address(host)), int(port)
+    raise OperatorError(
+        f"--metrics {text!r} is not an IP address and a port: write 127.0.0.1:PORT, or 0.0.0.0:PORT in a container"
+    )
+
+
+def is_shut(address: str) -> bool:
+    """Return whether only this machine can read metrics that are served there."""
+    return ipaddress.ip_address(parse_metrics_address(address)[0]).is_loopback
 
 
 async def metrics_socket(address: str) -> trio.SocketListener:
@@ -55,15 +55,17 @@ async def metrics_socket(address: str) -> trio.SocketListener:
 
 async def serve_metrics(last_status: Callable[[], Status], listener: trio.SocketListener, slips: Slips) -> None:
     """Serve what ``last_status`` returns, until cancelled. It may raise OperatorError, and runs in a thread."""
-    server = _Server(last_status, slips)
+    is_open = not ipaddress.ip_address(listener.socket.getsockname()[0]).is_loopback
+    server = _Server(last_status, slips, is_open)
     await trio.serve_listeners(server.answer, [listener])
 
 
 class _Server:
     """Answers one request on each connection, and closes it."""
 
-    def __init__(self, last_status: Callable[[], Status], slips: Slips) -> None:
+    def __init__(self, last_status: Callable[[], Status], slips: Slips, is_open: bool) -> None:
         self._last_status, self._slips = last_status, slips
+        self._is_open = is_open  # to other machines, which know this one by a name that it does not know
         self._strangers = Strangers()
         self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
 
@@ -72,7 +74,7 @@ class _Server:
         with self._slips.contained("a request for the metrics", endings=()), suppress(trio.BrokenResourceError):
             async with stream:
                 request = None
-                with self._strangers.place(_METRICS_CALLER):
+                with self._strangers.place(stream.socket.getpeername()[0]):
                     request = await _request(stream)
                 if request is not None:
                     await self._reply(stream, *request)
@@ -87,7 +89,7 @@ class _Server:
                 self._limiter.release_on_behalf_of(stream)
 
     async def _response_to(self, line: bytes, host: str) -> bytes:
-        if not is_name_of_ours(host):
+        if not (self._is_open or is_name_of_ours(host)):
             text = b"the metrics are not served under this name: ask 127.0.0.1 or localhost\n"
             return _response("421 Misdirected Request", text)
         match line.split(b" "):

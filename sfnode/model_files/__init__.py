@@ -1,7 +1,11 @@
 """Door: `resolve_model`. Finds, fetches and checks a model's files on this disk against a run's manifest. No torch."""
 
 from sfnode.model_files import pieces as pieces, verify as verify
-from sfnode.model_files.conversion import REFUSED as REFUSED, WeightForm as WeightForm
+from sfnode.model_files.conversion import (
+    REFUSED as REFUSED,
+    WeightForm as WeightForm,
+    clear_left_overs as clear_left_overs,
+)
 from sfnode.model_files.fetched_model import FetchedModel as FetchedModel
 from sfnode.model_files.folder import (
     CONFIG_FILE as CONFIG_FILE,
@@ -17,6 +21,7 @@ from sfnode.model_files.folder import (
     tokenizer_files as tokenizer_files,
     weight_files as weight_files,
 )
+from sfnode.model_files.model_cache import cache_folder as cache_folder
 from sfnode.model_files.packages import is_same_package as is_same_package
 from sfnode.model_files.pieces import PartialFile as PartialFile, PieceIndex as PieceIndex
 from sfnode.model_files.resolve import find_model_folder as find_model_folder, resolve_model as resolve_model

@@ -1,5 +1,7 @@
 """Converts weights that are not safetensors, once, in a process of its own, into a folder of the model cache."""
 
+import fcntl
+import os
 import secrets
 import shutil
 import time
@@ -19,7 +21,8 @@ from sfnode.storage import disk
 
 _PROCESS: Final = "sfnode.training.conversion"
 _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
-_LEFT_OVER_S: Final = 86_400.0  # an older folder was left by a killed process: no conversion takes a day
+_LEFT_OVER_S: Final = 60.0  # an older folder that nobody has locked was left by a killed process
+_LEFT_OVER_MAX_S: Final = 86_400.0  # where folders cannot be locked: no conversion takes a day
 _MAKING: Final = ".making-"
 REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
@@ -38,24 +41,44 @@ def work_folder() -> Iterator[Path]:
     home = cache_folder()
     try:
         home.mkdir(parents=True, exist_ok=True)
-        _clear(home)
+        clear_left_overs()
         work = home / f"{_MAKING}{secrets.token_hex(8)}"
         work.mkdir(mode=0o700)
+        descriptor = os.open(work, os.O_RDONLY)
         try:
+            _is_locked_now(descriptor)
             yield work
         finally:
+            os.close(descriptor)
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
         text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
         raise OperatorError(text) from None
 
 
-def _clear(home: Path) -> None:
-    """Remove the folders of processes that were killed."""
-    for folder in home.glob(f"{_MAKING}*"):
+def clear_left_overs() -> None:
+    """Remove the folders of processes that were killed while they made a model: each may take as much as the model."""
+    for folder in cache_folder().glob(f"{_MAKING}*"):
         with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _LEFT_OVER_S:
+            age_s = time.time() - folder.stat().st_mtime
+            if age_s > _LEFT_OVER_S and (age_s > _LEFT_OVER_MAX_S or _is_abandoned(folder)):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return _is_locked_now(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked_now(descriptor: int) -> bool:
+    """Lock a folder until it is closed; return False if another process has it, or the file system has no locks."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:

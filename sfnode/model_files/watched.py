@@ -1,16 +1,16 @@
 """A process that fills a folder: reports its progress, and ends it when it stands still. No torch, no trio."""
 
-import os
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from sfnode.children.program import Program, end
+from sfnode.storage import disk
 
 OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
@@ -45,11 +45,11 @@ def run_watched(program: Program, folder: Path, report: Callable[[int], None], s
 @contextmanager
 def watching(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
     """Call ``report`` regularly, while the block runs, with the bytes that were added below ``folder`` since then."""
-    before, is_over = bytes_below(folder), threading.Event()
+    before, is_over = disk.bytes_below(folder), threading.Event()
 
     def look() -> None:
         while not is_over.wait(_LOOK_S):
-            report(max(0, bytes_below(folder) - before))
+            report(max(0, disk.bytes_below(folder) - before))
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
@@ -60,16 +60,6 @@ def watching(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
         watcher.join()
 
 
-def bytes_below(folder: Path) -> int:
-    """Return the length of all files below a folder, links not counted. Files may come and go during the call."""
-    found = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                found += os.lstat(os.path.join(place, name)).st_size
-    return found
-
-
 def _wait(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int], None], stall_s: float) -> None:
     grown, since = 0, time.monotonic()
     while True:
@@ -77,7 +67,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int]
             process.wait(_LOOK_S)
             return
         except subprocess.TimeoutExpired:
-            found = bytes_below(folder)
+            found = disk.bytes_below(folder)
         report(found)
         if found > grown:
             grown, since = found, time.monotonic()

@@ -1,8 +1,10 @@
 """Door: `Network`. A node's connections: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
 
+from sfnode.network.bundled_libp2p import prefer_bundled as prefer_bundled
 from sfnode.network.fastecdsa_placeholder import provide_when_missing as provide_when_missing
 
-provide_when_missing()  # before any module of this package imports libp2p
+prefer_bundled()  # both before any module of this package imports libp2p
+provide_when_missing()
 
 from sfnode.network import bounds as bounds, discovery as discovery, policy as policy, sessions as sessions
 from sfnode.network.discovery import (

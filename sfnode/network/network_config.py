@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from sfnode import __version__
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
 from sfnode.network.policy import Address, Origins, ip_groups
@@ -25,7 +26,7 @@ class NetworkConfig:
     listen: tuple[Address, ...] = ()  # port 0: any free one; empty: outbound only
     bootstrap: tuple[Address, ...] = ()  # with a peer id; never forgotten
     announce: tuple[Address, ...] = ()  # announced to others in place of the listening addresses
-    agent: str = "sfnode"
+    agent: str = f"sfnode/{__version__}"
     outbound_target: int = bounds.OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
     outbound_max: int = bounds.OUTBOUND_MAX  # includes extra dials that re-check a bootstrap
     inbound_max: int = bounds.INBOUND_MAX  # a further dial is refused politely, or takes another's place

@@ -7,6 +7,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
 from sfnode.keys import claim_invitation, node_seed
+from sfnode.model_files import clear_left_overs
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
@@ -34,6 +35,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     OperatorError: a file, a key or an option does not fit the run.
     """
     manifest = signed.manifest
+    clear_left_overs()
     size = size_of_run(manifest)
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)

@@ -19,7 +19,7 @@ from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
 from sfnode.network import Address, Network, ServedRun, saved_peers
-from sfnode.node.control import Overseer
+from sfnode.node.control import Overseer, stay_awake
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.executor import Executor
 from sfnode.node.file_fetcher import FileFetcher
@@ -57,7 +57,7 @@ class RunningNode:
         self._store = store
         self.data_sharing = data_sharing
         self._inbox_in, self._inbox_out = open_inbox()
-        self.overseer = Overseer(config.data_dir.control.is_paused, config.limits, reporter, slips)
+        self.overseer = Overseer(config.data_dir.control.paused_until_s, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
@@ -124,6 +124,10 @@ class RunningNode:
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
                 nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)
+                if self.config.limits.keeps_awake:
+                    # Not while the node is paused or after the end of the run: then the machine may go to sleep.
+                    awake = partial(stay_awake, lambda: not (self.overseer.paused or self.node.end.ending.is_over))
+                    nursery.start_soon(self.slips.outlive, "staying awake", partial(awake, self.reporter))
             started(addresses)
             await self._handle_all()
 

@@ -7,7 +7,12 @@ from sfnode.run import (
     public_data as public_data,
     run_address as run_address,
 )
-from sfnode.run.amounts import parse_noise as parse_noise, parse_rate as parse_rate, parse_size as parse_size
+from sfnode.run.amounts import (
+    parse_noise as parse_noise,
+    parse_rate as parse_rate,
+    parse_size as parse_size,
+    parse_time as parse_time,
+)
 from sfnode.run.builder import MethodOptions as MethodOptions
 from sfnode.run.builtin_tasks import BUILTIN_TASKS as BUILTIN_TASKS, TaskTexts as TaskTexts
 from sfnode.run.default_directory import HOME as HOME, find_data_directory as find_data_directory

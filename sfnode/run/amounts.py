@@ -1,4 +1,4 @@
-"""Amounts as people write them: sizes ("1.5 GB"), rates ("500 kB/s", "4 Mbit/s") and noise ("1.5")."""
+"""Amounts as people write them: sizes ("1.5 GB"), rates ("500 kB/s", "4 Mbit/s"), noise ("1.5"), times ("4h")."""
 
 import re
 from typing import Final
@@ -8,8 +8,11 @@ from protocol.errors import OperatorError
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
+_TIME: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(min|h|d)", re.IGNORECASE)
+_SECONDS: Final = {"min": 60, "h": 3_600, "d": 86_400}
 _NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMBER_MIN, _NUMBER_MAX = 0.01, 10_000.0
+_PROGRAM_MAX: Final = 128
 RATE_BYTES_MIN: Final = 16_000  # below it, updates of others are passed on too late
 
 
@@ -38,3 +41,19 @@ def parse_noise(text: str) -> float:
     if not _NUMBER_MIN <= number <= _NUMBER_MAX:
         raise OperatorError(f"{text!r} is not a number of {_NUMBER_MIN} ... {_NUMBER_MAX:,.0f}: write 1 or 0.5")
     return number
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds of a text such as "4h", "90min" or "1.5 d". OperatorError."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None or not (seconds := float(found[1]) * _SECONDS[found[2].lower()]):
+        raise OperatorError(f"{text!r} is not a time: write 4h, 90min or 2d, for instance")
+    return seconds
+
+
+def parse_program(text: str) -> str:
+    """Return the name of a program, as the system shows it, without its folder. OperatorError."""
+    name = text.strip()
+    if not name or len(name) > _PROGRAM_MAX or not name.isprintable() or "/" in name:
+        raise OperatorError(f"{text!r} is not a program's name: write blender or steam, for instance, without a folder")
+    return name

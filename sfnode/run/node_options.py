@@ -10,7 +10,7 @@ from pathlib import Path
 
 from protocol.node import SnapshotUse
 from sfnode.network import Address, bounds, ip_groups, policy
-from sfnode.run.amounts import parse_noise, parse_rate, parse_size
+from sfnode.run.amounts import parse_noise, parse_program, parse_rate, parse_size
 from sfnode.run.default_directory import HOME
 from sfnode.run.option import REPEAT, given
 from sfnode.run.run_address import RunAddress
@@ -186,6 +186,20 @@ class LimitOptions:
     )
     only_when_idle: bool = given(False, "Train only while other programs leave the processor almost alone.")
     on_battery: OnBattery = given(OnBattery.PAUSE, "Do this while the machine runs on its battery.")
+    pause_when: tuple[str, ...] = given(
+        (),
+        f"Do not train while a program of this name runs on this machine: blender, for instance. {REPEAT}",
+        form=("PROGRAM", parse_program),
+    )
+    max_disk: str | None = given(
+        None,
+        "Stop the node when its data directory has become larger than this: 2GB. The model lies elsewhere.  "
+        "[default: no limit]",
+        form=("SIZE", parse_size),
+    )
+    keep_awake: bool = given(
+        False, "Keep the machine from going to sleep while the node trains; the screen may still go dark."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ Only its user can write to the directory. Files work on every system, for every 
 across restarts.
 """
 
+import math
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -21,11 +23,22 @@ class ControlFiles:
 
     def is_paused(self) -> bool:
         """Return whether the operator has paused the node."""
-        return self._pause_file.exists()
+        return self.paused_until_s() > time.time()
 
-    def pause(self) -> None:
-        """Make the node measure nothing until `resume`, also after restarts."""
-        write_durably(self._pause_file, b"", mode=_MODE)
+    def paused_until_s(self) -> float:
+        """Return the time, in seconds since 1970, until which the node is paused; infinity: until `resume`."""
+        try:
+            text = self._pause_file.read_text("ascii").strip()
+            return float(text) if text else math.inf
+        except (FileNotFoundError, NotADirectoryError):
+            return 0.0
+        except (OSError, ValueError):
+            return math.inf  # something stands there that an operator meant as a pause
+
+    def pause(self, until_s: float = math.inf) -> None:
+        """Make the node measure nothing until that time or `resume`, also after restarts."""
+        text = "" if math.isinf(until_s) else f"{until_s:.0f}\n"
+        write_durably(self._pause_file, text.encode("ascii"), mode=_MODE)
 
     def resume(self) -> None:
         """Let the node measure again; does nothing if it is not paused."""

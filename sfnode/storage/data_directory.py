@@ -1,8 +1,11 @@
 """The data directory of one node: which files it holds, and the object through which every room reaches them."""
 
+import os
+import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +13,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
-from sfnode.storage.disk import read_bytes, write_durably
+from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_life import EndFile
@@ -26,6 +29,17 @@ NODE_FILE: Final = "node.toml"
 _EVALUATIONS_FILE: Final = "evaluations.json"
 _GAIN_FILE: Final = "gain.json"
 _END_FILE: Final = "end.json"
+# Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
+_MORE_NAMES: Final = (
+    "ledger.sqlite3-*",
+    "paused",
+    "stop",
+    "web.token",
+    "halt*",
+    "snapshot-*.bin",
+    "data-*.jsonl",
+    "*.tmp",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +108,27 @@ class DataDirectory(PrivateFolder):
                 f"the data directory {self} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
                 f"{signed.manifest.name!r} ({signed.manifest.run_id.hex()[:16]}). Use another --data-dir"
             )
+
+    def entries(self) -> tuple[list[Path], list[Path]]:
+        """Return what lies in the directory, by name: what nodes write, and what somebody else has put there."""
+        found = sorted(self.path.iterdir())
+        own = [p for p in found if p.name in self.own_files or any(fnmatchcase(p.name, each) for each in _MORE_NAMES)]
+        return own, [path for path in found if path not in own]
+
+    def remove(self) -> None:
+        """Remove what nodes write, for good, and the directory if nothing else is in it. OperatorError: a node runs."""
+        lock = self.lock()
+        folders = [path for path in self.entries()[0] if path.is_dir() and not path.is_symlink()]
+        try:
+            with os_errors(f"remove {self}"):
+                for folder in folders:
+                    shutil.rmtree(folder)
+                for path in self.entries()[0]:
+                    path.unlink()
+        finally:
+            os.close(lock)
+        with suppress(OSError):  # not empty
+            self.path.rmdir()
 
     # --- what the node has stored: read-only, a node may be running there ---------------------------------
 

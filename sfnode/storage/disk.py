@@ -93,6 +93,16 @@ def free_disk_bytes(folder: Path) -> int | None:
     return status.f_bavail * status.f_frsize
 
 
+def bytes_below(place: Path) -> int:
+    """Return the length of all files below a folder, links not counted. Files may come and go during the call."""
+    found = 0
+    for folder, _, names in os.walk(place):
+        for name in names:
+            with suppress(OSError):
+                found += os.lstat(os.path.join(folder, name)).st_size
+    return found
+
+
 class HeldFile:
     """Reads a file in place: peers ask for parts of it, and it may be too large for memory."""
 

@@ -16,7 +16,7 @@ from tests.support.commands import commands_below
 VERBS = frozenset(
     "Add Allow Apply Ask Change Check Compare Compute Count Dial Do Draw Encrypt Examine Exclude Fail "
     "Fine-tune Give Hold Join Keep Learn Let Listen Load Look Lower Make Measure Pause Print Put "
-    "Read Repeat Replace Restore Resume Run Say Scale Search Send Serve Show Sign Start Stop Take Tell Train "
+    "Read Remove Repeat Replace Restore Resume Run Say Scale Search Send Serve Show Sign Start Stop Take Tell Train "
     "Try Use Verify Wait Write".split()
 )
 WORDS_MIN = 4

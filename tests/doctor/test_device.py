@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.doctor import model_check
 from sfnode.doctor.findings import Verdict
 from sfnode.doctor.model_check import check_device, describe_speeds
 from sfnode.training.devices import product_speeds
@@ -58,3 +59,14 @@ def test_precision__auto__is_bf16_and_fp32_for_a_small_model() -> None:
     large = replace(model, weights=(replace(file, bytes=40 << 20), replace(file, bytes=24 << 20)))
     assert [DeviceOptions().precision(each.weight_bytes) for each in (model, large)] == ["fp32", "bf16"]
     assert DeviceOptions(dtype="int8").precision(model.weight_bytes) == "int8"
+
+
+@pytest.mark.parametrize(("device", "verdict"), [("auto", Verdict.WARNING), ("cpu", Verdict.OK)])
+def test_doctor__card_that_this_build_of_torch_does_not_use__is_named_unless_the_operator_chose(
+    device: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "version").touch()
+    monkeypatch.setattr(model_check, "_NVIDIA", tmp_path / "version")
+    finding = check_device(DEVICES, device, "fp32")
+    assert finding.verdict is verdict
+    assert ("docs/install.md" in finding.advice) == (verdict is Verdict.WARNING)

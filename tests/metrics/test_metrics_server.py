@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.metrics import metrics_socket, parse_metrics_address, scrape_server, serve_metrics
+from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, scrape_server, serve_metrics
 from sfnode.slips import Slips
 from sfnode.status import Status, read_status
 from sfnode.storage.data_directory import DataDirectory
@@ -110,10 +110,29 @@ async def test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answe
     assert (slips.state.count, "a request for the metrics" in slips.state.last) == (1, True)
 
 
-@pytest.mark.parametrize("text", ["0.0.0.0:9464", "192.0.2.1:9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "x:1"])
-def test_address__others_could_reach_it_or_it_is_none__says_what_to_write(text: str) -> None:
+@pytest.mark.parametrize("text", ["9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "x:1"])
+def test_address__none__says_what_to_write(text: str) -> None:
     with pytest.raises(OperatorError, match=r"--metrics .* write 127\.0\.0\.1:PORT"):
         parse_metrics_address(text)
+
+
+async def test_server__open_to_other_machines__answers_to_the_name_that_they_know(tmp_path: Path) -> None:
+    """In a Compose file Prometheus asks for `node:9464`."""
+    (port,) = free_ports(1)
+    async with trio.open_nursery() as nursery:
+        listener = await metrics_socket(f"0.0.0.0:{port}")
+        nursery.start_soon(serve_metrics, none_runs(tmp_path), listener, Slips())
+        assert (await ask(port, b"GET /metrics HTTP/1.1\r\nHost: node:9464\r\n\r\n")).startswith(b"HTTP/1.1 503")
+        nursery.cancel_scope.cancel()
+
+
+def test_address__shut_or_open__is_known() -> None:
+    assert [is_shut(text) for text in ("127.0.0.1:1", "[::1]:2", "0.0.0.0:3", "192.0.2.1:4")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_address__on_loopback__is_taken() -> None:

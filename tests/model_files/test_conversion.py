@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -270,13 +271,20 @@ def test_cache__conversion_fails__leaves_nothing(tmp_path: Path) -> None:
 
 def test_cache__killed_while_it_was_made__is_made_anew_and_the_rest_goes_in_time(tmp_path: Path, content: str) -> None:
     folder = pickled_folder(tmp_path / "model", demo_tensors())
-    old, new = (tmp_path / "models" / f".making-{age}" for age in ("old", "new"))
-    for left in (old, new):
+    old, killed, busy, new = (tmp_path / "models" / f".making-{name}" for name in ("old", "killed", "busy", "new"))
+    for left in (old, killed, busy, new):
         (left / "model").mkdir(parents=True)
         (left / "model" / SINGLE_FILE).write_bytes(b"half")
     os.utime(old, (0, time.time() - 100_000))
-    assert content_of(resolve_model(str(folder)).path) == content
-    assert new.exists() and not old.exists()
+    for minutes_old in (killed, busy):
+        os.utime(minutes_old, (0, time.time() - 120))
+    descriptor = os.open(busy, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as the process that makes it does
+    try:
+        assert content_of(resolve_model(str(folder)).path) == content
+    finally:
+        os.close(descriptor)
+    assert [each.exists() for each in (old, killed, busy, new)] == [False, False, True, True]
 
 
 def test_cache__two_processes_at_once__both_get_the_one_that_was_first(

@@ -11,7 +11,8 @@ from protocol.errors import OperatorError
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.resolve import resolve_model
-from sfnode.model_files.watched import StoodStill, bytes_below, run_watched
+from sfnode.model_files.watched import StoodStill, run_watched
+from sfnode.storage import disk
 from tests.children.made_up_programs import made_up
 from tests.support.small_disk import small_disk
 from tests.support.stored_models import demo_tensors, pickled_folder
@@ -36,7 +37,7 @@ def test_bytes_below__links_and_folders__count_what_lies_there(tmp_path: Path) -
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file").write_bytes(bytes(1_000))
     os.symlink("/dev/zero", tmp_path / "gone")
-    assert 1_000 <= bytes_below(tmp_path) < 1_100
+    assert 1_000 <= disk.bytes_below(tmp_path) < 1_100
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ DOORS = (
     _mutant(
         "metrics-under-any-name",
         "a page of another site reads a node's figures through a name that leads to this machine",
-        Edit(_METRICS, "_Server._response_to", "not is_name_of_ours(host)", "False"),
+        Edit(_METRICS, "_Server._response_to", "not (self._is_open or is_name_of_ours(host))", "False"),
         _OF_METRICS + "test_server__asked_for_something_else__refuses",
     ),
     _mutant(

@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
 from protocol.framing import frame
 from protocol.wire import Bye, ManifestPart, Peers, Records, encode
+from sfnode import __version__
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_listen
@@ -55,7 +56,12 @@ async def test_session__two_nodes_meet__both_are_told_who_it_is() -> None:
         assert listener.events == [PeerJoined(peer=dialler.peer)]
         assert dialler.events == [PeerJoined(peer=listener.peer)]
         (heard,), (met,) = listener.network.neighbours(), dialler.network.neighbours()
-        assert (heard.is_outbound, heard.agent, met.is_outbound, met.agent) == (False, "sfnode/9", True, "sfnode")
+        assert (heard.is_outbound, heard.agent, met.is_outbound, met.agent) == (
+            False,
+            "sfnode/9",
+            True,
+            f"sfnode/{__version__}",
+        )
         nursery.cancel_scope.cancel()
 
 

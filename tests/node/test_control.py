@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -25,7 +28,7 @@ from sfnode.node.control.decision import Moment, PauseReason, WorkLimits, decide
 from sfnode.node.control.machine_watch import MachineWatch
 from sfnode.node.control.overseer import Overseer
 from sfnode.reporter import Reporter
-from sfnode.run.amounts import parse_rate, parse_size
+from sfnode.run.amounts import parse_program, parse_rate, parse_size, parse_time
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
 from sfnode.slips import Slips
@@ -45,7 +48,8 @@ hours = st.lists(spans, min_size=1, max_size=3).map(
 moments = st.builds(
     Moment,
     now=minutes.map(lambda minute: MIDNIGHT + timedelta(minutes=minute)),
-    is_held=st.booleans(),
+    held_until_s=st.sampled_from((0.0, 1.0, MIDNIGHT.timestamp() + 86_400, math.inf)),
+    program=st.sampled_from(("", "blender")),
     is_working=st.booleans(),
     memory_peak_bytes=st.integers(0, 10**10),
     is_on_battery=st.booleans(),
@@ -64,9 +68,9 @@ limits = st.builds(
 
 
 @given(moment=moments)
-def test_decide__nothing_limited__only_the_operator_pauses(moment: Moment) -> None:
+def test_decide__nothing_limited__only_the_operator_and_a_named_program_pause(moment: Moment) -> None:
     pause = decide(WorkLimits(works_on_battery=True), moment)
-    assert (pause is not None) == moment.is_held
+    assert (pause is not None) == (moment.held_until_s > moment.now.timestamp() or bool(moment.program))
 
 
 @given(limits=limits, moment=moments)
@@ -74,10 +78,11 @@ def test_decide__any_moment__works_exactly_where_no_limit_forbids_it(limits: Wor
     busy = 0.25 if moment.is_working else 0.10
     minute = 60 * moment.now.hour + moment.now.minute
     forbidden = {
-        PauseReason.OPERATOR: moment.is_held,
+        PauseReason.OPERATOR: moment.held_until_s > moment.now.timestamp(),
         PauseReason.MEMORY: limits.memory_bytes_max is not None and moment.memory_peak_bytes > limits.memory_bytes_max,
         PauseReason.BATTERY: moment.is_on_battery and not limits.works_on_battery,
         PauseReason.HOURS: limits.hours is not None and not limits.hours.covers(minute),
+        PauseReason.PROGRAM: bool(moment.program),
         PauseReason.LOAD: limits.only_when_idle and (moment.load_of_others is None or moment.load_of_others > busy),
     }
     pause = decide(limits, moment)
@@ -124,6 +129,47 @@ def test_decide__outside_the_hours__says_when_it_goes_on() -> None:
     assert told is not None and told.text == "outside 22-7, again in 1 min"
 
 
+@pytest.mark.parametrize(
+    ("hours_later", "text"),
+    [
+        (4, "by `sfnode pause`, again at 04:00, or with `sfnode resume`"),
+        (30, "by `sfnode pause`, again at 06:00 on 2026-03-02, or with `sfnode resume`"),
+        (math.inf, "by `sfnode pause`, until `sfnode resume`"),
+    ],
+)
+def test_decide__paused_for_a_time__says_when_it_goes_on(hours_later: float, text: str) -> None:
+    told = decide(WorkLimits(), Moment(now=MIDNIGHT, held_until_s=MIDNIGHT.timestamp() + 3_600 * hours_later))
+    assert told is not None and told.text == text
+
+
+def test_pause__for_a_time__ends_by_itself_and_a_damaged_one_does_not(tmp_path: Path) -> None:
+    control = DataDirectory(tmp_path).control
+    assert control.paused_until_s() == 0
+    control.pause(time.time() + 60)
+    assert control.is_paused() and 0 < control.paused_until_s() - time.time() < 61
+    control.pause(time.time() - 60)
+    assert not control.is_paused()
+    (tmp_path / "paused").write_text("soon")
+    assert control.paused_until_s() == math.inf
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("4h", 14_400), ("90 min", 5_400), ("1.5d", 129_600)])
+def test_parse_time__time__is_seconds(text: str, seconds: int) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "4", "h", "0h", "-1h", "4 weeks", "9999999h"])
+def test_parse_time__no_time__is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(OperatorError, match="4h, 90min or 2d"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "/usr/bin/blender", "a\nb", "x" * 200])
+def test_parse_program__no_name__is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(OperatorError, match="blender or steam"):
+        parse_program(text)
+
+
 @pytest.mark.parametrize(("text", "size"), [("1.5GB", 1_500_000_000), ("800 MiB", 800 << 20), ("2gb", 2_000_000_000)])
 def test_parse_size__size__is_bytes(text: str, size: int) -> None:
     assert parse_size(text) == size
@@ -148,6 +194,8 @@ def test_parse_rate__no_rate_or_too_little__is_refused(text: str, advice: str) -
 
 def test_work_limits__options__are_understood() -> None:
     told = work_limits(LimitOptions(hours="22-7", max_upload="80kB/s", max_memory="2GB", on_battery=OnBattery.WORK))
+    more = work_limits(LimitOptions(pause_when=("blender",), max_disk="3GB", keep_awake=True))
+    assert (more.pause_when, more.disk_bytes_max, more.keeps_awake) == (("blender",), 3 * 10**9, True)
     assert told.hours == parse_hours("22-7") and told.works_on_battery and not told.only_when_idle
     assert (told.memory_bytes_max, told.upload_bytes_per_s) == (2 * 10**9, 80_000)
     assert (told.pieces_bytes_per_s(0), told.pieces_bytes_per_s(30_000)) == (40_000, 30_000)
@@ -177,7 +225,9 @@ class Bench:
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
-        self.overseer = Overseer(DataDirectory(directory).control.is_paused, limits, reporter, Slips(), self.machine)
+        self.overseer = Overseer(
+            DataDirectory(directory).control.paused_until_s, limits, reporter, Slips(), self.machine
+        )
         config = TrainingConfig(model=None, data=Path("train.jsonl"))
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
@@ -313,7 +363,7 @@ def test_overseer__machine_without_a_place_for_batteries__works(
 
     monkeypatch.setattr("psutil.sensors_battery", refuse)
     reporter = Reporter(is_json=True, stream=io.StringIO())
-    assert Overseer(DataDirectory(tmp_path).control.is_paused, WorkLimits(), reporter, Slips()).paused == ""
+    assert Overseer(DataDirectory(tmp_path).control.paused_until_s, WorkLimits(), reporter, Slips()).paused == ""
 
 
 def test_machine_watch__this_machine__says_what_is_possible() -> None:
@@ -323,3 +373,20 @@ def test_machine_watch__this_machine__says_what_is_possible() -> None:
     assert load is not None and 0 <= load <= 1
     assert 10 << 20 < machine.memory_bytes() < 1 << 40
     assert machine.is_on_battery() in (True, False)
+
+
+class _Process:
+    def __init__(self, pid: int, name: str | None) -> None:
+        self.pid, self.info = pid, {"name": name}
+
+
+def test_machine_watch__named_programs__are_found_among_the_others_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [_Process(os.getpid(), "python"), _Process(7, "Blender.exe"), _Process(8, None)]
+    monkeypatch.setattr("psutil.process_iter", lambda _names: iter(running))
+    assert MachineWatch().running_program(("steam", "blender")) == "blender"
+    assert MachineWatch().running_program(("python",)) == ""  # the node itself
+    machine = MachineWatch()
+    assert machine.running_program(()) == ""
+    assert machine.running_program(("blender",)) == "blender"
+    running.clear()
+    assert machine.running_program(("blender",)) == "blender"  # the next look comes some seconds later

@@ -34,6 +34,7 @@ GOOD_CALLS: Final = {
     "pause": _NODE,
     "resume": _NODE,
     "stop": _NODE,
+    "forget": "node --yes",
     "config show": _NODE,
     "config set": f"threads 2 {_NODE}",
     "config unset": f"threads {_NODE}",

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from protocol.errors import OperatorError, StorageDamagedError
 from sfnode.cli import cli
 from sfnode.page.assets import single_file
+from sfnode.page.published_run import publish_run
 from sfnode.page.report import write_report
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.made_pages import MadeNode
@@ -85,6 +86,36 @@ def test_report__record_that_was_changed__is_damage_and_writes_nothing(made: Mad
 def test_command__data_directory__writes_the_file_and_says_what_is_in_it(made: MadeNode, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["report", str(made.directory), "--out", str(tmp_path / "run.html")])
     assert (result.exit_code, "120 updates verified, state digest" in result.output) == (0, True)
+
+
+def test_publish__folder__has_the_page_and_a_log_that_proves_it(
+    made: MadeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DataDirectory(made.directory).identity.made_seed()
+    result = CliRunner().invoke(cli, ["report", str(made.directory), "--publish", str(tmp_path / "site")])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == ["index.html", "run.sflog", "verify.txt"]
+    text = (tmp_path / "site" / "verify.txt").read_text("utf-8")
+    commands = re.findall(r"^ +sfnode (.*)$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path / "site")
+    copied = CliRunner().invoke(cli, commands[0].split())
+    assert copied.exit_code == 0, copied.output
+    shown = data_in((tmp_path / "site" / "index.html").read_text("utf-8"))
+    assert shown["verified"]["state_digest"] in text
+    assert DataDirectory(tmp_path / "site" / "my-copy").state().coefficients.digest().hex() in text
+    assert commands[1].startswith("export --data-dir my-copy")
+
+
+def test_publish__fails_half_way__leaves_no_folder(made: MadeNode, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"identity\.key"):
+        publish_run(DataDirectory(made.directory), tmp_path / "site", lambda done, total: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["node"]
+
+
+@pytest.mark.parametrize("options", [(), ("--out", "a.html", "--publish", "b")], ids=["neither", "both"])
+def test_command__neither_file_nor_folder_or_both__says_what_each_is_for(options: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, ["report", ".", *options])
+    assert isinstance(result.exception, OperatorError) and "either --out FILE" in str(result.exception)
 
 
 def test_command__no_data_directory__says_so(tmp_path: Path) -> None:

@@ -328,9 +328,10 @@ def declared_dependencies(module: Module) -> Iterator[str]:
 @functools.cache
 def declared() -> frozenset[str]:
     """Distributions that an install without development tools brings: the dependencies and the extras of users."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    content = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    project, inside = content["project"], content["tool"]["sfnode"]["bundled"]["requirement"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["train"], *extras["web"], *extras["privacy"]]
+    wanted = [inside, *project["dependencies"], *extras["train"], *extras["web"], *extras["privacy"]]
     return frozenset(re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower() for requirement in wanted)
 
 

@@ -49,8 +49,38 @@ def script_of(service: dict[str, Any]) -> str:
 
 def test_compose__services__are_a_bootstrap_three_workers_and_a_late_joiner() -> None:
     services = compose()["services"]
-    assert [name for name, service in services.items() if "profiles" not in service] == ["invite", *NODES]
-    assert [name for name, service in services.items() if service.get("profiles") == ["gpu"]] == ["gpu-worker"]
+    profiles: dict[str, list[str]] = {profile: [] for profile in ("join", "toy", "gpu")}
+    for name, service in services.items():
+        profiles["".join(service["profiles"])].append(name)
+    assert profiles == {"join": ["node"], "toy": ["invite", *NODES], "gpu": ["gpu-worker"]}
+
+
+def test_compose__node_that_joins__has_one_folder_of_its_owner_and_ports_of_this_machine_alone() -> None:
+    service = compose()["services"]["node"]
+    assert service["volumes"] == ["${NODE_FOLDER:-./node}:/own"]
+    assert service["user"] == "${NODE_USER:-10001:10001}" and service["read_only"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    places = {*re.findall(r"/own/([\w./]*)", script_of(service)), *service["environment"].values()}
+    assert places == {"node", "node/node.toml", "string.txt", "train.jsonl", "/own", "/own/models", "/own/huggingface"}
+    assert service["healthcheck"]["test"][-1] == "/own/node/status.json"
+
+
+@pytest.mark.parametrize("has_data", [True, False], ids=["data", "no data"])
+@pytest.mark.parametrize("has_joined", [True, False], ids=["joined", "new"])
+def test_compose__node_that_joins__takes_the_string_once_and_rows_where_there_are_some(
+    has_joined: bool, has_data: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "node").mkdir()
+    (tmp_path / "sfnode").write_text('#!/bin/sh\necho "$*"\n')
+    (tmp_path / "sfnode").chmod(0o755)
+    for name, is_there in {"node/node.toml": has_joined, "train.jsonl": has_data}.items():
+        if is_there:
+            (tmp_path / name).touch()
+    script = script_of(compose()["services"]["node"]).replace("/own", str(tmp_path))
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    said = subprocess.run(["sh", "-euc", script], env=path, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("start --data-dir" if has_joined else f"join @{tmp_path}/string.txt")
+    assert ("--data " in said) == (has_data and not has_joined)
 
 
 def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
@@ -69,7 +99,8 @@ def test_compose__run__is_by_invitation_and_no_node_has_the_owners_key() -> None
     services = compose()["services"]
     script = script_of(services["invite"])
     assert "--admission invite" in script and "--owner-key /owner/owner.key" in script
-    with_owner = [name for name, each in services.items() if any(text.startswith("owner:") for text in each["volumes"])]
+    toy = {name: each for name, each in services.items() if name != "node"}
+    with_owner = [name for name, each in toy.items() if any(text.startswith("owner:") for text in each["volumes"])]
     assert with_owner == ["invite"] and services["invite"]["network_mode"] == "none"
     for name in (*NODES, "gpu-worker"):
         assert services[name]["environment"]["NODE"] == name and f" {name}" in script
@@ -84,7 +115,7 @@ def test_compose__owners_key__is_copied_out_without_what_a_build_says() -> None:
     assert not re.findall(r"^\$ docker compose run .*>.*$", page, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["invite", *NODES, "gpu-worker"])
+@pytest.mark.parametrize("name", ["node", "invite", *NODES, "gpu-worker"])
 def test_compose__each_service__has_a_limit_of_memory_and_processes(name: str) -> None:
     service = compose()["services"][name]
     assert re.fullmatch(r"\$\{\w+:-\d+g\}", service["mem_limit"]) and 0 < service["pids_limit"] <= 512
@@ -92,8 +123,9 @@ def test_compose__each_service__has_a_limit_of_memory_and_processes(name: str) -
 
 def test_compose__each_image__is_built_by_one_service_and_runs_without_writing_its_root() -> None:
     services = compose()["services"]
-    built = {service["image"]: name for name, service in services.items() if "build" in service}
+    built = {service["image"]: name for name, service in services.items() if "build" in service and name != "node"}
     assert built == {"sfnode:cpu": "invite", "sfnode:cuda": "gpu-worker"}
+    assert services["node"]["build"] == services["invite"]["build"]
     assert {service["image"] for service in services.values()} == set(built)
     assert services["gpu-worker"]["build"]["args"]["TORCH"] == "cuda"
     for name in (*NODES, "gpu-worker"):
@@ -102,13 +134,14 @@ def test_compose__each_image__is_built_by_one_service_and_runs_without_writing_i
         assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
 
 
-@pytest.mark.parametrize("profile", [(), ("--profile", "gpu")], ids=["cpu", "gpu"])
-def test_compose__read_by_the_real_tool__is_valid(profile: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("profiles", ["join", "toy", "toy,gpu"])
+def test_compose__read_by_the_real_tool__is_valid(profiles: str) -> None:
     tool = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
     if not shutil.which(tool[0]) or subprocess.run([*tool, "version"], capture_output=True, check=False).returncode:
         pytest.skip("no Compose tool on this machine: apt-get install docker-compose")
-    command = [*tool, "-f", str(COMPOSE_FILE), *profile, "config", "--quiet"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [*tool, "-f", str(COMPOSE_FILE), "config", "--quiet"]
+    profile = {**os.environ, "COMPOSE_PROFILES": profiles}
+    result = subprocess.run(command, env=profile, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -133,7 +166,7 @@ def test_dockerfile__what_it_copies__is_not_ignored() -> None:
 # --- commands
 
 
-@pytest.mark.parametrize("name", [*NODES, "invite", "gpu-worker"])
+@pytest.mark.parametrize("name", ["node", *NODES, "invite", "gpu-worker"])
 def test_compose__command_of_a_service__is_one_that_the_command_line_takes(name: str) -> None:
     commands = commands_in(script_of(compose()["services"][name]))
     assert commands

@@ -80,7 +80,7 @@ def test_wide_lines__long_ones_of_every_kind__only_prose_and_lists_are_named() -
 def sources() -> dict[str, str]:
     """Text of every Python file of the repository by its path."""
     folders = ("benchmarks", "deploy", "docs", "protocol", "sfnode", "tests")
-    files = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")]
+    files = [*REPOSITORY.glob("*.py"), *(path for folder in folders for path in (REPOSITORY / folder).rglob("*.py"))]
     return {str(path.relative_to(REPOSITORY)): path.read_text("utf-8") for path in files}
 
 

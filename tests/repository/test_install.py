@@ -1,27 +1,38 @@
-"""What is installed: the lock holds every requirement, and the installer leaves out what would need a compiler."""
+"""What is installed: the lock holds every requirement, the wheel has libp2p inside, and nothing needs a compiler."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import tomllib
+import zipfile
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from setuptools.command.build_py import build_py  # type: ignore[import-untyped]
+from setuptools.dist import Distribution  # type: ignore[import-untyped]
 
+from sfnode.network import bundled_libp2p
 from tests import REPOSITORY
 
 
-def installer() -> ModuleType:
-    """deploy/install.py, which is a script and no package of ours."""
-    spec = importlib.util.spec_from_file_location("install", REPOSITORY / "deploy" / "install.py")
+def script(name: str) -> ModuleType:
+    """A script of the repository that is no package of ours: deploy/install.py, setup.py."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, REPOSITORY / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def installer() -> ModuleType:
+    return script("deploy/install.py")
 
 
 def pins() -> list[str]:
@@ -43,9 +54,8 @@ def test_lock__every_line__is_one_exact_version_and_no_place() -> None:
 
 def test_lock__requirements_of_sfnode_and_libp2p__are_all_pinned() -> None:
     install = installer()
-    wanted = [*install.requirements_of_sfnode(["train", "web", "dev"]), *install.requirements_of_libp2p()]
-    needed = {install.name_of(line) for line in wanted if "python_version <" not in line}
-    assert normalised(needed) - pinned() == set()
+    wanted = [*install.requirements_of_sfnode(["train", "web", "dev"]), install.libp2p()]
+    assert normalised(map(install.name_of, wanted)) - pinned() == {"pip"}  # whatever pip installs with
 
 
 def test_lock__torch__is_of_the_range_that_pyproject_allows() -> None:
@@ -54,19 +64,111 @@ def test_lock__torch__is_of_the_range_that_pyproject_allows() -> None:
     assert "torch==2.13.0" in pins()
 
 
-def test_install__node_without_training__asks_for_no_torch() -> None:
-    install = installer()
-    names = {install.name_of(line) for line in install.requirements_of_sfnode([])}
-    assert {"libp2p", "trio", "pynacl"} <= names
-    assert names & {"torch", "transformers", "safetensors", "tokenizers"} == set()
+def needs_of_libp2p() -> dict[str, Requirement]:
+    """What the installed libp2p asks for on this system, without its own extras."""
+    found = [Requirement(line) for line in metadata.requires("libp2p") or []]
+    return {normalised([each.name]).pop(): each for each in found if each.marker is None or each.marker.evaluate()}
 
 
 def test_install__libp2p__still_asks_for_the_package_that_is_left_out() -> None:
-    """Once it no longer does, deploy/install.py has done its duty and can go."""
+    """Once it no longer does, libp2p can be a requirement like others, and setup.py can go."""
+    needs = needs_of_libp2p()
+    assert str(needs["fastecdsa"].specifier) == "==2.3.2"
+    assert f"libp2p=={metadata.version('libp2p')}" == installer().libp2p() == "libp2p==0.8.1"
+
+
+def test_install__what_libp2p_needs__stands_in_our_requirements_and_the_pinned_release_suits_it() -> None:
+    ours = normalised(map(installer().name_of, installer().requirements_of_sfnode([])))
+    versions = {normalised([name]).pop(): version for name, _, version in (line.partition("==") for line in pins())}
+    needs = {name: each for name, each in needs_of_libp2p().items() if name != "fastecdsa"}
+    assert needs.keys() - ours == set()
+    assert [name for name, each in needs.items() if not each.specifier.contains(versions[name])] == []
+
+
+def test_install__node_without_training__asks_for_nothing_that_is_compiled() -> None:
+    names = {installer().name_of(line) for line in installer().requirements_of_sfnode([])}
+    assert {"trio", "pynacl"} <= names
+    assert names & {"libp2p", "fastecdsa", "torch", "transformers", "safetensors", "tokenizers"} == set()
+
+
+def made_wheel(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name in ("libp2p/__init__.py", "libp2p-0.8.1.dist-info/METADATA", "docs/conf.py", "examples/chat.py"):
+            wheel.writestr(name, "")
+    return path
+
+
+def test_setup__building_a_wheel__puts_libp2p_inside_and_none_of_its_other_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = script("setup.py")
+    (tmp_path / "bundled").mkdir()
+    made_wheel(tmp_path / "bundled" / "libp2p-0.8.1-py3-none-any.whl")
+    monkeypatch.setattr(setup, "HERE", tmp_path)  # as in an sdist, which carries the wheel
+    monkeypatch.setattr(build_py, "run", lambda _self: None)
+    command = setup.BuildWithLibp2p(Distribution())
+    command.build_lib = str(tmp_path / "lib")
+    command.run()
+    inside = tmp_path / "lib" / "sfnode" / "bundled"
+    assert sorted(path.name for path in inside.iterdir()) == ["libp2p", "libp2p-0.8.1.dist-info"]
+
+
+def test_setup__editable_installation__gets_nothing_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = script("setup.py")
+    monkeypatch.setattr(build_py, "run", lambda _self: None)
+    monkeypatch.setattr(setup, "fetch", lambda _folder: pytest.fail("it fetched libp2p"))
+    command = setup.BuildWithLibp2p(Distribution())
+    command.build_lib, command.editable_mode = str(tmp_path), True
+    command.run()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["wheel", "checkout"])
+def test_bundled_libp2p__there__comes_before_another_that_is_installed(
+    is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bundled"
+    if is_there:
+        folder.mkdir()
+    monkeypatch.setattr(bundled_libp2p, "_FOLDER", folder)
+    monkeypatch.setattr("sys.path", ["site-packages"])
+    assert bundled_libp2p.prefer_bundled() is is_there
+    assert sys.path == [str(folder)] * is_there + ["site-packages"]
+
+
+@pytest.mark.parametrize(
+    ("card", "answers", "build", "pip_arguments", "chosen"),
+    [
+        ("", True, "auto", [], ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]),
+        ("", False, "auto", [], []),
+        ("H100", True, "auto", [], []),
+        ("H100", True, "cpu", [], ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]),
+        ("", True, "cuda", [], []),
+        ("", True, "auto", ["--extra-index-url=https://example.org"], []),
+    ],
+)
+def test_install__build_of_pytorch__fits_the_card_unless_the_caller_chose(
+    card: str, answers: bool, build: str, pip_arguments: list[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     install = installer()
-    names = {install.name_of(line) for line in install.requirements_of_libp2p()}
-    assert install.LEFT_OUT in names
-    assert metadata.version("libp2p") == "0.8.1"
+    monkeypatch.setattr(install.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(install, "card_of_this_machine", lambda: card)
+    monkeypatch.setattr(install, "answers", lambda _address: answers)
+    assert install.torch_index(build, pip_arguments) == chosen
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("  Downloading numpy-2.4.6-cp311-cp311-linux.whl (16.1 MB)\n", "downloading numpy-2.4.6 (16.1 MB)"),
+        ("Processing /opt/wheels/torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl\n", ""),
+        ("  Downloading numpy-2.4.6-cp311-cp311-any.whl.metadata (6.0 kB)\n", ""),
+        ("Installing collected packages: a, b, c, d\n", "installing 4 packages"),
+        ("Requirement already satisfied: numpy in x\n", ""),
+    ],
+)  # fmt: skip
+def test_install__line_of_pip__is_said_where_it_is_news(line: str, said: str) -> None:
+    assert installer().news(line) == said
 
 
 def test_install__unknown_extra__names_those_that_exist() -> None:
@@ -76,3 +178,29 @@ def test_install__unknown_extra__names_those_that_exist() -> None:
         str(stopped.value)
         == "install: no extra tarin in pyproject.toml; there are data, dev, privacy, quantised, train, web"
     )
+
+
+# --- releases
+
+
+def test_release__version__has_one_place_and_moves_with_the_changelog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["dynamic"] == ["version"]
+    release = script("deploy/release.py")
+    for name in ("VERSION_FILE", "CHANGELOG"):
+        monkeypatch.setattr(release, name, tmp_path / name)
+    release.VERSION_FILE.write_text('"""Door."""\n\n__version__ = "0.1.0"\n')
+    release.CHANGELOG.write_text("# Changelog\n\n## [Unreleased]\n\n### Added\n\n- news\n\n## [0.1.0] - 2026-01-01\n")
+    release.move("0.2.0", "2026-12-01")
+    assert release.current_version() == "0.2.0"
+    changelog = release.CHANGELOG.read_text()
+    assert "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n### Added\n\n- news\n" in changelog
+    assert release.notes_of(changelog, "0.2.0") == "### Added\n\n- news\n"
+    with pytest.raises(SystemExit, match=r"0\.2\.0' is not three numbers .* or CHANGELOG\.md has it already"):
+        release.move("0.2.0", "2026-12-02")
+
+
+def test_release__version_without_a_heading__has_what_is_unreleased_as_its_notes() -> None:
+    release = script("deploy/release.py")
+    assert release.notes_of("## [Unreleased]\n\n- news\n\n## [0.0.1]\n\n- old\n", "0.1.0") == "- news\n"

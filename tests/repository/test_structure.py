@@ -20,7 +20,7 @@ AT_MOST = {
     "arrows_seen_from_sfnode": 143,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
     "protocol_levels": 6,
     "import_circles": 0,
-    "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there
+    "most_files_in_a_folder": 29,  # sfnode/cli: each command has a file of its name there
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,

@@ -9,7 +9,7 @@ from functools import partial
 import trio
 
 from protocol.ledger import Ledger
-from sfnode.metrics import metrics_socket, serve_metrics
+from sfnode.metrics import is_shut, metrics_socket, serve_metrics
 from sfnode.node import Daemon
 from sfnode.page import TOKEN_FILE, LogTail, Page, PageAddress, load_or_create_token
 from sfnode.status import read_status
@@ -31,7 +31,8 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
         await serve_metrics(partial(read_status, daemon.config.data_dir), listener, daemon.slips)
 
     url = f"http://{where}/metrics"
-    daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)
+    warning = [] if is_shut(where) else ["whoever can reach that port reads them, without a password (docs/metrics.md)"]
+    daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", *warning, url=url)
     async with _outliving(daemon, "metrics", serve):
         yield
 

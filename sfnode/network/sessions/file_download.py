@@ -13,6 +13,7 @@ from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run import Manifest, basis_bytes, decode_run_untrusted
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, PeerId
+from sfnode import __version__
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy import Address
@@ -237,7 +238,7 @@ async def fetch(
     download: Download,
     addresses: tuple[Address, ...],
     *,
-    agent: str = "sfnode",
+    agent: str = f"sfnode/{__version__}",
     timings: Timings | None = None,
     on_failure: Callable[[DialReport], None] | None = None,
 ) -> bytes:

@@ -1,5 +1,6 @@
 """Whether a node works now, and if not, why: a pure function of the operator's limits and of the moment."""
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -22,6 +23,7 @@ class PauseReason(StrEnum):
     BATTERY = "battery"
     HOURS = "hours"
     LOAD = "load"
+    PROGRAM = "program"
     PRIVACY = "privacy"
 
 
@@ -33,6 +35,8 @@ class WorkLimits:
         hours: of local time; None: always.
         memory_bytes_max: for node and worker together; None: no limit.
         upload_bytes_per_s: to all peers together; 0: no limit.
+        pause_when: names of programs; the node does not work while one of them runs.
+        disk_bytes_max: for the data directory; None: no limit.
     """
 
     hours: WorkingHours | None = None
@@ -40,6 +44,9 @@ class WorkLimits:
     upload_bytes_per_s: int = 0
     only_when_idle: bool = False
     works_on_battery: bool = False
+    pause_when: tuple[str, ...] = ()
+    disk_bytes_max: int | None = None
+    keeps_awake: bool = False
 
     def pieces_bytes_per_s(self, share_rate: float) -> float:
         """Return the rate for the model's files: at most ``share_rate`` and half of the upload limit; 0: no limit."""
@@ -53,19 +60,21 @@ class Moment:
 
     Attributes:
         now: local time.
-        is_held: whether the operator has called `sfnode pause`.
+        held_until_s: until when the operator has paused the node, in seconds since 1970; infinity: until `resume`.
         is_working: the decision before.
         memory_peak_bytes: the most that node and worker have used in this life.
         load_of_others: share of all cores that other programs use; None before the first measurement.
+        program: that runs and is one of `WorkLimits.pause_when`; empty: none.
         spent: why the noise on this node's messages allows no further one; empty while it does.
     """
 
     now: datetime
-    is_held: bool = False
+    held_until_s: float = 0.0
     is_working: bool = True
     memory_peak_bytes: int = 0
     is_on_battery: bool = False
     load_of_others: float | None = None
+    program: str = ""
     spent: str = ""
 
 
@@ -85,13 +94,16 @@ def work_limits(options: LimitOptions) -> WorkLimits:
         upload_bytes_per_s=0 if options.max_upload is None else parse_rate(options.max_upload),
         only_when_idle=options.only_when_idle,
         works_on_battery=options.on_battery is OnBattery.WORK,
+        pause_when=options.pause_when,
+        disk_bytes_max=None if options.max_disk is None else parse_size(options.max_disk),
+        keeps_awake=options.keep_awake,
     )
 
 
 def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
     """Return None if the node should work, else the reason that lasts longest."""
-    if moment.is_held:
-        return Pause(reason=PauseReason.OPERATOR, text="by `sfnode pause`, until `sfnode resume`")
+    if moment.held_until_s > moment.now.timestamp():
+        return Pause(reason=PauseReason.OPERATOR, text=f"by `sfnode pause`, {_end_of_hold(moment)}")
     if moment.spent:
         return Pause(reason=PauseReason.PRIVACY, text=moment.spent)
     limit, peak = limits.memory_bytes_max, moment.memory_peak_bytes
@@ -110,6 +122,8 @@ def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
         left = f"{hours} h {minutes} min" if hours else f"{minutes} min"
         text = f"outside {limits.hours.text}, again in {format_seconds(left_s) if left_s < 60 else left}"
         return Pause(reason=PauseReason.HOURS, text=text)
+    if moment.program:
+        return Pause(reason=PauseReason.PROGRAM, text=f"{moment.program} runs, again when it has ended (--pause-when)")
     if not limits.only_when_idle:
         return None
     load, most = moment.load_of_others, BUSY_ABOVE if moment.is_working else IDLE_BELOW
@@ -119,3 +133,11 @@ def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
         text = f"other programs use {load:.0%} of the processor, again below {IDLE_BELOW:.0%} (--only-when-idle)"
         return Pause(reason=PauseReason.LOAD, text=text)
     return None
+
+
+def _end_of_hold(moment: Moment) -> str:
+    if math.isinf(moment.held_until_s):
+        return "until `sfnode resume`"
+    end = datetime.fromtimestamp(moment.held_until_s, tz=moment.now.tzinfo)
+    day = "" if end.date() == moment.now.date() else f" on {end:%Y-%m-%d}"
+    return f"again at {end:%H:%M}{day}, or with `sfnode resume`"

@@ -1,4 +1,4 @@
-"""Battery, memory of this node's processes, and load of all others, read through psutil.
+"""Battery, memory of this node's processes, load and names of all others, read through psutil.
 
 No other module of this package uses psutil. Containers and old kernels hide parts of what it reads (/proc,
 /sys/class/power_supply). A value that cannot be read counts as unknown, and does not end the node.
@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import psutil
 
 _MEMORY_S: Final = 20.0  # the load is averaged over this time: a page that loads is no reason to pause
+_PROGRAMS_S: Final = 5.0  # between two looks at the names of all processes, which take some milliseconds
 _PASSIVE: Final = ("idle", "iowait", "guest", "guest_nice")  # kinds of time; user and nice already include guests
 # What psutil raises where the system lacks or hides the file that it reads or parses.
 _UNREADABLE: Final = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, AttributeError)
@@ -27,6 +28,7 @@ class MachineWatch:
         self._own = _read(psutil.Process)
         self._seen: tuple[float, float, float] | None = None  # time; seconds of all cores used by all, by own processes
         self._load: float | None = None
+        self._program, self._programs_s = "", -math.inf
 
     def is_on_battery(self) -> bool:
         """Return whether mains power is off; False if the machine has no battery or does not say."""
@@ -56,6 +58,17 @@ class MachineWatch:
                 self._load = share + fading
         self._seen = seen
         return self._load
+
+    def running_program(self, names: tuple[str, ...]) -> str:
+        """Return the first of ``names`` that another process has; empty: none, or the system does not say."""
+        if not names or time.monotonic() - self._programs_s < _PROGRAMS_S:
+            return self._program
+        self._programs_s = time.monotonic()
+        own = {process.pid for process in self._processes()}
+        others = _read(lambda: [each.info["name"] for each in psutil.process_iter(["name"]) if each.pid not in own])
+        running = {(name or "").lower().removesuffix(".exe") for name in others or ()}
+        self._program = next((name for name in names if name.lower().removesuffix(".exe") in running), "")
+        return self._program
 
     def _processes(self) -> list[psutil.Process]:
         own = self._own

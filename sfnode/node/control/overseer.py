@@ -22,13 +22,13 @@ class Overseer:
 
     def __init__(
         self,
-        is_held: Callable[[], bool],
+        held_until_s: Callable[[], float],
         limits: WorkLimits,
         reporter: Reporter,
         slips: Slips,
         machine: MachineWatch | None = None,
     ) -> None:
-        self._is_held = is_held
+        self._held_until_s = held_until_s
         self._limits = limits
         self._reporter = reporter
         self._slips = slips
@@ -87,10 +87,11 @@ class Overseer:
             self._memory_peak_bytes = max(self._memory_peak_bytes, self._machine.memory_bytes())
         return Moment(
             now=datetime.now(tz=UTC).astimezone(),
-            is_held=self._is_held(),
+            held_until_s=self._held_until_s(),
             is_working=self._pause is None,
             memory_peak_bytes=self._memory_peak_bytes,
             is_on_battery=not self._limits.works_on_battery and self._machine.is_on_battery(),
             load_of_others=self._machine.load_of_others() if self._limits.only_when_idle else None,
+            program=self._machine.running_program(self._limits.pause_when),
             spent="" if self._trainer is None else self._trainer.spent,
         )

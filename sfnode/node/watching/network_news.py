@@ -7,6 +7,7 @@ from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, MemoryState, Network
+from sfnode.node.watching.newer_versions import NewerVersions
 from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import News, Status, StatusWords, short_peer
 from sfnode.storage import DataDirectory
@@ -17,12 +18,13 @@ _NEWS_MAX: Final = 8
 class NetworkNews:
     """Reports changes in the network to the operator, and remembers the latest."""
 
-    def __init__(self, reporter: Reporter) -> None:
+    def __init__(self, reporter: Reporter, agent: str) -> None:
         self._reporter = reporter
         self._latest: deque[News] = deque(maxlen=_NEWS_MAX)
         self._dials: set[tuple[str, str]] = set()
         self._mapping: MappingReport | None = None
         self._is_memory_full = False
+        self._versions = NewerVersions(reporter, agent)
 
     @property
     def latest(self) -> tuple[News, ...]:
@@ -66,6 +68,8 @@ class NetworkNews:
             self._is_memory_full = memory.is_full
             self._reporter.event("memory", memory.in_words(), **asdict(memory))
             self._remember(f"memory: {memory.in_words()}", is_bad=memory.is_full)
+        if text := self._versions.look(peer.agent for peer in network.neighbours()):
+            self._remember(text, is_bad=False)
 
 
 class AdmissionNews:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from protocol.errors import UnsettledError
+from protocol.errors import OperatorError, UnsettledError
 from protocol.events import Event
 from protocol.ledger import Statement
 from protocol.node import statistics
@@ -19,7 +19,7 @@ from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Status, StatusWords
-from sfnode.storage import disk
+from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter)
+        self._news = NetworkNews(life.reporter, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -72,6 +72,7 @@ class NodeWatch:
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
+            check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
 
@@ -86,6 +87,15 @@ class NodeWatch:
         elif status.end.is_given_up:
             advice = "start the node again without --exit-when-finished, and look at its status"
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
+
+
+def check_disk(data_dir: DataDirectory, bytes_max: int | None) -> None:
+    """Refuse to go on when the directory has become larger than --max-disk. OperatorError."""
+    if bytes_max is not None and (taken := disk.bytes_below(data_dir.path)) > bytes_max:
+        raise OperatorError(
+            f"{data_dir} takes {taken / 1e6:,.1f} MB of {bytes_max / 1e6:,.1f} MB (--max-disk): the node has stopped, "
+            "and everything in it is safe. Start it again with a higher --max-disk"
+        )
 
 
 def snapshot(life: "RunningNode", claim: Statement | None) -> Status:

@@ -1,0 +1,36 @@
+"""``--max-disk``, and ``sfnode pause --for``: what the operator allows a node to keep, and for how long it rests."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import sign_manifest
+from sfnode.cli import cli
+from sfnode.node.watching.node_watch import check_disk
+from sfnode.storage.data_directory import DataDirectory
+from tests.support.manifests import OWNER, small_manifest
+
+
+def test_check_disk__directory_has_outgrown_its_limit__stops_the_node_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite3").write_bytes(bytes(2_000_000))
+    check_disk(DataDirectory(tmp_path), None)
+    check_disk(DataDirectory(tmp_path), 2_000_000)
+    with pytest.raises(OperatorError, match=r"takes 2\.0 MB of 1\.5 MB \(--max-disk\).*a higher --max-disk"):
+        check_disk(DataDirectory(tmp_path), 1_500_000)
+
+
+def test_pause__for_a_time_where_no_node_runs__holds_from_now_on_for_so_long(tmp_path: Path) -> None:
+    data_dir = DataDirectory(tmp_path)
+    data_dir.adopt(sign_manifest(small_manifest(), OWNER))
+    result = CliRunner().invoke(cli, ["pause", "--data-dir", str(tmp_path), "--for", "90min", "--json"])
+    assert (result.exit_code, json.loads(result.output)["paused"]) == (0, True)
+    assert 5_300 < data_dir.control.paused_until_s() - time.time() <= 5_400
+    assert CliRunner().invoke(cli, ["pause", "--data-dir", str(tmp_path), "--for", "soon"]).exit_code == 2
+    CliRunner().invoke(cli, ["resume", "--data-dir", str(tmp_path)])
+    assert not data_dir.control.is_paused()
