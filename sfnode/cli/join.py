@@ -16,7 +16,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours", "--max-memory",
         "--relay",
     ),
-    "Run": ("--bootstrap", "--run", "--basis", "--key"),
+    "Run": ("--bootstrap", "--run", "--basis", "--key", "--owner-key"),
     "When to train, and what it may take": ("--max-upload", "--only-when-idle", "--on-battery"),
     "Training": (
         "--revision", "--eval-data", "--eval-every", "--threads", "--worker-socket", "--device-memory", "--snapshot",

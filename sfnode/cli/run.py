@@ -1,6 +1,7 @@
 """``sfnode run``: decide, as the owner, who may contribute to a run."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,11 +79,15 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
     required=True,
     help="Count nothing of theirs from this step on; 0 takes out everything.",
 )
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask first. Without a terminal it never asks.")
 @_owner_options
 @_out_option
 @json_option
-def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
+def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Exclude an author for good, from some step on. What they sent since is subtracted on every node.
+
+    Nobody can take this back: to contribute again, the person needs a new key, and you admit that one. On a terminal
+    it asks first.
 
     \b
     Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
@@ -91,7 +96,10 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
     manifest, signer = _run_and_signer(owner)
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
-    statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
+    found = _author(author)
+    if not is_sure:
+        _ask(f"Exclude {found.hex()[:16]} from step {from_step} on, for good? To come back, they need a new key")
+    statement = StatementCodec(manifest).exclude(signer, found, from_step)
     _hand_over(manifest, [statement], owner.data_dir, out, is_json)
 
 
@@ -101,6 +109,8 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
 @json_option
 def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     """Print strings to join, each with an invitation that one person can use: send each to one person only.
+
+    For a class, --uses 30 makes one string that thirty people can use.
 
     With the --data-dir of a node that runs, or with --at, a string holds all that a joiner needs, and `sfnode join
     STRING` is all that they type. Else only the invitations are printed, for `sfnode join --invite`.
@@ -112,7 +122,9 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     if options.svg is not None and options.count != 1:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
-    texts = [new_invitation(manifest, signer) if is_needed else "" for _ in range(options.count)]
+    if options.uses > 1 and not is_needed:
+        raise OperatorError(f"--uses is for invitations, and the run's admission is {manifest.admission.kind.value}")
+    texts = [new_invitation(manifest, signer, options.uses).text if is_needed else "" for _ in range(options.count)]
     strings = strings_for(manifest, texts, options, owner.data_dir)
     if not is_needed and not strings:
         raise OperatorError(
@@ -142,7 +154,7 @@ def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
     """
     manifest = data_dir.signed_manifest().manifest
     found = read_statements_file(manifest, file)
-    _submit(data_dir, manifest, [statement.data for statement in found], is_json)
+    _submit(data_dir, manifest, [statement.data for statement in found], is_json, is_asked=False)
 
 
 run_group.add_command(show)
@@ -167,6 +179,17 @@ def _author(text: str) -> Author:
     return Author(bytes.fromhex(text))
 
 
+def _is_terminal() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask(question: str) -> None:
+    """Let the owner confirm on a terminal what cannot be taken back. Raises click.Abort."""
+    if _is_terminal():
+        click.confirm(question, abort=True)
+
+
 def _hand_over(
     manifest: Manifest, statements: Sequence[bytes], data_dir: DataDirectory | None, out: Path | None, is_json: bool
 ) -> None:
@@ -175,13 +198,15 @@ def _hand_over(
         following = f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run"
         _say(_what(manifest, statements), out, following, is_json)
     elif data_dir is not None:
-        _submit(data_dir, manifest, statements, is_json)
+        _submit(data_dir, manifest, statements, is_json, is_asked=True)
     else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
 
 
-def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
-    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
+def _submit(
+    data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool, *, is_asked: bool
+) -> None:
+    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
     what = _what(manifest, statements)
     if path is None:
         print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)
@@ -195,7 +220,8 @@ def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
     """Return a phrase that says what the statements do."""
     found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
     if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
-        return f"excluded {found[0].author.hex()[:16]} from step {found[0].from_step} on"
+        author, step = found[0].author.hex()[:16], found[0].from_step
+        return f"excluded {author} from step {step} on, for good: to come back, they need a new key"
     if all(statement.kind is StatementKind.ADMIT for statement in found):
         return f"admitted {len(found)}"
     return counted(len(found), "statement")

@@ -4,9 +4,10 @@ import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
-from sfnode.keys import claim_invitation, node_seed
+from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
+from sfnode.keys import check_owner, claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
@@ -64,6 +65,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         identity_seed=seed,
         network=_network_config(manifest, options),
         training=training and replace(training, basis=basis),
+        owner=None if options.owner_key is None else _owner(manifest, options.owner_key),
         neighbours_min=options.network.neighbours_min,
         eval_every_steps=options.training.eval_every,
         is_exiting_when_finished=options.is_exiting_when_finished,
@@ -73,6 +75,16 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         shared_data=given,
         limits=work_limits(options.limits),
     )
+
+
+def _owner(manifest: Manifest, path: Path) -> Signer:
+    """Return the owner's key to sign for used invitations. OperatorError: the run has none, or it is another key."""
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        raise OperatorError(
+            f"--owner-key signs for used invitations, and the run's admission is {manifest.admission.kind.value}: "
+            "leave it out"
+        )
+    return check_owner(path.expanduser(), manifest)
 
 
 def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:

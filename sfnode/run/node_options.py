@@ -205,6 +205,11 @@ class JoinOptions:
         "Use the key in this file, which stays there: the data directory gets a link to it.  [default: a key in "
         "the data directory, made at the first start]",
     )
+    owner_key: Path | None = given(
+        None,
+        "Sign with this key, as the run's owner, for whoever uses an invitation first. Later uses of the same "
+        "invitation then change nothing for them.",
+    )
     training: TrainingOptions = field(default_factory=TrainingOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     network: NetworkOptions = field(default_factory=NetworkOptions)

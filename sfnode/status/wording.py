@@ -84,12 +84,13 @@ class StatusWords:
             return "not needed: a relay contributes nothing"
         if roster.is_open:
             return "following only: this node's key does not have the work that the run asks for"
+        admit = f"`sfnode run admit {author} --owner-key FILE`"
         if roster.is_invitation_used:
             return (
-                "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, "
-                f"and start again with --invite; or for `sfnode run admit {author}`"
+                "not admitted: the string to join is used, another node has joined with it. Ask the owner for a new "
+                f"one, and join with that; or to run {admit}"
             )
-        return f"not admitted: ask the owner to run `sfnode run admit {author}`"
+        return f"not admitted: ask the owner to run {admit}"
 
     @property
     def slips(self) -> str:

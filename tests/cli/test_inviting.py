@@ -22,6 +22,7 @@ from sfnode.run.node_options import JoinOptions, RunSource
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
 from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
 from tests.support.cli_calls import Outcome, assert_teaches, call
+from tests.support.ledgers import signer
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 NODE = parse_bootstrap(f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}")
@@ -44,6 +45,18 @@ def test_run_invite__node_is_named__each_string_joins_one_author(place: Place) -
     roster = Roster(INVITED)
     roster.add(roster.codec.claim(read_invitation(first.invitation), ALICE))
     assert roster.is_admitted(ALICE)
+
+
+def test_run_invite__for_a_class__one_string_joins_as_many_and_no_more(place: Place) -> None:
+    (string,) = json.loads(invite(place, "--uses", 3, "--at", NODE, "--json").stdout)["strings"]
+    invitation = read_invitation(parse_run_addresses([string]).invitation)
+    roster = Roster(place.manifest)
+    authors = [signer(number).author for number in range(4)]
+    for author in authors[:3]:
+        roster.add(roster.codec.claim(invitation, author))
+    assert all(roster.is_admitted(author) for author in authors[:3])
+    roster.add(roster.codec.claim(invitation, authors[3]))
+    assert not any(roster.is_admitted(author) for author in authors)
 
 
 def test_run_invite__no_node_is_known__prints_the_bare_invitation(place: Place) -> None:

@@ -9,7 +9,6 @@ import trio
 
 from protocol.errors import UnsettledError
 from protocol.events import Event
-from protocol.ledger import Statement
 from protocol.node import statistics
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
@@ -51,12 +50,9 @@ class NodeWatch:
 
         UnsettledError: the wait for other nodes was given up.
         """
-        claim = None
-        with self._life.slips.contained("status"):
-            claim = self._life.config.data_dir.statements.own_claim(self._life.manifest)
         while True:
             with self._life.slips.contained("status"):
-                self._look(snapshot(self._life, claim), scope)
+                self._look(snapshot(self._life), scope)
             await trio.sleep(_LOOK_S)
 
     def _look(self, status: Status, scope: trio.CancelScope) -> None:
@@ -68,7 +64,8 @@ class NodeWatch:
         if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
-        self._admission_news.look(status, is_live=life.node.sync.is_live)
+        if not life.invitations.is_claiming:
+            self._admission_news.look(status, is_live=life.node.sync.is_live)
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
@@ -88,8 +85,8 @@ class NodeWatch:
             raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
 
 
-def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
-    """Return the status of a node now, without its detail; ``claim``: its claim of an invitation, if it has one."""
+def snapshot(life: "RunningNode") -> Status:
+    """Return the status of a node now, without its detail."""
     node, network, manifest = life.node, life.network, life.manifest
     ledger, trainer = node.replica.ledger, life.trainer
     here = run_address.address_for_others(manifest, network.introduction.addresses, life.data_sharing.bytes)
@@ -97,7 +94,7 @@ def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
         node=statistics.node_statistics(node),
         end=node.end.ending,
         ledger=ledger.statistics(),
-        roster=ledger.roster.statistics(node.author, claim),
+        roster=ledger.roster.statistics(node.author, life.invitations.claim),
         network=network.statistics(),
         training=TrainingStatistics() if trainer is None else trainer.statistics(),
         life=LifeStatistics(
