@@ -13,7 +13,7 @@ from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Options that matter most": (
-        "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours", "--max-memory",
+        "--invite", "--name", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours", "--max-memory",
         "--relay",
     ),
     "Run": ("--bootstrap", "--run", "--basis", "--key", "--owner-key"),

@@ -1,6 +1,7 @@
 """From the operator's options to a daemon's settings: finds the run, makes the key, and checks every file."""
 
 import logging
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
 from sfnode.keys import check_owner, claim_invitation, node_seed
-from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
@@ -63,7 +64,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         signed=signed,
         data_dir=data_dir,
         identity_seed=seed,
-        network=_network_config(manifest, options),
+        network=_network_config(manifest, options, Signer(seed)),
         training=training and replace(training, basis=basis),
         owner=None if options.owner_key is None else _owner(manifest, options.owner_key),
         neighbours_min=options.network.neighbours_min,
@@ -110,11 +111,14 @@ def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Rep
         reporter.event_at(logging.WARNING, "open_run", text)
 
 
-def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
-    network = options.network
+def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) -> NetworkConfig:
+    network, name = options.network, None
+    if network.name is not None:
+        name = policy.sign_name(signer, manifest.run_id, policy.parse_name(network.name), int(time.time()))
     # The run's coefficients come on top of the limit, twice: the state, and the copy on its way to the worker.
     memory_bytes_max = (network.memory_max << 20) + 2 * size_of_run(manifest).coefficients
     return NetworkConfig(
+        own_name=name,
         listen=network.listen,
         announce=network.announce,
         bootstrap=options.source.bootstrap.nodes,

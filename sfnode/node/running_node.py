@@ -92,6 +92,7 @@ class RunningNode:
             known_peers=known_peers,
             slips=slips,
         )
+        saved_peers.restore_names(self.network.names, store.saved("names"))
         self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.saved("discouraged")))
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
@@ -204,5 +205,6 @@ class RunningNode:
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
         self._store.save("known_peers", saved_peers.encode_rows(self.network.known_peers()))
+        self._store.save("names", saved_peers.encode_names(self.network.names.texts()))
         self._store.save("discouraged", saved_peers.encode_rows(self.network.sessions.discouraged_rows()))
         self._store.save("bootstraps", saved_peers.encode_bootstraps(self.network.book.reached_bootstraps()))

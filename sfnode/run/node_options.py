@@ -85,6 +85,11 @@ class TrainingOptions:
 class NetworkOptions:
     """Holds how a node meets others."""
 
+    name: str | None = given(
+        None,
+        "Show others this name beside the node's key, wherever they see it. Nobody checks who you are.",
+        form=("NAME", policy.parse_name),
+    )
     listen: tuple[Address, ...] = given(
         (),
         f"Listen on this multiaddr, such as /ip4/0.0.0.0/tcp/4001. {REPEAT}  [default: dial out only]",

@@ -13,6 +13,7 @@ from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import read_bytes, write_durably
 from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
+from sfnode.storage.invited_file import InvitedFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_life import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
@@ -27,6 +28,7 @@ NODE_FILE: Final = "node.toml"
 _EVALUATIONS_FILE: Final = "evaluations.json"
 _GAIN_FILE: Final = "gain.json"
 _END_FILE: Final = "end.json"
+_INVITED_FILE: Final = "invited.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,12 @@ class DataDirectory(PrivateFolder):
         basis: of a run with a dense core.
         evaluations, gain: results on the node's held-out data; the gain as `sfnode eval --compare` measured it last.
         end: how the node's last life ended.
+        invited: the owner's notes of who got which invitation.
     """
 
     own_files = frozenset(
         (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
-    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE}
+    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -75,6 +78,7 @@ class DataDirectory(PrivateFolder):
         self.evaluations = EvaluationsFile(path / _EVALUATIONS_FILE)
         self.gain = GainFile(path / _GAIN_FILE)
         self.end = EndFile(path / _END_FILE)
+        self.invited = InvitedFile(path / _INVITED_FILE)
 
     # --- the run ------------------------------------------------------------------------------------------
 
