@@ -120,6 +120,12 @@ class Roster:
                 found |= dict.fromkeys(unnamed[: max(0, held[0].uses + len(unnamed) - len(held))])
         return [author for author in found if self.excluded_from(author) is None]
 
+    def user_of(self, token: bytes) -> Author | None:
+        """Return who uses a token for one author: its claimant, or the one of several whom the owner has admitted."""
+        held = self.held(bytes([StatementKind.CLAIM]) + token)
+        authors = [each.author for each in held if len(held) == 1 or self._is_named(each.author)]
+        return authors[0] if len(authors) == 1 else None
+
     def is_used_up(self, claim: Statement) -> bool:
         """Return whether so many others have claimed the token of ``claim`` that this claim would make it void."""
         return sum(each.author != claim.author for each in self.held(claim.key)) >= claim.uses
@@ -199,6 +205,10 @@ class Roster:
     def statements(self) -> list[bytes]:
         """Return all statements, ascending by key."""
         return [statement.data for key in self._keys() for statement in self._held[key]]
+
+    def authors(self) -> set[Author]:
+        """Return all authors whom a statement names."""
+        return {each.author for held in self._held.values() for each in held}
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal for sets of equal meaning, zeros when there are no statements."""

@@ -86,6 +86,11 @@ class Invitation:
     uses: int = 1
 
     @property
+    def token(self) -> bytes:
+        """Return the public key of the token."""
+        return Signer(self.secret).author
+
+    @property
     def packed(self) -> bytes:
         """Return the token as 96 bytes; for more than one use another one follows (SPEC 8.9)."""
         return self.secret + self.signature + (bytes([self.uses]) if self.uses > 1 else b"")

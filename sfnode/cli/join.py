@@ -13,8 +13,8 @@ from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Options that matter most": (
-        "--invite", "--name", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours", "--max-memory",
-        "--relay",
+        "--invite", "--name", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours",
+        "--max-memory", "--relay",
     ),
     "Run": ("--bootstrap", "--run", "--basis", "--key", "--owner-key"),
     "When to train, and what it may take": ("--max-upload", "--only-when-idle", "--on-battery"),

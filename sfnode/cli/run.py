@@ -20,6 +20,7 @@ from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.run import option
+from sfnode.status import short_key, stored_names
 from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
 
 
@@ -59,6 +60,8 @@ def run_group() -> None:
 def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Let authors contribute to a run that is not open. AUTHOR is a key of 64 hex digits: see `sfnode id show`.
 
+    A name, or the first 16 digits of the key, will do if the node of --data-dir has heard of the author.
+
     \b
     Example: sfnode run admit 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 \\
                  --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
@@ -67,7 +70,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
     if manifest.admission.kind is AdmissionKind.OPEN:
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
-    statements = [codec.admit(signer, author) for author in map(_author, authors)]
+    statements = [codec.admit(signer, _author(author, manifest, owner)) for author in authors]
     _hand_over(manifest, statements, owner.data_dir, out, is_json)
 
 
@@ -86,6 +89,8 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
 def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Exclude an author for good, from some step on. What they sent since is subtracted on every node.
 
+    AUTHOR is a name that the node of --data-dir knows, or a key, whole or its first 16 digits.
+
     Nobody can take this back: to contribute again, the person needs a new key, and you admit that one. On a terminal
     it asks first.
 
@@ -96,9 +101,11 @@ def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out
     manifest, signer = _run_and_signer(owner)
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
-    found = _author(author)
+    found = _author(author, manifest, owner)
     if not is_sure:
-        _ask(f"Exclude {found.hex()[:16]} from step {from_step} on, for good? To come back, they need a new key")
+        called = "" if found.hex().startswith(author) else f"{author} "
+        who = f"{called}{short_key(found.hex())}"
+        _ask(f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key")
     statement = StatementCodec(manifest).exclude(signer, found, from_step)
     _hand_over(manifest, [statement], owner.data_dir, out, is_json)
 
@@ -122,9 +129,17 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     if options.svg is not None and options.count != 1:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
+    if options.name is not None and (not is_needed or options.count * options.uses != 1 or owner.data_dir is None):
+        raise OperatorError(
+            "--for notes who gets an invitation: it takes the --data-dir of your node in an invite run, and one "
+            "invitation for one person"
+        )
     if options.uses > 1 and not is_needed:
         raise OperatorError(f"--uses is for invitations, and the run's admission is {manifest.admission.kind.value}")
-    texts = [new_invitation(manifest, signer, options.uses).text if is_needed else "" for _ in range(options.count)]
+    made = [new_invitation(manifest, signer, options.uses) for _ in range(options.count)] if is_needed else []
+    texts = [each.text for each in made] or [""] * options.count
+    if options.name is not None and owner.data_dir is not None:
+        owner.data_dir.invited.note(made[0].token, options.name)
     strings = strings_for(manifest, texts, options, owner.data_dir)
     if not is_needed and not strings:
         raise OperatorError(
@@ -171,12 +186,20 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
     return manifest, check_owner(owner.owner_key, manifest)
 
 
-def _author(text: str) -> Author:
-    if not is_hex(text, 2 * KEY_BYTES) or not is_author_key(bytes.fromhex(text)):
+def _author(text: str, manifest: Manifest, owner: OwnerOptions) -> Author:
+    """Return the author of a key, or of a name that the node of --data-dir knows. Raises OperatorError."""
+    if is_hex(text, 2 * KEY_BYTES) and is_author_key(bytes.fromhex(text)):
+        return Author(bytes.fromhex(text))
+    if owner.data_dir is None or not owner.data_dir.ledger_file.exists() or is_hex(text, 2 * KEY_BYTES):
         raise OperatorError(
-            f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`)"
+            f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`), or a name "
+            "with the --data-dir of a node that knows it"
         )
-    return Author(bytes.fromhex(text))
+    roster = statements_given.held_roster(owner.data_dir, manifest)
+    with owner.data_dir.reading() as stored:
+        names = stored_names(owner.data_dir, stored, roster)
+        authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
+    return Author(bytes.fromhex(names.find(text, frozenset(authors))))
 
 
 def _is_terminal() -> bool:

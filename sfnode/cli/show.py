@@ -15,6 +15,7 @@ from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, PathFromHome
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
+from sfnode.status import Names, stored_names
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
 _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all updates that count, effect if known
@@ -58,8 +59,9 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     with held.reading() as stored:
         for data in stored.statements():
             _show_statement(codec.decode_untrusted(data), is_json)
-        parts = _parts(stored.replica(manifest))
-    _show_parts(parts, manifest, is_json)
+        replica = stored.replica(manifest)
+        parts, names = _parts(replica), stored_names(held, stored, replica.ledger.roster)
+    _show_parts(parts, manifest, names, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
     if gain is not None:
         print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"\n{'gain':<8} {gain.in_words()}", is_json)
@@ -82,18 +84,20 @@ def _parts(replica: Replica) -> list[_Part]:
     return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[_Part], manifest: Manifest, is_json: bool) -> None:
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names, is_json: bool) -> None:
     unit = _unit(manifest)
     if is_json:
         for part in parts:
-            click.echo(json.dumps(_fields(*part, unit)))
+            click.echo(json.dumps(_fields(*part, unit) | {"name": names.of(part[0].author.hex())}))
         return
+    labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
+    width = max(map(len, labels), default=0)
     if parts:
-        click.echo(f"\n{'author':<16} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
-    for counts, share, effect in parts:
+        click.echo(f"\n{'author':<{width}} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
+    for label, (counts, share, effect) in zip(labels, parts, strict=True):
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
         figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"
-        click.echo(f"{counts.author.hex()[:16]} {figures}  {_effect(counts, effect)}")
+        click.echo(f"{label:<{width}} {figures}  {_effect(counts, effect)}")
 
 
 def _unit(manifest: Manifest) -> str:

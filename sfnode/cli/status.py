@@ -12,7 +12,7 @@ from sfnode.cli.options import data_dir_option, json_option
 from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
+from sfnode.status import Status, StatusDetail, StatusWords, label_of_peer, read_status, short_key, sparkline
 from sfnode.storage import DataDirectory
 
 _CURVE_COLUMNS: Final = 48
@@ -66,6 +66,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
+        "node": f"{life.name} {short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",
         "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
@@ -121,4 +122,4 @@ def _describe_peer(peer: PeerState) -> str:
     delay = "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms"
     way = "to" if peer.is_outbound else "from"
     score = f" score {peer.score:.0f}" if peer.score <= -1 else ""
-    return f"{short_peer(peer.peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"
+    return f"{label_of_peer(peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"

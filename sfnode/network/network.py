@@ -63,9 +63,7 @@ class Network:
         self.book.restore(known_peers)
         self.names = NameBook(run.run_id)
         self.sessions = sessions.OpenSessions(self.peer, config.origins)
-        self._exchange = PeerExchange(
-            config=config, names=self.names, book=self.book, open_sessions=self.sessions
-        )
+        self._exchange = PeerExchange(config=config, names=self.names, book=self.book, open_sessions=self.sessions)
         self._memory = MemoryGuard(config.memory, self.sessions.shed)
         self._files = sessions.FileServer(run, open_channel, config.origins)
         self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)

@@ -12,7 +12,6 @@ from sfnode.status.node_status import Status
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
-_SHORT_PEER: Final = 12
 
 
 class Health(IntEnum):
@@ -221,8 +220,3 @@ class StatusWords:
         """Return what the run has given; empty where it was not measured."""
         gain = self._status.detail.curve.gain if self._status.detail else None
         return "" if gain is None else gain.in_words()
-
-
-def short_peer(peer: str) -> str:
-    """Return a peer id in short. Its end is shown because all our peer ids have the same beginning."""
-    return f"{peer[:4]}*{peer[-6:]}" if len(peer) > _SHORT_PEER else peer

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from protocol.wire import PeerAddress, PeerId
-from sfnode.network.policy.names import NameBook
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
@@ -18,6 +17,7 @@ from sfnode.network.policy.addresses import (
     parse_untrusted,
     peer_of_author,
 )
+from sfnode.network.policy.names import NameBook
 from sfnode.network.sessions.open_sessions import OpenSessions
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))
@@ -129,7 +129,9 @@ def test_exchange__private_address_that_the_operator_or_the_local_network_gave__
     assert learnt(THIRD, "/ip4/192.168.1.8/tcp/4001", config=config) == ("/ip4/192.168.1.7/tcp/4001",)
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     nearby = parse_bootstrap(f"/ip4/192.168.1.8/tcp/4001/p2p/{THIRD}")
-    assert PeerExchange(config=NetworkConfig(), names=NameBook(bytes(32)), book=book, open_sessions=OpenSessions(OWN)).found_nearby(nearby)
+    assert PeerExchange(
+        config=NetworkConfig(), names=NameBook(bytes(32)), book=book, open_sessions=OpenSessions(OWN)
+    ).found_nearby(nearby)
     assert book.addresses(THIRD) == parse_untrusted(("/ip4/192.168.1.8/tcp/4001",))
 
 

@@ -25,7 +25,7 @@ DETAIL_KEYS = (
     "uptime_s run_step lag_steps own_updates steps_per_s left_s directions directions_max round_s bytes_in_per_s "
     "bytes_out_per_s rows_per_s processes_bytes peers evaluations best gain losses news"
 )
-PEER_KEYS = "peer address is_outbound agent rtt_ms score bytes_in bytes_out updates is_equal own_updates_min"
+PEER_KEYS = "peer address is_outbound agent rtt_ms score bytes_in bytes_out updates is_equal own_updates_min name"
 
 
 def plain() -> dict[str, typing.Any]:

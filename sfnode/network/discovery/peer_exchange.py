@@ -96,7 +96,7 @@ class PeerExchange:
         """Return the peers with their names, and after them others of which only the name is told."""
         if self.config.neighbours_fixed:
             return peers
-        texts = {peer: text for peer, text in reversed(self._names.texts().items()) if peer != exclude}
+        texts = {peer: text for peer, text in [*self._names.texts().items()][::-1] if peer != exclude}
         named = [
             replace(each, addresses=(texts.pop(PeerId(each.peer)), *each.addresses)[:ADDRESSES_PER_PEER_MAX])
             if each.peer in texts

@@ -10,6 +10,7 @@ import trio
 from protocol.errors import UnsettledError
 from protocol.events import Event
 from protocol.node import statistics
+from sfnode.network import policy
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
@@ -17,7 +18,7 @@ from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality import Quality
 from sfnode.run import run_address
-from sfnode.status import LifeStatistics, Status, StatusWords
+from sfnode.status import LifeStatistics, Names, Status, StatusWords, names_known
 from sfnode.storage import disk
 from sfnode.worker import TrainingStatistics
 
@@ -33,7 +34,7 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter)
+        self._news = NetworkNews(life.reporter, lambda peer: self._names().label(policy.author_of_peer(peer).hex()))
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -57,7 +58,7 @@ class NodeWatch:
 
     def _look(self, status: Status, scope: trio.CancelScope) -> None:
         life = self._life
-        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer))
+        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer, self._names()))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
         outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)
@@ -71,6 +72,10 @@ class NodeWatch:
             life.save_peers()
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
+
+    def _names(self) -> Names:
+        roster = self._life.node.replica.ledger.roster
+        return names_known(self._life.config.data_dir, roster, self._life.network.names.names())
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
