@@ -16,6 +16,7 @@ from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.join import join
+from sfnode.cli.list import list_nodes
 from sfnode.cli.log import log
 from sfnode.cli.pause import pause, resume
 from sfnode.cli.report import report
@@ -38,13 +39,14 @@ def cli() -> None:
 
     \b
     Try it on this machine:   sfnode testnet --nodes 4 --steps 120
-    Join a run:               sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3...
-    Start a node again:       sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
+    Join a run:               sfnode join -       (and paste the string that the owner sent you)
+    Your nodes:               sfnode list
+    Start a node again:       sfnode start
     Start a run of your own:  sfnode init --help
     """
 
 
-_OF_NODES = (join, start, pause, resume, stop, config, testnet, status, top, doctor)
+_OF_NODES = (join, list_nodes, start, pause, resume, stop, config, testnet, status, top, doctor)
 for command in (init, run_group, *_OF_NODES, log, report, evaluate, ask, export, audit, identity, bench):
     cli.add_command(command)
 

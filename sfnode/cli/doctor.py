@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
 from sfnode.cli.settings import given_settings, recall
-from sfnode.cli.value_types import DataFolder
+from sfnode.cli.value_types import NodeFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
@@ -32,7 +32,7 @@ _MARKS: Final = {
 
 @click.command()
 @click.option(
-    "--data-dir", type=DataFolder, help="Examine this data directory: of a node, running or not, or of a new one."
+    "--data-dir", type=NodeFolder, help="Examine this data directory: of a node, running or not, or of a new one."
 )
 @run_address_options(run_address.put_together)
 @run_file_option

@@ -66,7 +66,7 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_json: 
     Invited: sfnode join -
     Join:   sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
-    Again:  sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
+    Again:  sfnode start my-run
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import data_dir_option, json_option, print_result
+from sfnode.cli.options import json_option, node_option, print_result
 from sfnode.reporter import printable
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
@@ -17,7 +17,7 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
 
 
 @click.command()
-@data_dir_option
+@node_option
 @json_option
 def pause(data_dir: DataDirectory, is_json: bool) -> None:
     """Pause a node: it measures nothing, but stores, serves and passes on.
@@ -26,7 +26,7 @@ def pause(data_dir: DataDirectory, is_json: bool) -> None:
     memory; `sfnode stop` frees it. A node that does not run is paused for its next start.
 
     \b
-    Example: sfnode pause --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode pause my-run
     """
     data_dir.signed_manifest()
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
@@ -39,7 +39,7 @@ def pause(data_dir: DataDirectory, is_json: bool) -> None:
 
 
 @click.command()
-@data_dir_option
+@node_option
 @json_option
 def resume(data_dir: DataDirectory, is_json: bool) -> None:
     """Let a paused node measure again.
@@ -47,7 +47,7 @@ def resume(data_dir: DataDirectory, is_json: bool) -> None:
     Other reasons not to work stay: --hours, --only-when-idle, --on-battery, --max-memory.
 
     \b
-    Example: sfnode resume --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode resume my-run
     """
     data_dir.signed_manifest()
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)

@@ -16,12 +16,12 @@ from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
 from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
-from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
+from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import option
+from sfnode.run import nodes_here, option
 from sfnode.status import short_key, stored_names
-from sfnode.storage import DataDirectory, decode_run_file, read_statements_file, write_statements
+from sfnode.storage import DataDirectory, KeyFile, decode_run_file, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +29,24 @@ class OwnerOptions:
     """Holds the owner's key and the run to sign for: that of a node on this machine, or of a run file."""
 
     owner_key: Path
-    data_dir: DataDirectory | None = option.given(
-        None, "Use the node of the run whose state is in this data directory."
-    )
+    data_dir: DataDirectory | None = None
     run_file: Path | None = option.given(
         None, "Read the run from this file, where this machine has no node of it.", name="--run"
     )
 
 
-_owner_options = group_of_fields("owner", OwnerOptions, owner_key=owner_key_option)
+_owner_options = group_of_fields(
+    "owner",
+    OwnerOptions,
+    owner_key=owner_key_option,
+    data_dir=click.option(
+        "--data-dir",
+        type=NodeFolder,
+        metavar="NODE",
+        help="Use this node of the run, named as in `sfnode list` or by its data directory.  [default: the only node "
+        "here of a run that the key has signed]",
+    ),
+)
 _out_option = click.option(
     "--out", type=NewFilePath, help="Write the statement to this file, instead of giving it to a node."
 )
@@ -64,14 +73,14 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
 
     \b
     Example: sfnode run admit 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 \\
-                 --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+                 --owner-key my.key
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if manifest.admission.kind is AdmissionKind.OPEN:
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
-    statements = [codec.admit(signer, _author(author, manifest, owner)) for author in authors]
-    _hand_over(manifest, statements, owner.data_dir, out, is_json)
+    statements = [codec.admit(signer, _author(author, manifest, node)) for author in authors]
+    _hand_over(manifest, statements, node, out, is_json)
 
 
 @run_group.command()
@@ -95,19 +104,18 @@ def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out
     it asks first.
 
     \b
-    Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
-                 --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run exclude Ann --from-step 120 --owner-key my.key
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
-    found = _author(author, manifest, owner)
+    found = _author(author, manifest, node)
     if not is_sure:
         called = "" if found.hex().startswith(author) else f"{author} "
         who = f"{called}{short_key(found.hex())}"
         _ask(f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key")
     statement = StatementCodec(manifest).exclude(signer, found, from_step)
-    _hand_over(manifest, [statement], owner.data_dir, out, is_json)
+    _hand_over(manifest, [statement], node, out, is_json)
 
 
 @run_group.command()
@@ -123,13 +131,13 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     STRING` is all that they type. Else only the invitations are printed, for `sfnode join --invite`.
 
     \b
-    Example: sfnode run invite --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run invite --owner-key my.key --for Ann
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if options.svg is not None and options.count != 1:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
-    if options.name is not None and (not is_needed or options.count * options.uses != 1 or owner.data_dir is None):
+    if options.name is not None and (not is_needed or options.count * options.uses != 1 or node is None):
         raise OperatorError(
             "--for notes who gets an invitation: it takes the --data-dir of your node in an invite run, and one "
             "invitation for one person"
@@ -138,9 +146,9 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
         raise OperatorError(f"--uses is for invitations, and the run's admission is {manifest.admission.kind.value}")
     made = [new_invitation(manifest, signer, options.uses) for _ in range(options.count)] if is_needed else []
     texts = [each.text for each in made] or [""] * options.count
-    if options.name is not None and owner.data_dir is not None:
-        owner.data_dir.invited.note(made[0].token, options.name)
-    strings = strings_for(manifest, texts, options, owner.data_dir)
+    if options.name is not None and node is not None:
+        node.invited.note(made[0].token, options.name)
+    strings = strings_for(manifest, texts, options, node)
     if not is_needed and not strings:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
@@ -151,6 +159,8 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
+    if not strings:
+        click.echo("Note: no node is known that runs, so this is not a string to join, but for --invite", err=True)
     for text in strings or texts:
         click.echo(text)
         if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
@@ -165,7 +175,7 @@ def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
     """Give a file of statements to a node, whether it runs or not. Anybody may do this: the owner has signed them.
 
     \b
-    Example: sfnode run submit admitted.statements --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run submit admitted.statements
     """
     manifest = data_dir.signed_manifest().manifest
     found = read_statements_file(manifest, file)
@@ -175,29 +185,41 @@ def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
 run_group.add_command(show)
 
 
-def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
-    """Return the run and the key that signed it."""
+def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirectory | None]:
+    """Return the run, the key that signed it, and the node of --data-dir, or the only one of a run of that key."""
     if owner.run_file is not None:
         manifest = decode_run_file(owner.run_file).manifest
-    elif owner.data_dir is not None:
-        manifest = owner.data_dir.signed_manifest().manifest
-    else:
-        raise OperatorError("say which run: --data-dir of a node on this machine, or --run FILE")
-    return manifest, check_owner(owner.owner_key, manifest)
+        return manifest, check_owner(owner.owner_key, manifest), owner.data_dir
+    node = owner.data_dir or _own_node(owner.owner_key)
+    manifest = node.signed_manifest().manifest
+    return manifest, check_owner(owner.owner_key, manifest), node
 
 
-def _author(text: str, manifest: Manifest, owner: OwnerOptions) -> Author:
+def _own_node(owner_key: Path) -> DataDirectory:
+    """Return the only node here of a run that the key has signed. Raises OperatorError."""
+    author = KeyFile(owner_key).signer().author
+    runs = [(each, each.signed_manifest().manifest) for each in nodes_here()]
+    found = [node for node, manifest in runs if manifest.owner_key == author]
+    if len(found) == 1:
+        return found[0]
+    raise OperatorError(
+        f"say which run: --data-dir of a node on this machine, or --run FILE ({len(found)} nodes of `sfnode list` are "
+        "of a run of this key)"
+    )
+
+
+def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author:
     """Return the author of a key, or of a name that the node of --data-dir knows. Raises OperatorError."""
     if is_hex(text, 2 * KEY_BYTES) and is_author_key(bytes.fromhex(text)):
         return Author(bytes.fromhex(text))
-    if owner.data_dir is None or not owner.data_dir.ledger_file.exists() or is_hex(text, 2 * KEY_BYTES):
+    if node is None or not node.ledger_file.exists() or is_hex(text, 2 * KEY_BYTES):
         raise OperatorError(
             f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`), or a name "
             "with the --data-dir of a node that knows it"
         )
-    roster = statements_given.held_roster(owner.data_dir, manifest)
-    with owner.data_dir.reading() as stored:
-        names = stored_names(owner.data_dir, stored, roster)
+    roster = statements_given.held_roster(node, manifest)
+    with node.reading() as stored:
+        names = stored_names(node, stored, roster)
         authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
     return Author(bytes.fromhex(names.find(text, frozenset(authors))))
 

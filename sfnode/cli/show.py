@@ -12,9 +12,10 @@ from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import DataFolder, PathFromHome
+from sfnode.cli.value_types import NodeFolder, NodeOrFile
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
+from sfnode.run import only_node
 from sfnode.status import Names, stored_names
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
@@ -22,10 +23,10 @@ _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all up
 
 
 @click.command()
-@click.argument("path", metavar="[DIR|FILE]", required=False, type=PathFromHome(path_type=Path))
-@click.option("--data-dir", type=DataFolder, help="Use the node whose state is in this data directory, as DIR does.")
+@click.argument("path", metavar="[NODE|FILE]", required=False, type=NodeOrFile)
+@click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Use this node, as NODE does.")
 @json_option
-def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> None:
+def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_json: bool) -> None:
     """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
@@ -42,18 +43,18 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     examples alone, as `sfnode eval --compare` measured it last.
 
     \b
-    Example: sfnode run show ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run show my-run
     """
-    if (path is None) == (data_dir is None):
+    if path is not None and data_dir is not None:
         raise OperatorError(
-            "say what to show, once, as DIR, FILE or --data-dir: the data directory of a node, or a run file"
+            "say what to show, once, as NODE, FILE or --data-dir: a node of `sfnode list`, or a run file"
         )
-    if path is not None and path.is_file():
+    if isinstance(path, Path):
         facts = facts_of(decode_run_file(path).manifest)
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
         print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
         return
-    held = data_dir or DataDirectory(path or Path())
+    held = data_dir or path or only_node()
     manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
     with held.reading() as stored:

@@ -8,7 +8,7 @@ import click
 
 from sfnode.cli import exits
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.options import data_dir_option, json_option
+from sfnode.cli.options import json_option, node_option
 from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
@@ -19,7 +19,7 @@ _CURVE_COLUMNS: Final = 48
 
 
 @click.command()
-@data_dir_option
+@node_option
 @click.option(
     "--running",
     "is_running_enough",
@@ -34,7 +34,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
     knows of some, 4 if it may not contribute, 5 if the owner has excluded it, 6 if it is paused or cannot measure.
 
     \b
-    Example: sfnode status --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode status my-run
     """
     current = read_status(data_dir)
     if is_json:
