@@ -13,10 +13,10 @@ from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Options that matter most": (
-        "--invite", "--name", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours",
+        "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours",
         "--max-memory", "--relay",
     ),
-    "Run": ("--bootstrap", "--run", "--basis", "--key", "--owner-key"),
+    "Run": ("--name", "--bootstrap", "--run", "--basis", "--key", "--owner-key"),
     "When to train, and what it may take": ("--max-upload", "--only-when-idle", "--on-battery"),
     "Training": (
         "--revision", "--eval-data", "--eval-every", "--threads", "--worker-socket", "--device-memory", "--snapshot",

@@ -23,7 +23,7 @@ def list_nodes(is_json: bool) -> None:
     node. A node whose data directory lies elsewhere is named by that.
 
     \b
-    Example: sfnode list
+    Example: sfnode list --json
     """
     rows = [_row(node) for node in nodes_here()]
     if is_json:

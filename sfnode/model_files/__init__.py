@@ -1,7 +1,11 @@
 """Door: `resolve_model`. Finds, fetches and checks a model's files on this disk against a run's manifest. No torch."""
 
 from sfnode.model_files import pieces as pieces, verify as verify
-from sfnode.model_files.conversion import REFUSED as REFUSED, WeightForm as WeightForm
+from sfnode.model_files.conversion import (
+    REFUSED as REFUSED,
+    TOTAL_FILE as TOTAL_FILE,
+    WeightForm as WeightForm,
+)
 from sfnode.model_files.fetched_model import FetchedModel as FetchedModel
 from sfnode.model_files.folder import (
     CONFIG_FILE as CONFIG_FILE,

@@ -332,9 +332,11 @@ def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_p
 # --- identities -------------------------------------------------------------------------------------------------
 
 
-def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
-    for arguments in ((), ("--data-dir", tmp_path, "--key", tmp_path / "a.key")):
-        assert_teaches(call("id", "show", *arguments), "either --data-dir or --key")
+def test_id__wrong_use__says_what_to_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert_teaches(call("id", "show"), "there is no node in ~/.sfnode", "--data-dir")
+    both = call("id", "show", "--data-dir", tmp_path, "--key", tmp_path / "a.key")
+    assert_teaches(both, "either --data-dir or --key")
     assert_teaches(call("id", "show", "--data-dir", tmp_path), str(tmp_path / IDENTITY_FILE), "sfnode id new")
 
 
