@@ -69,7 +69,7 @@ def doctor(
     starts. The exit code is 0 unless a check fails.
 
     \b
-    Example: sfnode doctor sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Example: sfnode doctor @string.txt --model facebook/opt-1.3b
              sfnode doctor --data-dir ~/.sfnode/my-run-0123456789ab --json
     """
     signed = decode_run_file(run_file) if run_file else None

@@ -44,7 +44,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
     except OperatorError as error:
         run, state = "", str(error)
     known = last_status(node)
-    who = "" if known is None else f"{known.life.name} {short_key(known.node.author)}".strip()
+    who = "" if known is None else f"{known.life.own_name} {short_key(known.node.author)}".strip()
     return {"node": node.path.name, "data_dir": str(node), "run": run, "key": who, "state": state}
 
 

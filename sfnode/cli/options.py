@@ -282,8 +282,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
         click.option(
             "--bootstrap",
             multiple=True,
-            help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in "
-            f"/p2p/ID. {option.REPEAT}",
+            help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {option.REPEAT}",
         ),
     )
 

@@ -66,7 +66,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
-        "node": f"{life.name} {short_key(node.author)}".strip(),
+        "node": f"{life.own_name} {short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",
         "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
@@ -87,7 +87,7 @@ def _rows(current: Status) -> dict[str, str]:
         "state": node.state_digest or "catching up",
         "slips": words.slips,
         "model": life.model.text if life.model is not None else "",
-        "join": f"sfnode join {life.join}" if life.join else "",
+        "join": f"sfnode join {life.join_string}" if life.join_string else "",
         "peers": words.peers,
     }
     return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)

@@ -110,7 +110,7 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Family]:
         node = self._status.node
-        who = {"run": node.run, "run_id": node.run_id, "author": node.author, "name": self._status.life.name}
+        who = {"run": node.run, "run_id": node.run_id, "author": node.author, "name": self._status.life.own_name}
         info = GaugeMetricFamily(INFO, INFO_TEXT, labels=list(who))
         info.add_metric(list(who.values()), 1)
         yield info

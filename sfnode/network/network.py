@@ -62,6 +62,8 @@ class Network:
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(known_peers)
         self.names = NameBook(run.run_id)
+        if config.own_name is not None:
+            self.names.hear(self.peer, (config.own_name.text,))
         self.sessions = sessions.OpenSessions(self.peer, config.origins)
         self._exchange = PeerExchange(config=config, names=self.names, book=self.book, open_sessions=self.sessions)
         self._memory = MemoryGuard(config.memory, self.sessions.shed)

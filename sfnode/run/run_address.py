@@ -164,13 +164,18 @@ def address_for_others(manifest: Manifest, addresses: Sequence[Address], data_by
 def _parsed(text: str) -> RunAddress:
     if is_wrapped(text):
         return _content_of(text)
+    if not text.startswith((SCHEME, "/")):
+        raise OperatorError(
+            f"{text[:100]!r} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to "
+            "its end: `sfnode join -` asks for it"
+        )
     if not text.startswith(SCHEME):
         return RunAddress(nodes=(policy.parse_bootstrap(text),))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")
     if not is_hex(run_id, 2 * hashing.DIGEST_BYTES) or not nodes:
         raise OperatorError(
-            f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with "
-            f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
-            "Copy it whole, as a node of the run prints it at its start"
+            f"{text[:100]!r} is neither a whole string to join, which begins with {SCHEME}v1., nor an address "
+            f"{SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID with {2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
+            "Copy it whole: `sfnode join -` asks for it"
         )
     return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(map(policy.parse_bootstrap, nodes.split(","))))

@@ -52,7 +52,7 @@ def _draw_one(view: NodeView, lines: int, is_ascii: bool) -> RenderableType:
 
 def _title(status: Status) -> Text:
     text = Text(printable(status.node.run), style="bold cyan", overflow="ellipsis", no_wrap=True)
-    who = f"{status.life.name} {short_key(status.node.author)}".strip()
+    who = f"{status.life.own_name} {short_key(status.node.author)}".strip()
     text.append(f"  {status.node.run_id[:16]}  node {printable(who)}", style="not bold dim")
     if status.detail is not None:
         text.append(f"  up {format_seconds(status.detail.uptime_s)}", style="not bold dim")

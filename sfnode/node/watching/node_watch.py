@@ -105,7 +105,7 @@ def snapshot(life: "RunningNode") -> Status:
         life=LifeStatistics(
             time=time.time(),
             pid=os.getpid(),
-            name="" if life.config.network.own_name is None else life.config.network.own_name.name,
+            own_name="" if life.config.network.own_name is None else life.config.network.own_name.name,
             paused=life.overseer.paused,
             model=life.model_progress(),
             join=str(here),
