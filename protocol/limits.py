@@ -42,6 +42,7 @@ RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; all t
 RECORD_BYTES_IN_MEMORY_MAX: Final = 16 << 20  # of them: 8,192 of 2 kB, 1,024 of the largest dense ones
 WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coefficients; beyond it each new one waits
 STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
+TOKEN_USES_MAX: Final = 100  # authors that one invitation admits, a large class: their claims fit in one message
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
 SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
 ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB

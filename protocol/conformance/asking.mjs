@@ -190,9 +190,10 @@ export class Session {
     let [after, isLast, listed] = [Buffer.alloc(33), false, 0];
     while (!isLast) {
       const page = yield ["StatementsRequest", { after }];
-      listed += page.statements.length;
+      const keys = page.statements.map((statement) => statement.subarray(0, 33));
+      listed += keys.filter((key, index) => index < 2 || !key.equals(keys[index - 2])).length;
       demand(listed <= 2 * this.#ledger.roster.statementsMax, "more statements than may be held");
-      [after, isLast] = [page.statements.at(-1)?.subarray(0, 33) ?? after, page.is_last];
+      [after, isLast] = [keys.at(-1) ?? after, page.is_last];
     }
   }
 

@@ -265,7 +265,7 @@ export class Node {
     this.clock.forgetOthers(this.state.highest());
     this.flood.keep((record) => this.state.counts(record));
     if (!isNews) return;
-    const told = fresh.flatMap((data) => this.state.roster.held(data.subarray(0, 33)));
+    const told = fresh.flatMap((data) => this.state.roster.newsWith(data));
     const size = this.#limits.STATEMENTS_PER_MESSAGE_MAX;
     const others = this.sync.peers.filter((peer) => peer !== source);
     for (let start = 0; start < told.length; start += size) {

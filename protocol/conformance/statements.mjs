@@ -6,6 +6,7 @@ import { Rejected, rejectUnless } from "./verdicts.mjs";
 
 const [ADMISSION, EXCLUSION, CLAIM] = [1, 2, 3];
 const KINDS = { open: [EXCLUSION], "allow-list": [ADMISSION, EXCLUSION], invite: [ADMISSION, EXCLUSION, CLAIM] };
+const TOKEN_USES_MAX = 100;
 const LENGTHS = { [ADMISSION]: 97, [EXCLUSION]: 101, [CLAIM]: 193 };
 const KEY_BYTES = 33;
 const STATEMENTS_MAX = 131072;
@@ -23,25 +24,37 @@ export function hasWork({ manifest, runId }, author) {
   return workOf(runId, author) >= manifest.admission.pow_bits;
 }
 
+/** The kind that a first byte names: a claim's also says how many may claim the token. */
+function kindOf(byte) {
+  return byte > CLAIM && byte < CLAIM + TOKEN_USES_MAX ? CLAIM : byte;
+}
+
+/** How many statements of one key follow from no others: of a token one more than its uses. */
+export function mostOf(key) {
+  return kindOf(key[0]) === CLAIM ? key[0] - CLAIM + 2 : 2;
+}
+
 /** Rules 1 and 2, and the fields. */
 export function parseStatement({ manifest }, data) {
-  const kind = data[0];
+  const kind = kindOf(data[0]);
   const isKnown = KINDS[manifest.admission.kind].includes(kind) && data.length === LENGTHS[kind];
   rejectUnless(isKnown, "STATEMENT_FORMAT", "no statement of this run");
   const start = kind === CLAIM ? 33 : 1;
   const step = kind === EXCLUSION ? data.readUInt32BE(33) : 0;
   rejectUnless(step < manifest.steps, "STATEMENT_FORMAT", `step ${step}`);
   const token = kind === CLAIM ? data.subarray(1, 33) : null;
-  return { kind, author: data.subarray(start, start + 32), step, token, key: data.subarray(0, KEY_BYTES), data };
+  const [author, key] = [data.subarray(start, start + 32), data.subarray(0, KEY_BYTES)];
+  return { kind, author, step, token, uses: data[0] - CLAIM + 1, key, data };
 }
 
 /** Statements that stand end to end. Rejects what is no whole number of them. */
 export function splitStatements({ manifest }, data) {
   const found = [];
   for (let rest = data; rest.length > 0; rest = rest.subarray(found.at(-1).length)) {
-    const isWhole = KINDS[manifest.admission.kind].includes(rest[0]) && rest.length >= LENGTHS[rest[0]];
+    const kind = kindOf(rest[0]);
+    const isWhole = KINDS[manifest.admission.kind].includes(kind) && rest.length >= LENGTHS[kind];
     rejectUnless(isWhole, "STATEMENT_FORMAT", "no whole number of statements");
-    found.push(rest.subarray(0, LENGTHS[rest[0]]));
+    found.push(rest.subarray(0, LENGTHS[kind]));
   }
   return found;
 }
@@ -69,7 +82,7 @@ export function checkStatement(run, data) {
 
 export class Roster {
   #run;
-  #held = new Map(); // hex of the key -> list of statements: one, or the two claims of a void token
+  #held = new Map(); // hex of the key -> list of statements: one, or the claims of a token
 
   constructor(run, statementsMax = STATEMENTS_MAX) {
     this.#run = run;
@@ -98,20 +111,21 @@ export class Roster {
     const isOld = {
       [ADMISSION]: () => true,
       [EXCLUSION]: () => held[0].step <= step,
-      [CLAIM]: () => held.length === 2 || held[0].author.equals(author),
+      [CLAIM]: () => isVoid(held) || held.some((each) => each.author.equals(author)),
     };
     return isOld[kind]() ? "ALREADY_HELD" : null;
   }
 
-  /** The statements of a key: none, one, or both claims of a void token. */
-  held(key) {
-    return (this.#held.get(key.toString("hex")) ?? []).map(({ data }) => data);
+  /** What is sent when a statement is new: itself, or all claims of a token that is void. */
+  newsWith(data) {
+    const held = this.#held.get(data.subarray(0, KEY_BYTES).toString("hex"));
+    return isVoid(held) ? held.map((each) => each.data) : [data];
   }
 
   isAdmitted(author) {
     if (this.#run.manifest.admission.kind === "open") return hasWork(this.#run, author);
-    const good = [...this.#held.values()].filter((held) => held.length === 1 && [ADMISSION, CLAIM].includes(held[0].kind));
-    return good.some(([statement]) => statement.author.equals(author));
+    const good = [...this.#held.values()].filter((held) => !isVoid(held) && [ADMISSION, CLAIM].includes(held[0].kind));
+    return good.flat().some((statement) => statement.author.equals(author));
   }
 
   /** First step that the owner has excluded; Infinity without an exclusion. */
@@ -154,7 +168,9 @@ export class Roster {
   /** [statements of the first `count` keys after a key, whether these are the last]. */
   page(after, count) {
     const later = this.#ascending().filter(([{ key }]) => Buffer.compare(key, after) > 0);
-    return [later.slice(0, count).flatMap((held) => held.map(({ data }) => data)), later.length <= count];
+    const whole = later.slice(0, count);
+    while (whole.flat().length > 2 * count) whole.pop();
+    return [whole.flatMap((held) => held.map(({ data }) => data)), later.length === whole.length];
   }
 }
 
@@ -162,7 +178,13 @@ function authorsOf(held) {
   return held.map(({ author }) => author);
 }
 
-function valueOf([{ kind, step, author }, second]) {
-  if (second !== undefined || kind === ADMISSION) return Buffer.alloc(0);
-  return kind === EXCLUSION ? u32(step) : author;
+/** Whether more authors have claimed a token than may. */
+function isVoid([{ kind, uses }, ...others]) {
+  return kind === CLAIM && others.length >= uses;
+}
+
+function valueOf(held) {
+  const [{ kind, step }] = held;
+  if (isVoid(held) || kind === ADMISSION) return Buffer.alloc(0);
+  return kind === EXCLUSION ? u32(step) : Buffer.concat(authorsOf(held).sort(Buffer.compare));
 }

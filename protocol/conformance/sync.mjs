@@ -2,7 +2,7 @@
 
 import { SPAN_STEPS, shardOf } from "./digests.mjs";
 import { recordBytes } from "./envelope.mjs";
-import { parseStatement } from "./statements.mjs";
+import { mostOf, parseStatement } from "./statements.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 import { FRAME_BYTES_MAX, encodeMessage } from "./wire.mjs";
 
@@ -125,6 +125,7 @@ function checkStatements(run, after, { statements, is_last: isLast }) {
   demand(keys.length === 0 || Buffer.compare(after, keys[0]) < 0, "not after the key asked for");
   for (let index = 1; index < keys.length; index += 1) {
     demand(Buffer.compare(keys[index - 1], keys[index]) <= 0, "not ascending");
-    demand(index < 2 || !keys[index].equals(keys[index - 2]), "three of one key");
+    const most = mostOf(keys[index]);
+    demand(index < most || !keys[index].equals(keys[index - most]), "too many of one key");
   }
 }

@@ -13,8 +13,8 @@ export const STATEMENTS = {
   work: ({ run_id: runId, author }) => ({ bits: workOf(fromHex(runId), fromHex(author)) }),
   decode: ({ manifest, statement }, file) =>
     verdictOf(() => {
-      const { kind, author, step, token } = checkStatement(runNamed(file, manifest), fromHex(statement));
-      return { kind, author: toHex(author), from_step: step, token: token === null ? "" : toHex(token) };
+      const { kind, author, step, token, uses } = checkStatement(runNamed(file, manifest), fromHex(statement));
+      return { kind, ...(uses > 1 ? { uses } : {}), author: toHex(author), from_step: step, token: token === null ? "" : toHex(token) };
     }),
   ledger({ manifest, records, statements, statements_max: statementsMax }, file, expected) {
     const run = runNamed(file, manifest);

@@ -1,7 +1,7 @@
 """The roster: the set of statements of a run, and who may contribute according to it (SPEC 7.7).
 
 Its meaning depends on the set alone: an admission is permanent, the earliest of several exclusions applies, and a token
-that two authors have claimed admits nobody.
+that more authors have claimed than may use it admits nobody.
 """
 
 from bisect import bisect_right
@@ -44,15 +44,15 @@ class RosterStatistics:
 
 
 class Roster:
-    """Holds the statements of one run by key: one each, or two for a token that two authors have claimed."""
+    """Holds the statements of one run by key: one each; of a token one for each use, and one more if it is void."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.codec = StatementCodec(manifest)
         self._admission = manifest.admission
         self._run_id = manifest.run_id
         self._held: dict[bytes, tuple[Statement, ...]] = {}
-        self._claimed: Counter[Author] = Counter()  # tokens of each author that nobody else has claimed
-        self._void: set[Author] = set()  # authors with a claim on a token that another author has claimed, too
+        self._claimed: Counter[Author] = Counter()  # tokens of each author that are not void
+        self._void: set[Author] = set()  # authors with a claim on a token that is void
         self._excluded: dict[Author, int] | None = {}  # the result of `excluded`, which every tick reads; None: stale
         self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
         self._digest: bytes | None = NO_STATEMENTS
@@ -84,8 +84,11 @@ class Roster:
         match statement.kind:
             case StatementKind.CLAIM:
                 self._held[statement.key] = (*held, statement)
-                self._claimed[held[0].author if held else statement.author] += -1 if held else 1
-                self._void |= {held[0].author, statement.author} if held else set()
+                if len(held) < statement.uses:
+                    self._claimed[statement.author] += 1
+                else:
+                    self._claimed.subtract(each.author for each in held)
+                    self._void |= {each.author for each in (*held, statement)}
             case StatementKind.EXCLUDE:
                 self._excluded = None
             case StatementKind.ADMIT:
@@ -100,10 +103,35 @@ class Roster:
         """Return whether ``author`` may contribute at all, apart from exclusions."""
         if self._admission.kind is AdmissionKind.OPEN:
             return has_work(self._admission, self._run_id, author)
-        return bytes([StatementKind.ADMIT]) + author in self._held or self._claimed[author] > 0
+        return self._is_named(author) or self._claimed[author] > 0
+
+    def _is_named(self, author: Author) -> bool:
+        return bytes([StatementKind.ADMIT]) + author in self._held
+
+    def to_admit(self) -> list[Author]:
+        """Return, of each token, the authors whose claims came first to this node, for the owner to admit by name.
+
+        They are as many as may use the token, less those of its claimants whom the owner has admitted already.
+        """
+        found: dict[Author, None] = {}
+        for held in self._held.values():
+            if held[0].kind is StatementKind.CLAIM:
+                unnamed = [each.author for each in held if not self._is_named(each.author)]
+                found |= dict.fromkeys(unnamed[: max(0, held[0].uses + len(unnamed) - len(held))])
+        return [author for author in found if self.excluded_from(author) is None]
+
+    def user_of(self, token: bytes) -> Author | None:
+        """Return who uses a token for one author: its claimant, or the one of several whom the owner has admitted."""
+        held = self.held(bytes([StatementKind.CLAIM]) + token)
+        authors = [each.author for each in held if len(held) == 1 or self._is_named(each.author)]
+        return authors[0] if len(authors) == 1 else None
+
+    def is_used_up(self, claim: Statement) -> bool:
+        """Return whether so many others have claimed the token of ``claim`` that this claim would make it void."""
+        return sum(each.author != claim.author for each in self.held(claim.key)) >= claim.uses
 
     def has_void_claim(self, author: Author) -> bool:
-        """Return whether ``author`` has claimed a token that admits nobody, because another author claimed it, too."""
+        """Return whether ``author`` has claimed a token that admits nobody, because too many authors claimed it."""
         return author in self._void
 
     def excluded_from(self, author: Author) -> int | None:
@@ -137,15 +165,11 @@ class Roster:
         return self._excluded
 
     def statistics(self, author: Author, claim: Statement | None) -> RosterStatistics:
-        """Return what the roster says of ``author``; ``claim``: the author's claim of an invitation, held here or not.
-
-        An invitation is used if two others have claimed it, so that this claim was dropped, or one besides the author.
-        """
-        is_dropped = claim is not None and len(self.held(claim.key)) > 1
+        """Return what the roster says of ``author``; ``claim``: the author's claim of an invitation, held or not."""
         return RosterStatistics(
             admission=self._admission.in_words(),
             is_admitted=self.is_admitted(author),
-            is_invitation_used=is_dropped or author in self._void,
+            is_invitation_used=author in self._void or (claim is not None and self.is_used_up(claim)),
             excluded_from=self.excluded_from(author),
             authors_excluded=len(self.excluded()),
         )
@@ -153,8 +177,13 @@ class Roster:
     # --- the set ------------------------------------------------------------------------------------------
 
     def held(self, key: bytes) -> tuple[Statement, ...]:
-        """Return the statements of a key, none to two."""
+        """Return the statements of a key, none to one more than a token has uses."""
         return self._held.get(key, ())
+
+    def news_with(self, statement: Statement) -> tuple[Statement, ...]:
+        """Return what to send for a new statement: itself, or all claims of the token that it has made void."""
+        held = self.held(statement.key)
+        return held if statement.kind is StatementKind.CLAIM and len(held) > statement.uses else (statement,)
 
     def covers(self, statement: Statement) -> bool:
         """Return whether the statement adds nothing to those held already."""
@@ -162,15 +191,24 @@ class Roster:
         return bool(held) and _says_nothing_new(held, statement)
 
     def page(self, after: bytes, count: int) -> tuple[list[bytes], bool]:
-        """Return the statements of ``count`` keys after ``after``, ascending, and whether they are the last ones."""
-        keys = self._keys()
-        start = bisect_right(keys, after)
-        chosen = keys[start : start + count]
-        return [statement.data for key in chosen for statement in self._held[key]], start + count >= len(keys)
+        """Return the statements of ``count`` keys after ``after``, ascending, and whether they are the last ones.
+
+        Keys are left out at the end where the page would have more than 2 ``count`` statements.
+        """
+        keys, found = self._keys(), list[bytes]()
+        start = end = bisect_right(keys, after)
+        while end < min(len(keys), start + count) and len(found) + len(self._held[keys[end]]) <= 2 * count:
+            found += [statement.data for statement in self._held[keys[end]]]
+            end += 1
+        return found, end >= len(keys)
 
     def statements(self) -> list[bytes]:
         """Return all statements, ascending by key."""
-        return self.page(b"", len(self._held))[0]
+        return [statement.data for key in self._keys() for statement in self._held[key]]
+
+    def authors(self) -> set[Author]:
+        """Return all authors whom a statement names."""
+        return {each.author for held in self._held.values() for each in held}
 
     def digest(self) -> bytes:
         """Return 16 bytes that are equal for sets of equal meaning, zeros when there are no statements."""
@@ -193,15 +231,15 @@ def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool
         case StatementKind.EXCLUDE:
             return held[0].from_step <= statement.from_step
         case StatementKind.CLAIM:
-            return len(held) == 2 or held[0].author == statement.author
+            return len(held) > statement.uses or any(each.author == statement.author for each in held)
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:
-    """Return the content of a key's statements without key and signatures; empty for a token claimed twice."""
+    """Return the content of a key's statements without key and signatures; empty for a void token."""
     match held[0].kind:
         case StatementKind.ADMIT:
             return b""
         case StatementKind.EXCLUDE:
             return hashing.u32(held[0].from_step)
         case StatementKind.CLAIM:
-            return held[0].author if len(held) == 1 else b""
+            return b"".join(sorted(each.author for each in held)) if len(held) <= held[0].uses else b""

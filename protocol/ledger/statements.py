@@ -8,6 +8,7 @@ import binascii
 from dataclasses import dataclass
 from enum import IntEnum
 
+from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.run import AdmissionKind, Manifest
@@ -20,7 +21,7 @@ STATEMENT_KEY_BYTES = 1 + KEY_BYTES
 
 
 class StatementKind(IntEnum):
-    """First byte of a statement; never renumbered."""
+    """First byte of a statement, never renumbered; the claim of a token for n authors has CLAIM + n - 1."""
 
     ADMIT = 1
     EXCLUDE = 2
@@ -33,10 +34,14 @@ _SIZES = {
     StatementKind.EXCLUDE: 1 + KEY_BYTES + _STEP_BYTES + SIGNATURE_BYTES,
     StatementKind.CLAIM: 1 + 2 * KEY_BYTES + 2 * SIGNATURE_BYTES,
 }
-_PLACES = {
-    AdmissionKind.OPEN: (StatementKind.EXCLUDE,),
-    AdmissionKind.ALLOW_LIST: (StatementKind.ADMIT, StatementKind.EXCLUDE),
-    AdmissionKind.INVITE: (StatementKind.ADMIT, StatementKind.EXCLUDE, StatementKind.CLAIM),
+_CLAIMS = {StatementKind.CLAIM - 1 + uses: StatementKind.CLAIM for uses in range(1, limits.TOKEN_USES_MAX + 1)}
+_EXCLUDES = {int(StatementKind.EXCLUDE): StatementKind.EXCLUDE}
+_NAMES = {int(StatementKind.ADMIT): StatementKind.ADMIT, **_EXCLUDES}
+# The kinds that a run knows, by first byte.
+_PLACES: dict[AdmissionKind, dict[int, StatementKind]] = {
+    AdmissionKind.OPEN: _EXCLUDES,
+    AdmissionKind.ALLOW_LIST: _NAMES,
+    AdmissionKind.INVITE: {**_NAMES, **_CLAIMS},
 }
 
 
@@ -59,6 +64,11 @@ class Statement:
     data: bytes
 
     @property
+    def uses(self) -> int:
+        """Return, of a claim, how many authors may claim the token."""
+        return self.data[0] - StatementKind.CLAIM + 1
+
+    @property
     def key(self) -> bytes:
         """Return the 33 bytes that are equal for statements about the same thing."""
         return self.data[:STATEMENT_KEY_BYTES]
@@ -66,35 +76,56 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """A one-use token: the secret seed of a key, and the owner's signature over its public half.
+    """A token: the secret seed of a key, and the owner's signature over its public half and the number of uses.
 
-    Its holder may have one author admitted. The owner sends ``text`` to the invitee.
+    Its holders may have ``uses`` authors admitted. The owner sends ``text`` to the invitee.
     """
 
     secret: bytes
     signature: bytes
+    uses: int = 1
+
+    @property
+    def token(self) -> bytes:
+        """Return the public key of the token."""
+        return Signer(self.secret).author
+
+    @property
+    def packed(self) -> bytes:
+        """Return the token as 96 bytes; for more than one use another one follows (SPEC 8.9)."""
+        return self.secret + self.signature + (bytes([self.uses]) if self.uses > 1 else b"")
 
     @property
     def text(self) -> str:
         """Return the token as one word."""
-        return _TOKEN_PREFIX + base64.urlsafe_b64encode(self.secret + self.signature).decode("ascii")
+        return _TOKEN_PREFIX + base64.urlsafe_b64encode(self.packed).decode("ascii")
 
 
 def read_invitation(text: str) -> Invitation:
     """Parse the text of an invitation. Raises OperatorError when the text is not an invitation."""
     body = text.strip().removeprefix(_TOKEN_PREFIX)
     try:
-        data = base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True)
+        found = unpack_invitation(base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error):
-        data = b""
+        found = None
     # Written again, because Python's decoder takes "+" and "/" as well.
-    is_whole = len(data) == KEY_BYTES + SIGNATURE_BYTES and base64.urlsafe_b64encode(data).decode("ascii") == body
-    if not is_whole or not text.strip().startswith(_TOKEN_PREFIX):
+    is_whole = found is not None and base64.urlsafe_b64encode(found.packed).decode("ascii") == body
+    if found is None or not is_whole or not text.strip().startswith(_TOKEN_PREFIX):
         raise OperatorError(
             f"--invite {text[:24]!r}: not a whole invitation. Copy all that `sfnode run invite` printed in one line, "
             f"from {_TOKEN_PREFIX!r} on"
         )
-    return Invitation(secret=data[:KEY_BYTES], signature=data[KEY_BYTES:])
+    return found
+
+
+def unpack_invitation(data: bytes) -> Invitation | None:
+    """Return the invitation that `Invitation.packed` made into ``data``; None if the bytes are none."""
+    secret, signature = data[:KEY_BYTES], data[KEY_BYTES : KEY_BYTES + SIGNATURE_BYTES]
+    uses = data[KEY_BYTES + SIGNATURE_BYTES :] or b"\1"
+    if len(signature) != SIGNATURE_BYTES or len(uses) != 1 or not 1 <= uses[0] <= limits.TOKEN_USES_MAX:
+        return None
+    found = Invitation(secret=secret, signature=signature, uses=uses[0])
+    return found if found.packed == data else None
 
 
 class StatementCodec:
@@ -119,15 +150,15 @@ class StatementCodec:
         body = bytes([StatementKind.EXCLUDE]) + author + hashing.u32(from_step)
         return body + owner.sign(self._prefix + body)
 
-    def invite(self, owner: Signer, secret: bytes) -> Invitation:
-        """Make an invitation; ``secret``: 32 random bytes, never used before."""
-        body = bytes([StatementKind.CLAIM]) + Signer(secret).author
-        return Invitation(secret=secret, signature=owner.sign(self._prefix + body))
+    def invite(self, owner: Signer, secret: bytes, uses: int = 1) -> Invitation:
+        """Make an invitation for ``uses`` authors; ``secret``: 32 random bytes, never used before."""
+        body = bytes([StatementKind.CLAIM - 1 + uses]) + Signer(secret).author
+        return Invitation(secret=secret, signature=owner.sign(self._prefix + body), uses=uses)
 
     def claim(self, invitation: Invitation, author: Author) -> bytes:
         """Make the invitee's statement that uses the invitation for ``author``."""
         token = Signer(invitation.secret)
-        body = bytes([StatementKind.CLAIM]) + token.author + author
+        body = bytes([StatementKind.CLAIM - 1 + invitation.uses]) + token.author + author
         return body + invitation.signature + token.sign(self._claim_prefix + token.author + author)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
@@ -135,7 +166,7 @@ class StatementCodec:
         found, start = [], 0
         while start < len(data):
             # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
-            size = _SIZES[StatementKind(data[start])] if data[start] in self._kinds else len(data) + 1
+            size = _SIZES[self._kinds[data[start]]] if data[start] in self._kinds else len(data) + 1
             if start + size > len(data):
                 raise Reject(RejectReason.STATEMENT_FORMAT, "not a whole number of statements of this run")
             found.append(data[start : start + size])
@@ -147,9 +178,9 @@ class StatementCodec:
     def decode_untrusted(self, data: bytes) -> Statement:
         """Decode a statement and check everything but keys and signatures. Raises Reject."""
         # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
-        if not data or data[0] not in self._kinds or len(data) != _SIZES[StatementKind(data[0])]:
+        if not data or data[0] not in self._kinds or len(data) != _SIZES[self._kinds[data[0]]]:
             raise Reject(RejectReason.STATEMENT_FORMAT, "not a statement of a kind that this run knows")
-        kind, body = StatementKind(data[0]), data[1:]
+        kind, body = self._kinds[data[0]], data[1:]
         if kind is StatementKind.CLAIM:
             author = Author(body[KEY_BYTES : 2 * KEY_BYTES])
             return Statement(kind=kind, author=author, token=body[:KEY_BYTES], data=data)

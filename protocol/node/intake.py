@@ -105,8 +105,8 @@ class Intake:
         self._flood.keep(ledger.counts)
         if not is_news:
             return
-        # Of a token claimed twice, send both claims: together they are the proof, and a neighbour may lack either.
-        sent = [each.data for statement in fresh for each in ledger.roster.held(statement.key)]
+        # Of a void token, send all claims: together they are the proof, and a neighbour may lack any of them.
+        sent = [each.data for statement in fresh for each in ledger.roster.news_with(statement)]
         for start in range(0, len(sent), limits.STATEMENTS_PER_MESSAGE_MAX):
             part = tuple(sent[start : start + limits.STATEMENTS_PER_MESSAGE_MAX])
             message = Statements(request=0, statements=part, is_last=True)

@@ -15,6 +15,7 @@ The asking side is a generator that yields requests and receives the answers, so
 to bottom. The answering side keeps no state.
 """
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -23,7 +24,7 @@ from typing import TypeAlias, TypeVar
 from protocol import limits, wire
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import NO_STATEMENTS, Ledger, digest_buckets
+from protocol.ledger import NO_STATEMENTS, Ledger, StatementKind, digest_buckets
 
 Request: TypeAlias = (
     wire.SpansRequest
@@ -41,7 +42,7 @@ T = TypeVar("T", wire.Spans, wire.Shards, wire.Authors, wire.Payloads, wire.Pull
 
 _FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
 _FIRST_STATEMENT = bytes(33)
-_STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token claimed twice has two statements
+_STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token has several statements
 
 
 class Claims:
@@ -82,6 +83,7 @@ class SyncSession:
         self.is_short = False  # the peer did not send all promised slots, so the session asks it for nothing more
         self._own = own
         self.has_own = False  # all that the peer holds of ``own`` is here
+        self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
         self._skipped = 0  # buckets left to a session with another peer, which may yet fail
 
@@ -140,6 +142,7 @@ class SyncSession:
         # Statements first: they decide which records are usable, and excluded ones are not requested.
         if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
             yield from self._fetch_statements()
+        self.has_statements = True
         self.spans = tuple(entry.span for entry in theirs.spans)
         if self._own is not None:
             yield from self._ask_for(self._own)
@@ -168,14 +171,15 @@ class SyncSession:
         while not is_last:
             page = _expect(wire.Statements, (yield wire.StatementsRequest(request=0, after=after)))
             keys = [self._ledger.roster.codec.decode_untrusted(data).key for data in page.statements]
-            # [REJECT] SPEC 8.4.3: a page of statements makes progress; the two of one token stand side by side.
+            # [REJECT] SPEC 8.4.3: a page of statements makes progress; those of one token stand side by side.
             if not keys and not page.is_last:
                 raise Reject(RejectReason.UNREQUESTED, "a page of statements that makes no progress")
             if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
                 raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
-            if any(first == third for first, third in zip(keys, keys[2:], strict=False)):
-                raise Reject(RejectReason.UNREQUESTED, "three statements about the same thing")
-            listed += len(keys)
+            counts = Counter(keys)
+            if any(count > max(2, key[0] - StatementKind.CLAIM + 2) for key, count in counts.items()):
+                raise Reject(RejectReason.UNREQUESTED, "more statements about the same thing than any node holds")
+            listed += sum(min(count, 2) for count in counts.values())
             # [REJECT] SPEC 8.4.3: no node holds more statements than may be held.
             if listed > 2 * limits.STATEMENTS_MAX:
                 raise Reject(RejectReason.UNREQUESTED, "more statements than any node holds")

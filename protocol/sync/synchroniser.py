@@ -40,6 +40,7 @@ class Synchroniser:
         self._left_root: Digest | None = None
         self.met_ms: int | None = None  # when the first neighbour came
         self.is_live = False
+        self.has_statements = False  # all that some neighbour held are here
         self.answered_ms = -1  # when the last part of an answer to a request came
         self.sessions_completed = 0
         self.sessions_failed = 0
@@ -139,7 +140,7 @@ class Synchroniser:
         neighbour.head = head
         if head.root == self._ledger.root():
             neighbour.mismatches = 0
-            self.is_live = True
+            self.is_live = self.has_statements = True
             return []
         neighbour.mismatches += 1
         is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
@@ -192,6 +193,7 @@ class Synchroniser:
         self.answered_ms = now_ms
         request = neighbour.session.receive(reply, self._next_request())
         self.has_own = self.has_own or neighbour.session.has_own
+        self.has_statements = self.has_statements or neighbour.session.has_statements
         return self._send(peer, neighbour, request, now_ms)
 
     def _send(

@@ -17,6 +17,7 @@ from sfnode.cli.forget import forget
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.join import join
+from sfnode.cli.list import list_nodes
 from sfnode.cli.log import log
 from sfnode.cli.pause import pause, resume
 from sfnode.cli.report import report
@@ -43,6 +44,7 @@ def cli() -> None:
     \b
     Try it on this machine:   sfnode testnet
     Join a run:               sfnode join -        (it asks for the string that the owner sent you)
+    Your nodes:               sfnode list
     Start a run of your own:  sfnode init          (it asks for what it needs)
     """
 
@@ -51,7 +53,7 @@ cli.set_sections(
     {
         "Join a run": (join, start, pause, resume, stop, config, forget),
         "Start a run of your own": (init, run_group),
-        "Look at it": (status, top, log, report),
+        "Look at it": (list_nodes, status, top, log, report),
         "Use the model": (ask, evaluate, export),
         "Check and measure": (testnet, doctor, bench, audit, identity),
     }

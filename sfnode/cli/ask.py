@@ -41,7 +41,7 @@ def ask(
     reads; the model ends its answer by itself, or after the rule's number of tokens.
 
     \b
-    Example: sfnode ask --data-dir ~/.sfnode/my-run "a charming and affecting journey"
+    Example: sfnode ask "a charming and affecting journey"
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
     """
     check_can_train()

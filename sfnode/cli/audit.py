@@ -33,7 +33,7 @@ DENSE_FALSE_ALARMS: Final = (
 
 
 @click.command()
-@options.data_dir_option
+@options.node_option
 @options.local_model_option
 @click.option(
     "--data", help="Read the run's public data from this JSONL file.  [default: the data of an embedded task]"
@@ -61,8 +61,8 @@ def audit(
     """Measure messages of a public run again. The exit code is 1 if one is not what its author claims.
 
     \b
-    Example: sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --messages 20
-             sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --check 0123456789abcdef-17.audit
+    Example: sfnode audit my-run --data train.jsonl --messages 20
+             sfnode audit my-run --data train.jsonl --check 0123456789abcdef-17.audit
     """
     check_can_train()
     signed = data_dir.signed_manifest()

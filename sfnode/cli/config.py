@@ -4,7 +4,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import data_dir_option, json_option, print_result
+from sfnode.cli.options import data_dir_option, json_option, node_option, print_result
 from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_file, run_address
@@ -21,7 +21,7 @@ def config() -> None:
 
 
 @config.command()
-@data_dir_option
+@node_option
 @json_option
 def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     """Show what a start would use: each option, its value, and whether you, node.toml or a default says so.
@@ -29,7 +29,7 @@ def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     The options of `sfnode join` can be given here, too, to see what would hold with them. Nothing is changed.
 
     \b
-    Example: sfnode config show --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode config show my-run
     """
     data_dir.signed_manifest()
     settings = recall(*typed_options(click.get_current_context()), data_dir).settings
@@ -50,7 +50,7 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
     """Let a node remember another value for an option; a switch takes `true` or `false`.
 
     \b
-    Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001 --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001
     """
     manifest = data_dir.signed_manifest().manifest
     if key == "bootstrap":
@@ -73,7 +73,7 @@ def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
     """Let a node forget an option, so that the default holds again.
 
     \b
-    Example: sfnode config unset upnp --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode config unset upnp
     """
     data_dir.signed_manifest()
     if key not in (node_file.read_node_file(data_dir) or {}):

@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
 from sfnode.cli.settings import given_settings, recall
-from sfnode.cli.value_types import DataFolder
+from sfnode.cli.value_types import NodeFolder
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
@@ -32,7 +32,7 @@ _MARKS: Final = {
 
 @click.command()
 @click.option(
-    "--data-dir", type=DataFolder, help="Examine this data directory: of a node, running or not, or of a new one."
+    "--data-dir", type=NodeFolder, help="Examine this data directory: of a node, running or not, or of a new one."
 )
 @run_address_options(run_address.put_together)
 @run_file_option
@@ -69,7 +69,7 @@ def doctor(
     starts. The exit code is 0 unless a check fails.
 
     \b
-    Example: sfnode doctor sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Example: sfnode doctor @string.txt --model facebook/opt-1.3b
              sfnode doctor --data-dir ~/.sfnode/my-run-0123456789ab --json
     """
     signed = decode_run_file(run_file) if run_file else None

@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
+from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
 from sfnode.cli.settings import read_settings
 from sfnode.quality import Quality
 from sfnode.reporter import counting, printable
@@ -27,7 +27,7 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
 
 
 @click.command("eval")
-@data_dir_option
+@node_option
 @local_model_option
 @click.option(
     "--eval-data",
@@ -65,7 +65,7 @@ def evaluate(
     result is kept, and `sfnode status`, `sfnode run show` and the page show it.
 
     \b
-    Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
+    Example: sfnode eval my-run --eval-data dev.jsonl
     """
     check_can_train()
     if data is not None and not compare:

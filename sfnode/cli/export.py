@@ -14,7 +14,7 @@ from sfnode.worker_protocol import FLOATS
 
 
 @click.command()
-@options.data_dir_option
+@options.node_option
 @options.local_model_option
 @click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
 @options.at_step_option
@@ -39,7 +39,7 @@ def export(
     is rounded up or down in proportion, so that small updates are not lost. An adapter is always exact, in fp32.
 
     \b
-    Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
+    Example: sfnode export my-run --out my-model
     """
     if adapter and dtype != FLOATS[0]:
         raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")

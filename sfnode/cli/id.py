@@ -8,9 +8,10 @@ import click
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
+from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
+from sfnode.run import only_node
 from sfnode.storage import DataDirectory, KeyFile, disk, pasteable
 
 
@@ -19,21 +20,25 @@ def identity() -> None:
     """Show a node's identity, make one, back it up or restore it.
 
     \b
-    Example: sfnode id show --data-dir ~/.sfnode/my-run
+    Example: sfnode id show my-run
     """
 
 
 @identity.command()
-@click.option("--data-dir", type=DataFolder, help="Show the key of the node whose state is in this data directory.")
+@click.argument("node", metavar="[NODE]", required=False, type=NodeFolder)
+@click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Show the key of this node, as NODE does.")
 @click.option("--key", type=FilePath, help="Show the key in this file, instead of a node's.")
 @json_option
-def show(data_dir: DataDirectory | None, key: Path | None, is_json: bool) -> None:
+def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path | None, is_json: bool) -> None:
     """Print the public key (author) and the peer id.
 
     \b
-    Example: sfnode id show --data-dir ~/.sfnode/my-run --json
+    Example: sfnode id show my-run --json
     """
-    _print(_key_file(data_dir, key, "whose key to show"), is_json)
+    if node is not None and data_dir is not None:
+        raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
+    given = node or data_dir
+    _print(_key_file(given or (only_node() if key is None else None), key, "whose key to show"), is_json)
 
 
 @identity.command()
@@ -59,7 +64,12 @@ _passphrase_option = click.option(
 
 @identity.command()
 @click.argument("file", type=NewFilePath)
-@click.option("--data-dir", type=DataFolder, help="Encrypt the key of the node whose state is in this data directory.")
+@click.option(
+    "--data-dir",
+    type=NodeFolder,
+    metavar="NODE",
+    help="Encrypt the key of this node, named as in `sfnode list` or by its data directory.  [default: the only node]",
+)
 @click.option("--key", type=FilePath, help="Encrypt the key in this file, such as a run's owner key.")
 @_passphrase_option
 @json_option
@@ -72,9 +82,9 @@ def backup(
     can, and neither can you.
 
     \b
-    Example: sfnode id backup my-node.backup --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode id backup my-node.backup
     """
-    seed = _key_file(data_dir, key).seed()
+    seed = _key_file(data_dir or (only_node() if key is None else None), key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"

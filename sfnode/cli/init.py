@@ -73,7 +73,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         raise
     disk.write_new(out, [run.signed.encode()])
     invitation = _write_invitation(run, key_path, out)
-    first = _first_start(options, run, out, invitation)
+    first = _first_start(options, run, out, invitation, key_path)
     if is_json:
         click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
     else:
@@ -100,7 +100,7 @@ def _write_invitation(run: NewRun, key_path: Path, out: Path) -> Path | None:
     if manifest.admission.kind is not AdmissionKind.INVITE:
         return None
     path = out.with_suffix(INVITATION_ENDING)
-    disk.write_new(path, [new_invitation(manifest, check_owner(key_path, manifest)).encode() + b"\n"], mode=0o600)
+    disk.write_new(path, [new_invitation(manifest, check_owner(key_path, manifest)).text.encode() + b"\n"], mode=0o600)
     return path
 
 
@@ -122,11 +122,11 @@ def _as_json(run: NewRun, out: Path, invitation: Path | None) -> dict[str, objec
     }
 
 
-def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path | None) -> list[str]:
+def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path | None, key_path: Path) -> list[str]:
     """Return the command that starts the run's first node.
 
-    It gives the local files that the manifest only names. Without ``--data`` in the options it has no ``--data``
-    either, although a run of private data needs one.
+    It gives the local files that the manifest only names, and in an invite run the key that signs for those who come.
+    Without ``--data`` in the options it has no ``--data`` either, although a run of private data needs one.
     """
     manifest, data = run.signed.manifest, run.data
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
@@ -134,7 +134,9 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
         given["--model"] = options.model
     if not manifest.task.data.startswith(data_files.EMBEDDED):
         given["--data"] = data
-    given |= {"--invite": None if invitation is None else f"@{invitation}", "--listen": _LISTEN}
+    if invitation is not None:
+        given |= {"--invite": f"@{invitation}", "--owner-key": key_path}
+    given["--listen"] = _LISTEN
     said = [(option, str(value)) for option, value in given.items() if value is not None]
     return ["sfnode", "join", *(word for pair in said for word in pair)]
 
@@ -178,7 +180,7 @@ def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
         case AdmissionKind.INVITE:
             return (
                 f"invite   {pasteable('sfnode run invite --owner-key', key_path, '--run', out)}\n"
-                "         makes an invitation for each who joins\n"
+                "         makes an invitation for each who joins; the node above signs for them with that key\n"
                 "open     sfnode init --admission open makes a run to which anybody may contribute"
             )
         case AdmissionKind.OPEN:

@@ -13,10 +13,10 @@ from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Options that matter most": (
-        "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours", "--max-memory",
-        "--relay",
+        "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours",
+        "--max-memory", "--relay",
     ),
-    "Run": ("--bootstrap", "--run", "--basis", "--key"),
+    "Run": ("--name", "--bootstrap", "--run", "--basis", "--key", "--owner-key"),
     "When to train, and what it may take": ("--max-upload", "--only-when-idle", "--on-battery"),
     "Training": (
         "--revision", "--eval-data", "--eval-every", "--threads", "--worker-socket", "--device-memory", "--snapshot",
@@ -55,18 +55,17 @@ class GroupedCommand(click.Command):
 def join(context: click.Context, options: JoinOptions, log_level: str, is_json: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
-    ADDRESS is what a node of the run prints at its start: sfnode:RUN@ADDRESS. Only that run is joined. A string with an
-    invitation is for you alone: give it as @FILE, or as - and paste it when you are asked. As a word on the command
-    line, others on this machine may read it in the process list.
+    ADDRESS is the string to join that the run's owner has sent you, for you alone: give it as @FILE, or as - and paste
+    it when you are asked. As a word on the command line, others on this machine may read it in the process list.
 
     The node remembers its options in its data directory: `sfnode start` starts it again with them, and so does a join,
     where options that you give win. `sfnode config` shows and changes them.
 
     \b
-    Invited: sfnode join -
-    Join:   sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Join:   sfnode join -
+    Own:    sfnode join @string.txt --data train.jsonl
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
-    Again:  sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
+    Again:  sfnode start my-run
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))

@@ -14,7 +14,7 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, Method
 from protocol.state import Replica
-from sfnode.cli.options import at_step_option, data_dir_option, json_option, number_option, print_result
+from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter, counted
 from sfnode.run import HOME, find_data_directory
@@ -29,13 +29,13 @@ def log() -> None:
 
 
 @log.command()
-@click.argument("data_dir", metavar="DIRECTORY", type=DataFolder)
+@node_option
 @json_option
 def verify(data_dir: DataDirectory, is_json: bool) -> None:
     """Check every signature, replay every update from nothing, and print the state digest.
 
     \b
-    Example: sfnode log verify ~/.sfnode/my-run-0123456789ab --json
+    Example: sfnode log verify my-run --json
     """
     started = time.monotonic()
     manifest = data_dir.signed_manifest().manifest
@@ -73,7 +73,7 @@ def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
 
 
 @log.command()
-@click.argument("data_dir", metavar="DIRECTORY", type=DataFolder)
+@node_option
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @at_step_option
 @json_option
@@ -81,7 +81,7 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
     """Show the records of a ledger by step and author.
 
     \b
-    Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
+    Example: sfnode log show my-run --limit 5
     """
     manifest = data_dir.signed_manifest().manifest
     with data_dir.replayed(manifest) as replica:
@@ -111,7 +111,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
 
     \b
-    Example: sfnode log export my-run.sflog --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode log export my-run.sflog
     """
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()

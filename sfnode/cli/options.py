@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.value_types import DataFolder, FilePath, Whole
-from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, option, private_words
+from sfnode.cli.value_types import DataFolder, FilePath, NodeFolder, Whole
+from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, only_node, option, private_words
 from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -227,9 +227,32 @@ def print_result(fields: object, text: str, is_json: bool) -> None:
     click.echo(json.dumps(fields) if is_json else text)
 
 
-data_dir_option = click.option(
-    "--data-dir", type=DataFolder, required=True, help="Use the node whose state is in this data directory."
+_NODE_HELP = (
+    "Use this node of `sfnode list`, or the one whose state is in this data directory.  [default: the only node]"
 )
+
+
+def _or_only(_context: click.Context, _parameter: click.Parameter, value: DataDirectory | None) -> DataDirectory:
+    return only_node() if value is None else value
+
+
+# Of a command that takes other arguments: the node is named by an option only.
+data_dir_option = click.option("--data-dir", type=NodeFolder, callback=_or_only, metavar="NODE", help=_NODE_HELP)
+
+
+def node_option(command: Command) -> Command:
+    """Add the argument NODE and the option ``--data-dir``, which are alike, and pass the node as ``data_dir``."""
+
+    @functools.wraps(command)
+    def gather(node: DataDirectory | None, data_dir: DataDirectory | None, **values: object) -> None:
+        if node is not None and data_dir is not None:
+            raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
+        command(data_dir=node or data_dir or only_node(), **values)
+
+    return together(
+        click.argument("node", metavar="[NODE]", required=False, type=NodeFolder),
+        click.option("--data-dir", type=NodeFolder, metavar="NODE", help=_NODE_HELP),
+    )(gather)
 
 
 class _AtStep(click.ParamType[AtStep]):
@@ -265,8 +288,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
         click.option(
             "--bootstrap",
             multiple=True,
-            help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in "
-            f"/p2p/ID. {option.REPEAT}",
+            help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {option.REPEAT}",
         ),
     )
 

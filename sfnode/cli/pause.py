@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import CheckedText, data_dir_option, json_option, print_result
+from sfnode.cli.options import CheckedText, json_option, node_option, print_result
 from sfnode.reporter import printable
 from sfnode.run import parse_time
 from sfnode.status import read_status
@@ -19,7 +19,7 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
 
 
 @click.command()
-@data_dir_option
+@node_option
 @click.option(
     "--for",
     "duration",
@@ -35,7 +35,7 @@ def pause(data_dir: DataDirectory, duration: str | None, is_json: bool) -> None:
     memory; `sfnode stop` frees it. A node that does not run is paused for its next start.
 
     \b
-    Example: sfnode pause --for 4h --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode pause my-run --for 4h
     """
     data_dir.signed_manifest()
     until_s = math.inf if duration is None else time.time() + parse_time(duration)
@@ -49,7 +49,7 @@ def pause(data_dir: DataDirectory, duration: str | None, is_json: bool) -> None:
 
 
 @click.command()
-@data_dir_option
+@node_option
 @json_option
 def resume(data_dir: DataDirectory, is_json: bool) -> None:
     """Let a paused node measure again.
@@ -57,7 +57,7 @@ def resume(data_dir: DataDirectory, is_json: bool) -> None:
     Other reasons not to work stay: --hours, --only-when-idle, --on-battery, --max-memory.
 
     \b
-    Example: sfnode resume --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode resume my-run
     """
     data_dir.signed_manifest()
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)

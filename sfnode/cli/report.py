@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.value_types import DataFolder, NewFilePath
+from sfnode.cli.options import node_option
+from sfnode.cli.value_types import NewFilePath
 from sfnode.page import publish_run, write_report
 from sfnode.reporter import counting
 from sfnode.storage import DataDirectory
 
 
 @click.command()
-@click.argument("data_dir", metavar="DIR", type=DataFolder)
+@node_option
 @click.option("--out", type=NewFilePath, help="Write the page to this file, which must not exist yet.")
 @click.option(
     "--publish",
@@ -23,12 +24,12 @@ from sfnode.storage import DataDirectory
 def report(data_dir: DataDirectory, out: Path | None, publish: Path | None) -> None:
     """Write a page about a run as one file that any browser shows.
 
-    DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
+    Every update in it is verified first. The file needs no node and no network, and
     holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them. In a run
     that learns from rewards it also holds what the model answers to this node's first three held-out prompts.
 
     \b
-    Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
+    Example: sfnode report my-run --out run.html
     """
     place = publish or out
     if place is None or (publish and out):

@@ -1,6 +1,7 @@
 """``sfnode run``: decide, as the owner, who may contribute to a run."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,19 @@ from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
 from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
-from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath
+from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import option
-from sfnode.storage import DataDirectory, decode_run_file, pasteable, read_statements_file, write_statements
+from sfnode.run import nodes_here, option
+from sfnode.status import short_key, stored_names
+from sfnode.storage import (
+    DataDirectory,
+    KeyFile,
+    decode_run_file,
+    pasteable,
+    read_statements_file,
+    write_statements,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +36,24 @@ class OwnerOptions:
     """Holds the owner's key and the run to sign for: that of a node on this machine, or of a run file."""
 
     owner_key: Path
-    data_dir: DataDirectory | None = option.given(
-        None, "Use the node of the run whose state is in this data directory."
-    )
+    data_dir: DataDirectory | None = None
     run_file: Path | None = option.given(
         None, "Read the run from this file, where this machine has no node of it.", name="--run"
     )
 
 
-_owner_options = group_of_fields("owner", OwnerOptions, owner_key=owner_key_option)
+_owner_options = group_of_fields(
+    "owner",
+    OwnerOptions,
+    owner_key=owner_key_option,
+    data_dir=click.option(
+        "--data-dir",
+        type=NodeFolder,
+        metavar="NODE",
+        help="Use this node of the run, named as in `sfnode list` or by its data directory.  [default: the only node "
+        "here of a run that the key has signed]",
+    ),
+)
 _out_option = click.option(
     "--out", type=NewFilePath, help="Write the statement to this file, instead of giving it to a node."
 )
@@ -58,16 +76,18 @@ def run_group() -> None:
 def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Let authors contribute to a run that is not open. AUTHOR is a key of 64 hex digits: see `sfnode id show`.
 
+    A name, or the first 16 digits of the key, will do if the node of --data-dir has heard of the author.
+
     \b
     Example: sfnode run admit 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 \\
-                 --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+                 --owner-key my.key
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if manifest.admission.kind is AdmissionKind.OPEN:
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
-    statements = [codec.admit(signer, author) for author in map(_author, authors)]
-    _hand_over(manifest, statements, owner.data_dir, out, is_json)
+    statements = [codec.admit(signer, _author(author, manifest, node)) for author in authors]
+    _hand_over(manifest, statements, node, out, is_json)
 
 
 @run_group.command()
@@ -78,21 +98,31 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
     required=True,
     help="Count nothing of theirs from this step on; 0 takes out everything.",
 )
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask first. Without a terminal it never asks.")
 @_owner_options
 @_out_option
 @json_option
-def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
+def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Exclude an author for good, from some step on. What they sent since is subtracted on every node.
 
+    AUTHOR is a name that the node of --data-dir knows, or a key, whole or its first 16 digits.
+
+    Nobody can take this back: to contribute again, the person needs a new key, and you admit that one. On a terminal
+    it asks first.
+
     \b
-    Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
-                 --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run exclude Ann --from-step 120 --owner-key my.key
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
-    statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
-    _hand_over(manifest, [statement], owner.data_dir, out, is_json)
+    found = _author(author, manifest, node)
+    if not is_sure:
+        called = "" if found.hex().startswith(author) else f"{author} "
+        who = f"{called}{short_key(found.hex())}"
+        _ask(f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key")
+    statement = StatementCodec(manifest).exclude(signer, found, from_step)
+    _hand_over(manifest, [statement], node, out, is_json)
 
 
 @run_group.command()
@@ -102,18 +132,30 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
 def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     """Print strings to join, each with an invitation that one person can use: send each to one person only.
 
+    For a class, --uses 30 makes one string that thirty people can use.
+
     With the --data-dir of a node that runs, or with --at, a string holds all that a joiner needs, and `sfnode join
     STRING` is all that they type. Else only the invitations are printed, for `sfnode join --invite`.
 
     \b
-    Example: sfnode run invite --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run invite --owner-key my.key --for Ann
     """
-    manifest, signer = _run_and_signer(owner)
+    manifest, signer, node = _run_and_signer(owner)
     if options.svg is not None and options.count != 1:
         raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
     is_needed = manifest.admission.kind is AdmissionKind.INVITE
-    texts = [new_invitation(manifest, signer) if is_needed else "" for _ in range(options.count)]
-    strings = strings_for(manifest, texts, options, owner.data_dir)
+    if options.name is not None and (not is_needed or options.count * options.uses != 1 or node is None):
+        raise OperatorError(
+            "--for notes who gets an invitation: it takes the --data-dir of your node in an invite run, and one "
+            "invitation for one person"
+        )
+    if options.uses > 1 and not is_needed:
+        raise OperatorError(f"--uses is for invitations, and the run's admission is {manifest.admission.kind.value}")
+    made = [new_invitation(manifest, signer, options.uses) for _ in range(options.count)] if is_needed else []
+    texts = [each.text for each in made] or [""] * options.count
+    if options.name is not None and node is not None:
+        node.invited.note(made[0].token, options.name)
+    strings = strings_for(manifest, texts, options, node)
     if not is_needed and not strings:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
@@ -124,6 +166,8 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
+    if not strings:
+        click.echo("Note: no node is known that runs, so this is not a string to join, but for --invite", err=True)
     for text in strings or texts:
         click.echo(text)
         if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
@@ -138,33 +182,64 @@ def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
     """Give a file of statements to a node, whether it runs or not. Anybody may do this: the owner has signed them.
 
     \b
-    Example: sfnode run submit admitted.statements --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run submit admitted.statements
     """
     manifest = data_dir.signed_manifest().manifest
     found = read_statements_file(manifest, file)
-    _submit(data_dir, manifest, [statement.data for statement in found], is_json)
+    _submit(data_dir, manifest, [statement.data for statement in found], is_json, is_asked=False)
 
 
 run_group.add_command(show)
 
 
-def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
-    """Return the run and the key that signed it."""
+def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirectory | None]:
+    """Return the run, the key that signed it, and the node of --data-dir, or the only one of a run of that key."""
     if owner.run_file is not None:
         manifest = decode_run_file(owner.run_file).manifest
-    elif owner.data_dir is not None:
-        manifest = owner.data_dir.signed_manifest().manifest
-    else:
-        raise OperatorError("say which run: --data-dir of a node on this machine, or --run FILE")
-    return manifest, check_owner(owner.owner_key, manifest)
+        return manifest, check_owner(owner.owner_key, manifest), owner.data_dir
+    node = owner.data_dir or _own_node(owner.owner_key)
+    manifest = node.signed_manifest().manifest
+    return manifest, check_owner(owner.owner_key, manifest), node
 
 
-def _author(text: str) -> Author:
-    if not is_hex(text, 2 * KEY_BYTES) or not is_author_key(bytes.fromhex(text)):
+def _own_node(owner_key: Path) -> DataDirectory:
+    """Return the only node here of a run that the key has signed. Raises OperatorError."""
+    author = KeyFile(owner_key).signer().author
+    runs = [(each, each.signed_manifest().manifest) for each in nodes_here()]
+    found = [node for node, manifest in runs if manifest.owner_key == author]
+    if len(found) == 1:
+        return found[0]
+    raise OperatorError(
+        f"say which run: --data-dir of a node on this machine, or --run FILE ({len(found)} nodes of `sfnode list` are "
+        "of a run of this key)"
+    )
+
+
+def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author:
+    """Return the author of a key, or of a name that the node of --data-dir knows. Raises OperatorError."""
+    if is_hex(text, 2 * KEY_BYTES) and is_author_key(bytes.fromhex(text)):
+        return Author(bytes.fromhex(text))
+    if node is None or not node.ledger_file.exists() or is_hex(text, 2 * KEY_BYTES):
         raise OperatorError(
-            f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`)"
+            f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`), or a name "
+            "with the --data-dir of a node that knows it"
         )
-    return Author(bytes.fromhex(text))
+    roster = statements_given.held_roster(node, manifest)
+    with node.reading() as stored:
+        names = stored_names(node, stored, roster)
+        authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
+    return Author(bytes.fromhex(names.find(text, frozenset(authors))))
+
+
+def _is_terminal() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask(question: str) -> None:
+    """Let the owner confirm on a terminal what cannot be taken back. Raises click.Abort."""
+    if _is_terminal():
+        click.confirm(question, abort=True)
 
 
 def _hand_over(
@@ -175,13 +250,15 @@ def _hand_over(
         following = f"`{pasteable('sfnode run submit', out)} --data-dir ...` on any machine with a node of the run"
         _say(_what(manifest, statements), out, following, is_json)
     elif data_dir is not None:
-        _submit(data_dir, manifest, statements, is_json)
+        _submit(data_dir, manifest, statements, is_json, is_asked=True)
     else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
 
 
-def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
-    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements)
+def _submit(
+    data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool, *, is_asked: bool
+) -> None:
+    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
     what = _what(manifest, statements)
     if path is None:
         print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)
@@ -195,7 +272,8 @@ def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
     """Return a phrase that says what the statements do."""
     found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
     if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
-        return f"excluded {found[0].author.hex()[:16]} from step {found[0].from_step} on"
+        author, step = found[0].author.hex()[:16], found[0].from_step
+        return f"excluded {author} from step {step} on, for good: to come back, they need a new key"
     if all(statement.kind is StatementKind.ADMIT for statement in found):
         return f"admitted {len(found)}"
     return counted(len(found), "statement")

@@ -20,7 +20,7 @@ from sfnode.storage import DataDirectory, data_files, disk, pasteable
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
 _BOOTSTRAP: Final = "bootstrap"
-_FILES: Final = frozenset({"data", "eval-data", "worker-socket"})
+_FILES: Final = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
 _MODEL: Final = "model"
 
 

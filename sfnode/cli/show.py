@@ -12,19 +12,21 @@ from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import DataFolder, PathFromHome
+from sfnode.cli.value_types import NodeFolder, NodeOrFile
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
+from sfnode.run import only_node
+from sfnode.status import Names, stored_names
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
 _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all updates that count, effect if known
 
 
 @click.command()
-@click.argument("path", metavar="[DIR|FILE]", required=False, type=PathFromHome(path_type=Path))
-@click.option("--data-dir", type=DataFolder, help="Use the node whose state is in this data directory, as DIR does.")
+@click.argument("path", metavar="[NODE|FILE]", required=False, type=NodeOrFile)
+@click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Use this node, as NODE does.")
 @json_option
-def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> None:
+def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_json: bool) -> None:
     """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
@@ -41,25 +43,26 @@ def show(path: Path | None, data_dir: DataDirectory | None, is_json: bool) -> No
     examples alone, as `sfnode eval --compare` measured it last.
 
     \b
-    Example: sfnode run show ~/.sfnode/my-run-0123456789ab
+    Example: sfnode run show my-run
     """
-    if (path is None) == (data_dir is None):
+    if path is not None and data_dir is not None:
         raise OperatorError(
-            "say what to show, once, as DIR, FILE or --data-dir: the data directory of a node, or a run file"
+            "say what to show, once, as NODE, FILE or --data-dir: a node of `sfnode list`, or a run file"
         )
-    if path is not None and path.is_file():
+    if isinstance(path, Path):
         facts = facts_of(decode_run_file(path).manifest)
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
         print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
         return
-    held = data_dir or DataDirectory(path or Path())
+    held = data_dir or path or only_node()
     manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
     with held.reading() as stored:
         for data in stored.statements():
             _show_statement(codec.decode_untrusted(data), is_json)
-        parts = _parts(stored.replica(manifest))
-    _show_parts(parts, manifest, is_json)
+        replica = stored.replica(manifest)
+        parts, names = _parts(replica), stored_names(held, stored, replica.ledger.roster)
+    _show_parts(parts, manifest, names, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
     if gain is not None:
         print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"\n{'gain':<8} {gain.in_words()}", is_json)
@@ -82,18 +85,20 @@ def _parts(replica: Replica) -> list[_Part]:
     return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[_Part], manifest: Manifest, is_json: bool) -> None:
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names, is_json: bool) -> None:
     unit = _unit(manifest)
     if is_json:
         for part in parts:
-            click.echo(json.dumps(_fields(*part, unit)))
+            click.echo(json.dumps(_fields(*part, unit) | {"name": names.of(part[0].author.hex())}))
         return
+    labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
+    width = max(map(len, labels), default=0)
     if parts:
-        click.echo(f"\n{'author':<16} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
-    for counts, share, effect in parts:
+        click.echo(f"\n{'author':<{width}} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
+    for label, (counts, share, effect) in zip(labels, parts, strict=True):
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
         figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"
-        click.echo(f"{counts.author.hex()[:16]} {figures}  {_effect(counts, effect)}")
+        click.echo(f"{label:<{width}} {figures}  {_effect(counts, effect)}")
 
 
 def _unit(manifest: Manifest) -> str:

@@ -5,13 +5,13 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.join_options import exit_option, output_options
 from sfnode.cli.joining import run_node
-from sfnode.cli.options import data_dir_option
+from sfnode.cli.options import node_option
 from sfnode.run import JoinOptions, RunSource, node_file
 from sfnode.storage import DataDirectory, pasteable
 
 
 @click.command()
-@data_dir_option
+@node_option
 @exit_option
 @output_options
 def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_json: bool) -> None:
@@ -20,7 +20,7 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     They come from `sfnode join` and `sfnode config set`.
 
     \b
-    Example: sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode start my-run
     """
     if node_file.read_node_file(data_dir) is None:
         raise OperatorError(

@@ -7,18 +7,18 @@ import click
 
 from sfnode.cli import exits
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.options import data_dir_option, json_option
+from sfnode.cli.options import json_option, node_option
 from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import Status, StatusDetail, StatusWords, read_status, short_peer, sparkline
+from sfnode.status import Status, StatusDetail, StatusWords, label_of_peer, read_status, short_key, sparkline
 from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS: Final = 48
 
 
 @click.command()
-@data_dir_option
+@node_option
 @click.option(
     "--running",
     "is_running_enough",
@@ -33,7 +33,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
     knows of some, 4 if it may not contribute, 5 if the owner has excluded it, 6 if it is paused or cannot measure.
 
     \b
-    Example: sfnode status --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode status my-run
     """
     current = read_status(data_dir)
     if is_json:
@@ -65,6 +65,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
+        "node": f"{life.own_name} {short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",
         "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
@@ -85,7 +86,7 @@ def _rows(current: Status) -> dict[str, str]:
         "state": node.state_digest or "catching up",
         "slips": words.slips,
         "model": life.model.text if life.model is not None else "",
-        "join": pasteable("sfnode join", life.join) if life.join else "",
+        "join": pasteable("sfnode join", life.join_string) if life.join_string else "",
         "peers": words.peers,
     }
     return rows if detail is None else rows | _detail_rows(detail, rows["memory"], words.quality)
@@ -120,4 +121,4 @@ def _describe_peer(peer: PeerState) -> str:
     delay = "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms"
     way = "to" if peer.is_outbound else "from"
     score = f" score {peer.score:.0f}" if peer.score <= -1 else ""
-    return f"{short_peer(peer.peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"
+    return f"{label_of_peer(peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"

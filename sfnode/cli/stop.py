@@ -6,21 +6,21 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import data_dir_option, json_option, number_option, print_result
+from sfnode.cli.options import json_option, node_option, number_option, print_result
 from sfnode.storage import DataDirectory, pasteable
 
 _LOOK_S: Final = 0.1
 
 
 @click.command()
-@data_dir_option
+@node_option
 @number_option("--wait", 60, "Wait this many seconds for the node to end.")
 @json_option
 def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
     """Stop a node, and wait until everything is on its disk.
 
     \b
-    Example: sfnode stop --data-dir ~/.sfnode/my-run-0123456789ab
+    Example: sfnode stop my-run
     """
     data_dir.signed_manifest()
     if not data_dir.is_locked():

@@ -4,30 +4,32 @@ from pathlib import Path
 
 import click
 
-from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.value_types import DataFolder, NewFilePath
+from sfnode.cli.value_types import NewFilePath, NodeFolder
+from sfnode.run import nodes_here, only_node
 from sfnode.storage import DataDirectory, disk
 from sfnode.top import show
 
 
 @click.command()
-@click.argument("data_dirs", nargs=-1, type=DataFolder, metavar="[DIR]...")
-@click.option("--data-dir", "more", multiple=True, type=DataFolder, help="Show this node, as DIR does.")
+@click.argument("data_dirs", nargs=-1, type=NodeFolder, metavar="[NODE]...")
+@click.option(
+    "--data-dir", "more", multiple=True, type=NodeFolder, metavar="NODE", help="Show this node, as NODE does."
+)
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
 @click.option("--svg", type=NewFilePath, help="Write the screen to this file as a picture, and end.")
 def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], is_once: bool, svg: Path | None) -> None:
     """Show one or more nodes of this machine live.
 
+    NODE is a name of `sfnode list` or a data directory; without any, all nodes of that list are shown.
+
     Press q to quit. Where there is no terminal, it prints a line for each node every few seconds, until none of them
     reports. The exit code is 0 if all nodes reported at the last look, else 1.
 
     \b
-    Example: sfnode top ~/.sfnode/my-run-0123456789ab
+    Example: sfnode top my-run
     """
-    found = (*data_dirs, *more)
-    if not found:
-        raise OperatorError("no data directory is named. Name one or several: sfnode top ~/.sfnode/my-run-0123456789ab")
+    found = (*data_dirs, *more) or tuple(nodes_here()) or (only_node(),)
     save = None if svg is None else lambda data: disk.write_new(svg, [data])
     if not show(found, is_once=is_once, save_svg=save):
         raise SystemExit(ExitCode.FAILED)

@@ -8,6 +8,8 @@ from typing import Final
 
 import click
 
+from protocol.errors import OperatorError
+from sfnode.run import node_called
 from sfnode.storage import DataDirectory
 
 _NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
@@ -76,10 +78,40 @@ class _DataFolder(PathFromHome):
         return DataDirectory(Path(os.fsdecode(super().convert(value, param, ctx))))
 
 
+class _NodeFolder(_DataFolder):
+    """Accepts a node of this machine: the path of its data directory, or the beginning of its name in HOME."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> DataDirectory:
+        """Return the data directory. Fails with click's error where a name means several nodes."""
+        text = os.fsdecode(value)
+        if not self.fault(os.path.expanduser(text)) and "/" not in text and not os.path.lexists(text):
+            try:
+                if (found := node_called(text)) is not None:
+                    return found
+            except OperatorError as error:
+                self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _NodeOrFile(_NodeFolder):
+    """Accepts a node as `NodeFolder` does, or the path of a file."""
+
+    def convert(  # type: ignore[override]
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> DataDirectory | Path:
+        """Return the node, or the path of the file."""
+        path = Path(os.path.expanduser(value))
+        return path if os.path.isfile(path) else super().convert(value, param, ctx)
+
+
 FilePath = PathFromHome(dir_okay=False, path_type=Path)
 NewFilePath = _NewFile(dir_okay=False, path_type=Path)
 FolderPath = PathFromHome(file_okay=False, path_type=Path)
 DataFolder = _DataFolder(file_okay=False)
+NodeFolder = _NodeFolder(file_okay=False)
+NodeOrFile = _NodeOrFile()
 SocketPath = PathFromHome(dir_okay=False, path_type=Path)
 SocketPath.takes_sockets = True  # on which another program listens
 

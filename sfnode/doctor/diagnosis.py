@@ -138,7 +138,13 @@ class Examination:
                 self._tell(replace(finding, verdict=Verdict.WARNING) if is_gone else finding)
         elif remembered:
             text = f"none of the {len(remembered)} peers that the node met last answers: {remembered[0].text}"
-            self._tell(fail("bootstrap", text, "give --bootstrap with a node that runs, here and to `sfnode join`"))
+            self._tell(
+                fail(
+                    "bootstrap",
+                    text,
+                    "ask the owner for a new string to join, or give a --bootstrap",
+                )
+            )
         else:
             self._tell(unknown("bootstrap", "none to dial was given: nobody was asked", "give --bootstrap as for join"))
 

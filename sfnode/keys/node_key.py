@@ -39,7 +39,10 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
 
 
 def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: DataDirectory) -> None:
-    """Claim an invitation for this node's key; the claim is published once the node runs. OperatorError."""
+    """Sign and keep the claim of an invitation for this node's key. The node publishes it unless it is used already.
+
+    Raises OperatorError.
+    """
     if manifest.admission.kind is not AdmissionKind.INVITE:
         kind = manifest.admission.kind.value
         raise OperatorError(f"--invite does not apply: the run's admission is {kind}. Leave it out")
@@ -52,4 +55,3 @@ def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: DataD
             "--invite: the owner of this run has not signed it; it is for another run. Ask them for one"
         ) from None
     data_dir.statements.keep_claim(data)
-    data_dir.statements.submit([data])

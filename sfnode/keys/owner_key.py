@@ -6,7 +6,7 @@ from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from protocol.ledger import StatementCodec
+from protocol.ledger import Invitation, StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import KeyFile
 
@@ -25,6 +25,6 @@ def check_owner(path: Path, manifest: Manifest) -> Signer:
     return owner
 
 
-def new_invitation(manifest: Manifest, owner: Signer) -> str:
-    """Return a new one-use invitation to an invite run, as text."""
-    return StatementCodec(manifest).invite(owner, secrets.token_bytes(KEY_BYTES)).text
+def new_invitation(manifest: Manifest, owner: Signer, uses: int = 1) -> Invitation:
+    """Return a new invitation to an invite run, for ``uses`` authors."""
+    return StatementCodec(manifest).invite(owner, secrets.token_bytes(KEY_BYTES), uses)

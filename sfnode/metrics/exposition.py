@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
 _gauge, _counter = partial(Metric, MetricKind.GAUGE), partial(Metric, MetricKind.COUNTER)
 INFO: Final = "sfnode_run_info"
-INFO_TEXT: Final = "Always 1; its labels name the run and this node's key."
+INFO_TEXT: Final = "Always 1; its labels name the run, this node's key and its name."
 
 METRICS: Final = (
     _gauge("sfnode_status_timestamp_seconds", "When the node took these figures, since 1970.", lambda s: s.life.time),
@@ -110,7 +110,7 @@ class _Figures(Collector):
 
     def collect(self) -> Iterable[Family]:
         node = self._status.node
-        who = {"run": node.run, "run_id": node.run_id, "author": node.author}
+        who = {"run": node.run, "run_id": node.run_id, "author": node.author, "name": self._status.life.own_name}
         info = GaugeMetricFamily(INFO, INFO_TEXT, labels=list(who))
         info.add_metric(list(who.values()), 1)
         yield info

@@ -3,6 +3,7 @@
 from sfnode.model_files import pieces as pieces, verify as verify
 from sfnode.model_files.conversion import (
     REFUSED as REFUSED,
+    TOTAL_FILE as TOTAL_FILE,
     WeightForm as WeightForm,
     clear_left_overs as clear_left_overs,
 )

@@ -24,6 +24,8 @@ _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or
 _LEFT_OVER_S: Final = 60.0  # an older folder that nobody has locked was left by a killed process
 _LEFT_OVER_MAX_S: Final = 86_400.0  # where folders cannot be locked: no conversion takes a day
 _MAKING: Final = ".making-"
+_LOOK_S: Final = 0.5
+TOTAL_FILE: Final = "total"  # beside the folder that the process fills: the bytes of its weights
 REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
 
@@ -36,10 +38,49 @@ class WeightForm(StrEnum):
 
 
 @contextmanager
+def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
+    """Wait while another process makes the model of this name, and keep others waiting while the block runs.
+
+    A process that was killed keeps nobody waiting. Look at the cache again in the block. OperatorError.
+    """
+    path = cache_folder() / f".lock-{name}"
+    with _writable(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    try:
+        while not _is_locked_for_us(descriptor):
+            on_progress(f"waiting for another process, which makes the same model, {name}", 0, 0)
+            time.sleep(_LOOK_S)
+        yield
+    finally:
+        # Whoever has the file open still gets the lock, and finds the model made.
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _is_locked_for_us(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _writable(home: Path) -> Iterator[None]:
+    """Say where the cache lies if the system refuses something in the block. OperatorError."""
+    try:
+        yield
+    except OSError as error:
+        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
+        raise OperatorError(text) from None
+
+
+@contextmanager
 def work_folder() -> Iterator[Path]:
     """Make a new folder to build a model in; remove it when the block ends. OperatorError if it cannot be written."""
     home = cache_folder()
-    try:
+    with _writable(home):
         home.mkdir(parents=True, exist_ok=True)
         clear_left_overs()
         work = home / f"{_MAKING}{secrets.token_hex(8)}"
@@ -51,9 +92,6 @@ def work_folder() -> Iterator[Path]:
         finally:
             os.close(descriptor)
             shutil.rmtree(work, ignore_errors=True)
-    except OSError as error:
-        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
-        raise OperatorError(text) from None
 
 
 def clear_left_overs() -> None:
@@ -99,7 +137,7 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
     program = Program(module=_PROCESS, arguments=(form.value, str(shown), str(out)))
     text = f"converting {source}"
     try:
-        code, said = run_watched(program, work, lambda done: on_progress(text, done, 0), _STALL_S)
+        code, said = run_watched(program, work, lambda done: on_progress(text, *_of_total(done, work)), _STALL_S)
     except StoodStill:
         raise OperatorError(f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended") from None
     if code:
@@ -110,6 +148,14 @@ def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnP
             reason = f"{source}: the process that converted it failed: {reason}"
         raise OperatorError(reason.replace(str(shown), str(source)))
     return out
+
+
+def _of_total(done: int, work: Path) -> tuple[int, int]:
+    """Return the bytes done, and of how many: the process writes that down when it knows it; 0 before."""
+    with suppress(OSError, ValueError):
+        total = int((work / TOTAL_FILE).read_text("ascii")[:20])
+        return min(done, total), total
+    return done, 0
 
 
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:

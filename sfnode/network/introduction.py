@@ -13,7 +13,7 @@ class Introduction:
     """Names this node's addresses: those that the operator announces, or else a mapped one and the listening ones."""
 
     def __init__(self, config: NetworkConfig, run: ServedRun, host: Host) -> None:
-        self._agent = config.agent
+        self._agent, self._name = config.agent, config.own_name
         self.run = run
         self._host = host
         self._given = self._announced = config.announce
@@ -34,7 +34,8 @@ class Introduction:
     def hello(self) -> Hello:
         """Return the hello that this node says now."""
         own = (*self._announced, *(() if self._given else self._host.addresses))
-        listen = tuple(address.transport for address in own)
+        name = () if self._name is None else (self._name.text,)  # first, so that it is in the hello of many addresses
+        listen = (*name, *(address.transport for address in own))
         return handshake.own_hello(
             run_id=self.run.run_id, agent=self._agent, listen=listen, head_step=self.run.head_step()
         )

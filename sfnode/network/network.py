@@ -14,7 +14,7 @@ from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, Port
 from sfnode.network.introduction import Introduction
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import Address, AddressBook, Fault, PeerRow
+from sfnode.network.policy import Address, AddressBook, Fault, NameBook, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
 from sfnode.network.transport import Host, check_can_listen
 from sfnode.slips import Slips
@@ -30,6 +30,7 @@ class Network:
         sessions: sends to neighbours and drops them; keeps the discouraged peers.
         conversation: learns here what the messages of neighbours have cost the node.
         introduction: the addresses at which others can dial this node.
+        names: those of other nodes.
         book: what is known of peers; its ``reached_bootstraps`` lead islands together after the next start.
         dialler, mapper: report addresses that do not work, and the router's port.
         neighbour_files: downloads from neighbours.
@@ -60,8 +61,11 @@ class Network:
         self.introduction = Introduction(config, run, self._host)
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
         self.book.restore(known_peers)
+        self.names = NameBook(run.run_id)
+        if config.own_name is not None:
+            self.names.hear(self.peer, (config.own_name.text,))
         self.sessions = sessions.OpenSessions(self.peer, config.origins)
-        self._exchange = PeerExchange(config=config, book=self.book, open_sessions=self.sessions)
+        self._exchange = PeerExchange(config=config, names=self.names, book=self.book, open_sessions=self.sessions)
         self._memory = MemoryGuard(config.memory, self.sessions.shed)
         self._files = sessions.FileServer(run, open_channel, config.origins)
         self.neighbour_files = sessions.NeighbourFiles(self._host, self.sessions, open_channel, self.slips)

@@ -13,6 +13,7 @@ class PeerState:
     """Holds the state of one neighbour: of its session, and of its ledger, which the node core knows.
 
     Attributes:
+        name: how it is called here; empty: nobody has said.
         address: the address that this node dialled, or the IP address that the neighbour came from.
         is_outbound: whether this node dialled it.
         rtt_ms: round-trip time; None until the first pong.
@@ -35,6 +36,7 @@ class PeerState:
     updates: int | None = None
     is_equal: bool = False
     own_updates_min: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

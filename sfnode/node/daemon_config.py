@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from protocol.crypto import Signer
 from protocol.node import SnapshotUse
 from protocol.run import SignedManifest
 from sfnode.network import NetworkConfig
@@ -14,13 +15,19 @@ from sfnode.worker_protocol import TrainingConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonConfig:
-    """Holds the settings of one daemon. ``training`` None: a relay, which stores, serves and floods, without torch."""
+    """Holds the settings of one daemon.
+
+    Attributes:
+        training: None: a relay, which stores, serves and floods, without torch.
+        owner: the owner's key, with which this node admits whoever uses an invitation; None: it does not have it.
+    """
 
     signed: SignedManifest
     data_dir: DataDirectory
     identity_seed: bytes
     network: NetworkConfig
     training: TrainingConfig | None
+    owner: Signer | None = None
     neighbours_min: int = 0
     eval_every_steps: int = 0
     is_exiting_when_finished: bool = False

@@ -1,14 +1,16 @@
 """From the operator's options to a daemon's settings: finds the run, makes the key, and checks every file."""
 
 import logging
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, Manifest, SignedManifest, TaskKind
-from sfnode.keys import claim_invitation, node_seed
+from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
+from sfnode.keys import check_owner, claim_invitation, node_seed
 from sfnode.model_files import clear_left_overs
-from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
@@ -64,8 +66,9 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         signed=signed,
         data_dir=data_dir,
         identity_seed=seed,
-        network=_network_config(manifest, options),
+        network=_network_config(manifest, options, Signer(seed)),
         training=training and replace(training, basis=basis),
+        owner=None if options.owner_key is None else _owner(manifest, options.owner_key),
         neighbours_min=options.network.neighbours_min,
         eval_every_steps=options.training.eval_every,
         is_exiting_when_finished=options.is_exiting_when_finished,
@@ -75,6 +78,16 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         shared_data=given,
         limits=work_limits(options.limits),
     )
+
+
+def _owner(manifest: Manifest, path: Path) -> Signer:
+    """Return the owner's key to sign for used invitations. OperatorError: the run has none, or it is another key."""
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        raise OperatorError(
+            f"--owner-key signs for used invitations, and the run's admission is {manifest.admission.kind.value}: "
+            "leave it out"
+        )
+    return check_owner(path.expanduser(), manifest)
 
 
 def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
@@ -100,11 +113,14 @@ def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Rep
         reporter.event_at(logging.WARNING, "open_run", text)
 
 
-def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
-    network = options.network
+def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) -> NetworkConfig:
+    network, name = options.network, None
+    if network.name is not None:
+        name = policy.sign_name(signer, manifest.run_id, policy.parse_name(network.name), int(time.time()))
     # The run's coefficients come on top of the limit, twice: the state, and the copy on its way to the worker.
     memory_bytes_max = (network.memory_max << 20) + 2 * size_of_run(manifest).coefficients
     return NetworkConfig(
+        own_name=name,
         listen=network.listen,
         announce=network.announce,
         bootstrap=options.source.bootstrap.nodes,

@@ -24,6 +24,7 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.executor import Executor
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.inbox import joined, next_events, open_inbox
+from sfnode.node.invitations import Invitations
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.snapshot_files import SnapshotFiles
@@ -91,13 +92,21 @@ class RunningNode:
             known_peers=known_peers,
             slips=slips,
         )
+        saved_peers.restore_names(self.network.names, store.saved("names"))
         self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.saved("discouraged")))
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
             budget = self._noise_budget(config.training, signer.author)
             self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter, budget)
+        self.invitations = self._invitations(expects_peers=node_config.expects_peers)
         self._watch = NodeWatch(self)
+
+    def _invitations(self, *, expects_peers: bool) -> Invitations:
+        claim = None
+        with self.slips.contained("invitation"):
+            claim = self.config.data_dir.statements.own_claim(self.manifest)
+        return Invitations(self.node, claim, self.config.owner, self.reporter, expects_peers=expects_peers)
 
     def _noise_budget(self, training: TrainingConfig, author: Author) -> NoiseBudget | None:
         """Return the account of this node's noise; None without. OperatorError: it differs from earlier messages'."""
@@ -119,6 +128,7 @@ class RunningNode:
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
             nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
+            nursery.start_soon(self.slips.outlive, "invitations", partial(self.invitations.run, self._inbox_in))
             files = FileFetcher(self.network.neighbour_files)
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
@@ -199,5 +209,6 @@ class RunningNode:
     def save_peers(self) -> None:
         """Store what the network knows about peers, for the next start."""
         self._store.save("known_peers", saved_peers.encode_rows(self.network.known_peers()))
+        self._store.save("names", saved_peers.encode_names(self.network.names.texts()))
         self._store.save("discouraged", saved_peers.encode_rows(self.network.sessions.discouraged_rows()))
         self._store.save("bootstraps", saved_peers.encode_bootstraps(self.network.book.reached_bootstraps()))

@@ -14,7 +14,7 @@ from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
 from sfnode.quality import Quality
 from sfnode.reporter import printable
-from sfnode.status import Status, StatusWords, last_status
+from sfnode.status import Names, Status, StatusWords, last_status, stored_names
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
@@ -126,9 +126,17 @@ class Page:
         own = "" if status is None else status.node.author
         later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]  # this node is always shown
         shown = [*found[: AUTHORS_MAX - len(later)], *later]
-        names = [(each, each.author.hex()) for each in shown]
-        authors = [{**asdict(each), "author": name, "is_own": name == own} for each, name in names]
+        names = Names() if ledger is None else self._names(ledger)
+        keys = [(each, each.author.hex()) for each in shown]
+        authors = [{**asdict(each), "author": key, "name": names.of(key), "is_own": key == own} for each, key in keys]
         return {"authors": authors, "authors_in_all": len(found)}
+
+    def _names(self, ledger: Ledger) -> Names:
+        try:
+            with self._data_dir.reading() as stored:
+                return stored_names(self._data_dir, stored, ledger.roster)
+        except OperatorError:
+            return Names()
 
 
 def _share(found: EvaluatedStep) -> float:
@@ -150,6 +158,7 @@ def _status(status: Status) -> Sections:
 def _neighbour(each: PeerState) -> Sections:
     return {
         "author": policy.author_of_peer(each.peer).hex(),
+        "name": each.name,
         "address": each.address,
         "is_outbound": each.is_outbound,
         "delay_ms": each.rtt_ms,

@@ -1,10 +1,11 @@
-"""The folder in which a node keeps its state, if its operator names none."""
+"""The folders in which nodes keep their state if their operator names none, and how to name a node there in short."""
 
 import os
 import re
 from pathlib import Path
 from typing import Final
 
+from protocol.errors import OperatorError
 from protocol.run import Manifest, is_plain_file_name
 from sfnode.storage import DataDirectory
 
@@ -25,3 +26,38 @@ def default_data_dir(manifest: Manifest, home: Path) -> Path:
     # A run's name is free text, perhaps a stranger's, and could lead anywhere.
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:_NAME_LENGTH_MAX] or "run"
     return home / f"{name}-{manifest.run_id.hex()[:12]}"
+
+
+def nodes_here() -> list[DataDirectory]:
+    """Return the nodes of this user whose state is below HOME, by name."""
+    home = HOME.expanduser()
+    found = [DataDirectory(home / name) for name in sorted(os.listdir(home))] if home.is_dir() else []
+    return [each for each in found if each.manifest_file.exists()]
+
+
+def node_called(name: str) -> DataDirectory | None:
+    """Return the node below HOME whose folder has this name or begins with it; None: there is none. OperatorError.
+
+    The folder begins with the run's name. OperatorError: several begin so, and none has exactly this name.
+    """
+    found = [each for each in nodes_here() if name and each.path.name.startswith(name)]
+    exact = [each for each in found if each.path.name == name]
+    if len(found) > 1 and not exact:
+        raise OperatorError(f"{name!r} is the beginning of several nodes: {_listed(found)}. Give more of the name")
+    return next(iter(exact or found), None)
+
+
+def only_node() -> DataDirectory:
+    """Return the only node below HOME. OperatorError: there is none, or there are several."""
+    found = nodes_here()
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise OperatorError(f"say which node, by its name or with --data-dir: {_listed(found)} (`sfnode list`)")
+    raise OperatorError(
+        f"there is no node in {HOME}: name the data directory of one with --data-dir, or join a run (`sfnode join`)"
+    )
+
+
+def _listed(nodes: list[DataDirectory]) -> str:
+    return ", ".join(each.path.name for each in nodes)

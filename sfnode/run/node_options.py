@@ -89,6 +89,11 @@ class TrainingOptions:
 class NetworkOptions:
     """Holds how a node meets others."""
 
+    name: str | None = given(
+        None,
+        "Show others this name beside the node's key, wherever they see it. Nobody checks who you are.",
+        form=("NAME", policy.parse_name),
+    )
     listen: tuple[Address, ...] = given(
         (),
         f"Listen on this multiaddr, such as /ip4/0.0.0.0/tcp/4001. {REPEAT}  [default: dial out only]",
@@ -222,6 +227,11 @@ class JoinOptions:
         None,
         "Use the key in this file, which stays there: the data directory gets a link to it.  [default: a key in "
         "the data directory, made at the first start]",
+    )
+    owner_key: Path | None = given(
+        None,
+        "Sign with this key, as the run's owner, for whoever uses an invitation first. Later uses of the same "
+        "invitation then change nothing for them.",
     )
     training: TrainingOptions = field(default_factory=TrainingOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)

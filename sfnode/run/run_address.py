@@ -11,15 +11,14 @@ import msgpack
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError
-from protocol.ledger import Invitation, read_invitation
+from protocol.ledger import read_invitation, unpack_invitation
 from protocol.run import Manifest
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
 NODES_MAX: Final = 4  # in a join string: each makes its QR code larger, and one that answers is enough
-_SECRET_BYTES: Final = 32  # of an invitation; its signature follows
-_INVITATION_BYTES: Final = 96
+_INVITATION_BYTES_MAX: Final = 97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ class _Content:
 
     run_id: Bytes32
     nodes: Annotated[tuple[_Node, ...], Bound(1, NODES_MAX)]
-    invitation: Annotated[bytes, Bound(0, _INVITATION_BYTES)]
+    invitation: Annotated[bytes, Bound(0, _INVITATION_BYTES_MAX)]
     run_model: Name
     run_data: Name
     run_data_bytes: Annotated[int, Bound(0, bounds.DATA_FILE_BYTES_MAX)]
@@ -80,7 +79,7 @@ def join_string(address: RunAddress) -> str:
     content = _Content(
         run_id=address.run_id or b"",
         nodes=tuple(_Node(transport=node.transport, author=policy.author_of_peer(node.peer or "")) for node in nodes),
-        invitation=b"" if invitation is None else invitation.secret + invitation.signature,
+        invitation=b"" if invitation is None else invitation.packed,
         run_model=address.run_model,
         run_data=address.run_data,
         run_data_bytes=address.run_data_bytes,
@@ -101,14 +100,13 @@ def _content_of(text: str) -> RunAddress:
         )
     except (ValueError, Malformed, msgpack.UnpackException, OperatorError) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
-    packed = content.invitation
-    if len(packed) not in (0, _INVITATION_BYTES):
+    invitation = unpack_invitation(content.invitation)
+    if invitation is None and content.invitation:
         raise OperatorError("the string to join holds half an invitation. Ask for another")
-    invitation = Invitation(secret=packed[:_SECRET_BYTES], signature=packed[_SECRET_BYTES:]).text if packed else ""
     return RunAddress(
         run_id=content.run_id,
         nodes=nodes,
-        invitation=invitation,
+        invitation="" if invitation is None else invitation.text,
         run_model=content.run_model,
         run_data=content.run_data,
         run_data_bytes=content.run_data_bytes,
@@ -166,13 +164,18 @@ def address_for_others(manifest: Manifest, addresses: Sequence[Address], data_by
 def _parsed(text: str) -> RunAddress:
     if is_wrapped(text):
         return _content_of(text)
+    if not text.startswith((SCHEME, "/")):
+        raise OperatorError(
+            f"{text[:100]!r} is not a string to join. Take the one that the run's owner has sent you, from {SCHEME} to "
+            "its end: `sfnode join -` asks for it"
+        )
     if not text.startswith(SCHEME):
         return RunAddress(nodes=(policy.parse_bootstrap(text),))
     run_id, _, nodes = text.removeprefix(SCHEME).partition("@")
     if not is_hex(run_id, 2 * hashing.DIGEST_BYTES) or not nodes:
         raise OperatorError(
-            f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with "
-            f"{2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
-            "Copy it whole, as a node of the run prints it at its start"
+            f"{text[:100]!r} is neither a whole string to join, which begins with {SCHEME}v1., nor an address "
+            f"{SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID with {2 * hashing.DIGEST_BYTES} hexadecimal digits for the run. "
+            "Copy it whole: `sfnode join -` asks for it"
         )
     return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(map(policy.parse_bootstrap, nodes.split(","))))

@@ -23,8 +23,8 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
         return _of_run(wanted, source.data_dir.signed_manifest(), source.data_dir.path)
     if not nodes:
         raise OperatorError(
-            "say which run: the sfnode:... that a node of it prints, --bootstrap MULTIADDR, --run FILE, or the "
-            "--data-dir of a node that exists"
+            "say which run: `sfnode join -` asks for the string that its owner has sent you. An owner names the run "
+            "file with --run; a node that exists is started by `sfnode start`"
         )
 
     text = "asking the bootstrap for the run's manifest"

@@ -9,11 +9,9 @@ from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
-from sfnode.storage import pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
-_SHORT_PEER: Final = 12
 
 
 class Health(IntEnum):
@@ -85,12 +83,13 @@ class StatusWords:
             return "not needed: a relay contributes nothing"
         if roster.is_open:
             return "following only: this node's key does not have the work that the run asks for"
+        admit = f"`sfnode run admit {author} --owner-key FILE`"
         if roster.is_invitation_used:
             return (
-                "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, "
-                f"and start again with --invite; or for `{pasteable('sfnode run admit', author)}`"
+                "not admitted: the string to join is used, another node has joined with it. Ask the owner for a new "
+                f"one, and join with that; or to run {admit}"
             )
-        return f"not admitted: ask the owner to run `{pasteable('sfnode run admit', author)}`"
+        return f"not admitted: ask the owner to run {admit}"
 
     @property
     def slips(self) -> str:
@@ -221,8 +220,3 @@ class StatusWords:
         """Return what the run has given; empty where it was not measured."""
         gain = self._status.detail.curve.gain if self._status.detail else None
         return "" if gain is None else gain.in_words()
-
-
-def short_peer(peer: str) -> str:
-    """Return a peer id in short. Its end is shown because all our peer ids have the same beginning."""
-    return f"{peer[:4]}*{peer[-6:]}" if len(peer) > _SHORT_PEER else peer

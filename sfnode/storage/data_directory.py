@@ -15,6 +15,7 @@ from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
+from sfnode.storage.invited_file import InvitedFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_life import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
@@ -29,6 +30,7 @@ NODE_FILE: Final = "node.toml"
 _EVALUATIONS_FILE: Final = "evaluations.json"
 _GAIN_FILE: Final = "gain.json"
 _END_FILE: Final = "end.json"
+_INVITED_FILE: Final = "invited.json"
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
 _MORE_NAMES: Final = (
     "ledger.sqlite3-*",
@@ -69,11 +71,12 @@ class DataDirectory(PrivateFolder):
         basis: of a run with a dense core.
         evaluations, gain: results on the node's held-out data; the gain as `sfnode eval --compare` measured it last.
         end: how the node's last life ended.
+        invited: the owner's notes of who got which invitation.
     """
 
     own_files = frozenset(
         (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
-    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE}
+    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -88,6 +91,7 @@ class DataDirectory(PrivateFolder):
         self.evaluations = EvaluationsFile(path / _EVALUATIONS_FILE)
         self.gain = GainFile(path / _GAIN_FILE)
         self.end = EndFile(path / _END_FILE)
+        self.invited = InvitedFile(path / _INVITED_FILE)
 
     # --- the run ------------------------------------------------------------------------------------------
 

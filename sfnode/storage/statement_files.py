@@ -15,7 +15,7 @@ from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
-CLAIM_FILE = "invitation.claim"  # in the data directory: the claim that the node made from its invitation
+CLAIM_FILE = "invitation.claim"  # in the data directory: the claim that the node signed with its invitation
 _REFUSED_ENDING = ".refused"
 _FILE_BYTES_MAX = 64 << 20  # all statements that a node may hold
 
@@ -67,7 +67,7 @@ class StatementFiles:
                 path.unlink(missing_ok=True)
 
     def keep_claim(self, claim: bytes) -> None:
-        """Remember the node's last invitation, which others may have used before. OperatorError."""
+        """Keep the claim of the node's last invitation, which others may have used before. OperatorError."""
         write_statements(self._claim_file, [claim])
 
     def own_claim(self, manifest: Manifest) -> Statement | None:

@@ -19,7 +19,7 @@ from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
 
-OfPeers = Literal["known_peers", "bootstraps", "discouraged"]  # what is saved for the next start
+OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);

@@ -65,6 +65,10 @@ class StoredRecords:
             raise self.damage("one of the statements is not a statement")
         return [statement for (statement,) in rows]
 
+    def authors(self) -> list[bytes]:
+        """Return the authors of all records, excluded ones included. Reads every record."""
+        return self._select("SELECT DISTINCT substr(record, 1, 32) FROM records")
+
     def fact(self, name: str) -> str | None:
         """Return what the node has stored under a name; None: nothing."""
         with sqlite_errors(self._path):

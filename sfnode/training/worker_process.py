@@ -107,7 +107,7 @@ class Service:
                     self.end()
                     shared, session, precision = self._pool.open(request)
                     self._session = session
-                    who = (request.author.hex()[:8], request.training.model, shared.device)
+                    who = (request.author.hex()[:16], request.training.model, shared.device)
                     log.info("session opened author=%s model=%s device=%s", *who)
                     return SessionOpened(
                         device=shared.device.type,

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from protocol.crypto.keys import Signer
@@ -128,6 +129,32 @@ def test_run_exclude__step_beyond_the_run__is_refused(listed: Place) -> None:
     assert_teaches(outcome, "--from-step 40", "0 to 39")
 
 
+def test_run_admit__excluded_after_an_admission__is_refused_in_words(listed: Place) -> None:
+    given = ("--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert call("run", "admit", ALICE.hex(), *given).code == 0
+    told = call("run", "exclude", ALICE.hex(), "--from-step", 5, *given).stdout
+    assert "for good" in told and "a new key" in told
+    assert_teaches(call("run", "admit", ALICE.hex(), *given), "excluded from step 5", "changes nothing", "a new key")
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_run_exclude__on_a_terminal__asks_first(answer: str, listed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def confirm(text: str, abort: bool) -> None:
+        asked.append(text)
+        if answer == "n" and abort:
+            raise click.Abort
+
+    monkeypatch.setattr("sfnode.cli.run._is_terminal", lambda: True)
+    monkeypatch.setattr(click, "confirm", confirm)
+    given = ("run", "exclude", ALICE.hex(), "--from-step", 5, "--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert call(*given).code == (1 if answer == "n" else 0)
+    assert len(asked) == 1 and "for good" in asked[0] and "a new key" in asked[0]
+    assert len(listed.waiting()) == (0 if answer == "n" else 1)
+    assert call(*given, "--yes").code == 0 and len(asked) == 1
+
+
 def test_run_admit__nowhere_to_put_it__says_where(listed: Place) -> None:
     assert_teaches(call("run", "admit", ALICE.hex(), "--owner-key", listed.key), "--data-dir", "--run")
     assert_teaches(
@@ -185,7 +212,10 @@ def test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node(tmp_p
     out = tmp_path / "a.run"
     outcome = call(*INIT, "--out", out)
     manifest, text = decode_run_file(out).manifest, (tmp_path / "a.invite").read_text().strip()
-    assert f"--invite @{tmp_path / 'a.invite'} --listen" in outcome.stdout and text not in outcome.stdout
+    assert (
+        f"--invite @{tmp_path / 'a.invite'} --owner-key {tmp_path / 'a.key'} --listen" in outcome.stdout
+        and text not in outcome.stdout
+    )
     assert manifest.admission == AdmissionSpec(kind=AdmissionKind.INVITE, pow_bits=0)
     roster = Roster(manifest)
     roster.add(roster.codec.claim(read_invitation(text), ALICE))
@@ -299,8 +329,8 @@ def test_join__open_run_at_a_public_address__is_warned_of(
     [
         ({}, "admitted"),
         ({"excluded_from": 7}, "excluded by the owner from step 7 on"),
-        ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.node.author}`"),
-        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
+        ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.node.author} --owner-key FILE`"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the string to join is used"),
         ({"is_admitted": False, "admission": "open, 20 bits of work"}, "does not have the work"),
     ],
 )

@@ -219,9 +219,14 @@ def test_join__run_file_that_was_changed__says_what_is_wrong(
     assert not (tmp_path / "node").exists()
 
 
-def test_join__no_run_named__says_the_three_ways(tmp_path: Path) -> None:
+def test_join__no_run_named__asks_for_the_string(tmp_path: Path) -> None:
     for arguments in ((), ("--data-dir", tmp_path / "node")):
-        assert_teaches(call("join", *arguments), "--run", "--bootstrap", "--data-dir")
+        assert_teaches(call("join", *arguments), "`sfnode join -` asks for the string", "--run", "`sfnode start`")
+
+
+@pytest.mark.parametrize("word", ["hello", "my-run", "203.0.113.7:4001", "invite:abc"])
+def test_join__any_other_word__is_told_what_to_paste(word: str) -> None:
+    assert_teaches(call("join", word), f"'{word}' is not a string to join", "from sfnode: to its end", "sfnode join -")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +272,7 @@ def test_join__address_that_does_not_fit__says_what_is_wrong(run_file: Path, tmp
 
 def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Path) -> None:
     outcome = call("join", "--bootstrap", "203.0.113.7:4001", "--data-dir", tmp_path / "node")
-    assert_teaches(outcome, "bootstrap address '203.0.113.7:4001'", "/ip4/<address>/tcp/<port>")
+    assert_teaches(outcome, "'203.0.113.7:4001' is not a string to join", "sfnode join -")
 
 
 @pytest.mark.parametrize(
@@ -332,9 +337,11 @@ def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_p
 # --- identities -------------------------------------------------------------------------------------------------
 
 
-def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
-    for arguments in ((), ("--data-dir", tmp_path, "--key", tmp_path / "a.key")):
-        assert_teaches(call("id", "show", *arguments), "either --data-dir or --key")
+def test_id__wrong_use__says_what_to_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert_teaches(call("id", "show"), "there is no node in ~/.sfnode", "--data-dir")
+    both = call("id", "show", "--data-dir", tmp_path, "--key", tmp_path / "a.key")
+    assert_teaches(both, "either --data-dir or --key")
     assert_teaches(call("id", "show", "--data-dir", tmp_path), str(tmp_path / IDENTITY_FILE), "sfnode id new")
 
 

@@ -166,7 +166,7 @@ def test_status__node_that_has_compared__shows_what_the_run_has_given(running: P
         ({"peers": 0}, 3, "none is connected"),
         ({"peers": 0, "is_admitted": False}, 3, "none is connected"),
         ({"is_admitted": False, "admission": "invite"}, 4, "not admitted: ask the owner"),
-        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, 4, "the invitation is used"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, 4, "the string to join is used"),
         ({"excluded_from": 3}, 5, "excluded by the owner from step 3 on"),
         (
             {"peers": 0, "unreached": "/ip4/1.2.3.4/tcp/1: connection refused"},

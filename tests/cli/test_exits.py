@@ -84,7 +84,7 @@ def test_errors__with_json__are_json_with_code_and_message(tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (("join", "--json", "--nope"), "--nope"),
-        (("status", "--json"), "--data-dir"),
+        (("stop", "--wait", "x", "--json"), "--wait"),
         (("nope", "--json"), "nope"),
         (("join", "--json", "--hours", "22-"), "22-7"),
         (("join", "--json", "--threads", "0"), "--threads"),

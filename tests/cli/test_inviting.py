@@ -20,8 +20,11 @@ from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import JoinOptions, RunSource
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
+from sfnode.storage.data_directory import DataDirectory
 from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
 from tests.support.cli_calls import Outcome, assert_teaches, call
+from tests.support.ledgers import signer
+from tests.support.manifests import OWNER
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 NODE = parse_bootstrap(f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}")
@@ -44,6 +47,34 @@ def test_run_invite__node_is_named__each_string_joins_one_author(place: Place) -
     roster = Roster(INVITED)
     roster.add(roster.codec.claim(read_invitation(first.invitation), ALICE))
     assert roster.is_admitted(ALICE)
+
+
+def test_run_invite__for_a_class__one_string_joins_as_many_and_no_more(place: Place) -> None:
+    (string,) = json.loads(invite(place, "--uses", 3, "--at", NODE, "--json").stdout)["strings"]
+    invitation = read_invitation(parse_run_addresses([string]).invitation)
+    roster = Roster(place.manifest)
+    authors = [signer(number).author for number in range(4)]
+    for author in authors[:3]:
+        roster.add(roster.codec.claim(invitation, author))
+    assert all(roster.is_admitted(author) for author in authors[:3])
+    roster.add(roster.codec.claim(invitation, authors[3]))
+    assert not any(roster.is_admitted(author) for author in authors)
+
+
+def test_run_invite__for_ann__she_is_excluded_by_that_name(place: Place) -> None:
+    given = ("--owner-key", place.key, "--data-dir", place.data_dir)
+    (text,) = json.loads(call("run", "invite", "--for", "Ann", *given, "--json").stdout)["invitations"]
+    codec = Roster(place.manifest).codec
+    DataDirectory(place.data_dir).statements.submit([codec.claim(read_invitation(text), ALICE)])
+    assert_teaches(call("run", "exclude", "Bob", "--from-step", 0, *given), "Bob", "sfnode run show")
+    assert f"excluded {ALICE.hex()[:16]}" in call("run", "exclude", "ann", "--from-step", 0, *given).stdout
+    assert codec.exclude(OWNER, ALICE, 0) in place.waiting()
+
+
+def test_run_invite__for_several_people_or_nowhere__is_refused(place: Place) -> None:
+    assert_teaches(invite(place, "--for", "Ann"), "--for", "--data-dir")
+    given = ("run", "invite", "--for", "Ann", "--owner-key", place.key, "--data-dir", place.data_dir)
+    assert_teaches(call(*given, "--count", 2), "--for", "one person")
 
 
 def test_run_invite__no_node_is_known__prints_the_bare_invitation(place: Place) -> None:

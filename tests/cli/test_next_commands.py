@@ -46,7 +46,7 @@ def test_init__own_model_and_data__next_command_starts_the_first_node(folder: Pa
     command = printed(made.stdout, "next")
     assert command[:-1] == [
         "join", "--run", out, "--model", "a model", "--data", "Ann's data.jsonl",
-        "--invite", "@my run.invite", "--listen",
+        "--invite", "@my run.invite", "--owner-key", "my run.key", "--listen",
     ]  # fmt: skip
     here = "/ip4/127.0.0.1/tcp/0"  # not 4001, which another test or node may have
     extra = ("--exit-when-finished", "--no-mdns", "--threads", 1, "--json", "--data-dir", "node")
@@ -65,7 +65,7 @@ def test_init__as_json__has_the_same_command(folder: Path) -> None:
     )
     assert made["next"] == [
         "sfnode", "join", "--run", "a.run", "--model", "a model", "--data", "Ann's data.jsonl",
-        "--invite", "@a.invite", "--listen", "/ip4/0.0.0.0/tcp/4001",
+        "--invite", "@a.invite", "--owner-key", "a.key", "--listen", "/ip4/0.0.0.0/tcp/4001",
     ]  # fmt: skip
     secret = folder / "a.invite"
     assert secret.read_text() == made["invitation"] + "\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600

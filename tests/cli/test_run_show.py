@@ -84,7 +84,10 @@ def test_run_show__run_file__what_it_says(tmp_path: Path) -> None:
     assert (told["kind"], told["run_id"], told["template"]) == ("run", manifest.run_id.hex(), "{sentence} It was")
 
 
-def test_run_show__neither_or_both_ways_to_name_it__says_what_to_give(directory: Path) -> None:
-    assert_teaches(call("run", "show"), "the data directory of a node, or a run file")
+def test_run_show__neither_or_both_ways_to_name_it__says_what_to_give(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert_teaches(call("run", "show"), "there is no node in ~/.sfnode", "--data-dir")
     assert_teaches(call("run", "show", directory, "--data-dir", directory), "say what to show, once")
     assert_teaches(call("run", "show", directory / "nothing"), str(directory / "nothing"))

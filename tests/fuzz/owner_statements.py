@@ -17,8 +17,9 @@ from tests.support.ledgers import admit, claim, exclude
 from tests.support.manifests import OWNER, small_manifest
 
 _RUNS = {kind: small_manifest(admission=kind) for kind in ("open", "allow-list", "invite")}
-_KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3)}
-_LENGTHS = {1: 97, 2: 101, 3: 193}
+_CLAIMS = range(3, 103)  # of tokens for 1 to 100 authors
+_KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, *_CLAIMS)}
+_LENGTHS = {1: 97, 2: 101, **dict.fromkeys(_CLAIMS, 193)}
 
 
 def check_statement(data: bytes) -> None:
@@ -42,7 +43,7 @@ def _check_split(manifest: Manifest, data: bytes) -> None:
 
 
 def _signed(manifest: Manifest, data: bytes) -> bytes:
-    if data[:1] == b"\3":
+    if data[:1] and data[0] in _CLAIMS:
         return data[:65] + OWNER.sign(b"sfnode/statement" + manifest.run_id + data[:33]) + data[129:]
     return data[:-64] + OWNER.sign(b"sfnode/statement" + manifest.run_id + data[:-64])
 
@@ -63,12 +64,12 @@ def _expected(kind: str, manifest: Manifest, data: bytes) -> str:
         return "STATEMENT_FORMAT"
     if data[0] == 2 and int.from_bytes(data[33:37], "big") >= manifest.steps:
         return "STATEMENT_FORMAT"
-    keys = [data[1:33], data[33:65]] if data[0] == 3 else [data[1:33]]
+    keys = [data[1:33], data[33:65]] if data[0] in _CLAIMS else [data[1:33]]
     if not all(crypto_core_ed25519_is_valid_point(key) for key in keys):
         return "AUTHOR_KEY"
-    said, signature = (data[:33], data[65:129]) if data[0] == 3 else (data[:-64], data[-64:])
+    said, signature = (data[:33], data[65:129]) if data[0] in _CLAIMS else (data[:-64], data[-64:])
     is_right = _is_signed(OWNER.author, b"sfnode/statement" + manifest.run_id + said, signature)
-    if data[0] == 3:
+    if data[0] in _CLAIMS:
         is_right &= _is_signed(data[1:33], b"sfnode/claim/1.." + manifest.run_id + data[1:65], data[129:])
     return "" if is_right else "STATEMENT_SIGNATURE"
 
@@ -84,7 +85,7 @@ def _is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
 def statement_seeds() -> Iterator[bytes]:
     """Each kind, good and with each fault."""
     manifest = _RUNS["invite"]
-    good = (admit(manifest, 1), exclude(manifest, 1, 39), claim(manifest, 1, 1))
+    good = (admit(manifest, 1), exclude(manifest, 1, 39), claim(manifest, 1, 1), claim(manifest, 1, 1, uses=100))
     yield from good
     for data in good:
         yield data[:-1]
@@ -94,6 +95,7 @@ def statement_seeds() -> Iterator[bytes]:
     yield good[1][:36] + b"\x28" + good[1][37:]
     yield good[2][:33] + bytes(32) + good[2][65:]
     yield b"\4" + good[0][1:]
+    yield b"\x67" + good[3][1:]
     yield b""
 
 

@@ -26,6 +26,7 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
+from sfnode.network.policy.names import NameBook
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 
@@ -121,7 +122,9 @@ def _exchange() -> tuple[PeerExchange, AddressBook]:
     bootstrap = (parse_bootstrap(f"/ip4/192.0.2.9/tcp/9/p2p/{NAMED}"),)
     book = AddressBook(own_peer=OWN, bootstrap=bootstrap, chance=random.Random(1))
     open_sessions = SimpleNamespace(peers=lambda: frozenset(PEERS[1:3]))
-    return PeerExchange(config=NetworkConfig(), book=book, open_sessions=cast("Any", open_sessions)), book
+    return PeerExchange(
+        config=NetworkConfig(), names=NameBook(bytes(32)), book=book, open_sessions=cast("Any", open_sessions)
+    ), book
 
 
 def _session(peer: PeerId, remote_host: str) -> SimpleNamespace:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -287,21 +288,41 @@ def test_cache__killed_while_it_was_made__is_made_anew_and_the_rest_goes_in_time
     assert [each.exists() for each in (old, killed, busy, new)] == [False, False, True, True]
 
 
-def test_cache__two_processes_at_once__both_get_the_one_that_was_first(
+def test_cache__two_at_once__one_converts_and_the_other_waits_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = pickled_folder(tmp_path / "model", demo_tensors())
-    inner: list[Path] = []
-    real = conversion.convert_weights
+    real, is_waiting = conversion.convert_weights, threading.Event()
+    made: list[object] = []
+    found: list[Path] = []
 
-    def overtaken(*arguments: Any) -> Path:
-        monkeypatch.setattr(resolve, "convert_weights", real)
-        inner.append(resolve_model(str(folder)).path)
+    def slowly(*arguments: Any) -> Path:
+        made.append(arguments)
+        assert is_waiting.wait(30), "the other one did not wait"
         return real(*arguments)
 
-    monkeypatch.setattr(resolve, "convert_weights", overtaken)
-    assert [resolve_model(str(folder)).path] == inner
-    assert [path.name for path in (tmp_path / "models").iterdir()] == [inner[0].name]
+    def hear(text: str, _done: int, _total: int) -> None:
+        if text.startswith("waiting for another process"):
+            is_waiting.set()
+
+    monkeypatch.setattr(resolve, "convert_weights", slowly)
+    threads = [
+        threading.Thread(target=lambda: found.append(resolve_model(str(folder), "", hear).path)) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and len(found) == 2 and found[0] == found[1]
+    assert [path.name for path in (tmp_path / "models").iterdir()] == [found[0].name], "something is left behind"
+
+
+def test_conversion__once_the_tensors_are_known__has_a_total(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    assert conversion._of_total(5, tmp_path) == (5, 0)
+    weight_writer.write_weights(tmp_path / "model", {"a": torch.zeros(4), "b": torch.zeros(2)})
+    assert conversion._of_total(5, tmp_path) == (5, 24)
+    assert conversion._of_total(500, tmp_path) == (24, 24)
 
 
 def test_cache__cannot_be_written__says_where_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

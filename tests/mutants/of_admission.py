@@ -140,8 +140,41 @@ ADMISSION = (
     Mutant(
         name="first-claim-holds",
         breaks="of two claims of one token the first one seen holds: nodes keep whichever they saw first",
-        edits=(Edit(_ROSTER, "_says_nothing_new", "len(held) == 2 or held[0].author == statement.author", "True"),),
+        edits=(
+            Edit(
+                _ROSTER,
+                "_says_nothing_new",
+                "len(held) > statement.uses or any(each.author == statement.author for each in held)",
+                "True",
+            ),
+        ),
         detector=Vectors(("statements.json",)),
+    ),
+    Mutant(
+        name="token-for-many-is-for-one",
+        breaks="the second author who claims a token for a class makes it void for all",
+        edits=(Edit(_ROSTER, "Roster._put", "len(held) < statement.uses", "not held"),),
+        detector=Vectors(("statements.json",)),
+    ),
+    Mutant(
+        name="claims-by-arrival",
+        breaks="nodes that heard the claims of a token in another order have other digests",
+        edits=(Edit(_ROSTER, "_value", "sorted(each.author for each in held)", "[each.author for each in held]"),),
+        detector=Vectors(("statements.json",)),
+    ),
+    Mutant(
+        name="used-string-claimed",
+        breaks="whoever pastes a used string once more makes it void for the volunteer who came first",
+        edits=(Edit("sfnode.node.invitations", "Invitations._own_claim", " or roster.is_used_up(claim)", ""),),
+        detector=Tests(("tests/node/test_invitations.py",)),
+    ),
+    Mutant(
+        name="owner-signs-for-all",
+        breaks="the owner's node admits everybody who claims one invitation",
+        edits=(
+            Edit(_ROSTER, "Roster.to_admit", "unnamed[: max(0, held[0].uses + len(unnamed) - len(held))]", "unnamed"),
+        ),
+        detector=Tests(("tests/node/test_invitations.py",)),
     ),
     Mutant(
         name="void-token-forgets-its-author",

@@ -31,6 +31,7 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
+from sfnode.network.policy.names import NameBook
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.send_queue import SendQueue
@@ -319,7 +320,9 @@ def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame(
         addresses = parse_untrusted(tuple(f"/dns4/{host}/tcp/{4_001 + port}" for port in range(ADDRESSES_PER_PEER_MAX)))
         known.learn(peer(number), addresses, source=peer(number))
         known.succeeded(peer(number), addresses[0], unix_ms=1)
-    exchange = PeerExchange(config=NetworkConfig(), book=known, open_sessions=OpenSessions(OWN))
+    exchange = PeerExchange(
+        config=NetworkConfig(), names=NameBook(bytes(32)), book=known, open_sessions=OpenSessions(OWN)
+    )
     everything = exchange.recommend(peer(99), "203.0.113.7", bytes_max=1 << 20)
     fitting = exchange.recommend(peer(99), "203.0.113.7", bytes_max=FRAME_BYTES_MAX)
     assert len(encode(Peers(peers=everything))) > FRAME_BYTES_MAX >= len(encode(Peers(peers=fitting)))

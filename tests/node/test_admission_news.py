@@ -16,7 +16,7 @@ from sfnode.node.watching.network_news import AdmissionNews
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from tests.cli.test_commands import STATUS
-from tests.support.ledgers import signer
+from tests.support.ledgers import claim, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import changed
 
@@ -78,7 +78,7 @@ def test_admission__nobody_to_hear_from__is_said(tmp_path: Path) -> None:
 
 
 def test_admission__statement_lies_in_the_folder__nothing_is_said(tmp_path: Path) -> None:
-    claim_invitation(RUN, INVITATION, SEED_3, DataDirectory(tmp_path))
+    DataDirectory(tmp_path).statements.submit([claim(RUN, 1, 3)])
     assert said(tmp_path, ({}, True)) == []
     for path in DataDirectory(tmp_path).statements.waiting():
         DataDirectory(tmp_path).statements.put_away(path)

@@ -30,6 +30,7 @@ GOOD_CALLS: Final = {
     "run submit": f"good.statements {_NODE}",
     "run show": "good.run",
     "join": f"--run good.run {_NODE}",
+    "list": "",
     "start": _NODE,
     "pause": _NODE,
     "resume": _NODE,
@@ -127,6 +128,9 @@ def _with(name: str, command: click.Command, parameter: click.Parameter, value: 
     flags = {each.opts[0] for each in command.params if isinstance(each, click.Option) and each.is_flag}
     options: list[str] = []
     arguments: list[str] = []
+    if parameter.name == "node" and "--data-dir" in words:  # both would name a node
+        at = words.index("--data-dir")
+        del words[at : at + 2]
     while words:
         word = words.pop(0)
         if not word.startswith("--"):

@@ -39,7 +39,7 @@ class PlainModel:
         self.slots: dict[tuple[bytes, int], set[bytes]] = {}
         self.admitted: set[bytes] = set()
         self.excluded: dict[bytes, int] = {}
-        self.claims: dict[bytes, set[bytes]] = {}  # token -> its first two authors
+        self.claims: dict[bytes, set[bytes]] = {}  # number of uses and token -> its first authors, one too many
 
     def add(self, payload: bytes) -> None:
         """A valid payload; a third one of a slot changes nothing."""
@@ -55,14 +55,13 @@ class PlainModel:
         elif kind == 2:
             step = int.from_bytes(body[32:36], "big")
             self.excluded[body[:32]] = min(step, self.excluded.get(body[:32], step))
-        elif len(held := self.claims.setdefault(body[:32], set())) < 2:
+        elif len(held := self.claims.setdefault(data[:33], set())) <= kind - 2:
             held.add(body[32:64])
 
     def is_counting(self, author: bytes, step: int) -> bool:
         """Whether a slot counts, unless it is void."""
-        is_admitted = (
-            self.manifest.admission.kind == "open" or author in self.admitted or {author} in self.claims.values()
-        )
+        invited = [author for key, held in self.claims.items() if len(held) <= key[0] - 2 for author in held]
+        is_admitted = self.manifest.admission.kind == "open" or author in self.admitted or author in invited
         return is_admitted and step < self.excluded.get(author, step + 1)
 
     @property
@@ -124,7 +123,8 @@ class PlainModel:
         """Keys and values, SPEC 7.5."""
         said = {b"\1" + author: b"" for author in self.admitted}
         said |= {b"\2" + author: struct.pack(">I", step) for author, step in self.excluded.items()}
-        said |= {b"\3" + token: b"" if len(held) == 2 else next(iter(held)) for token, held in self.claims.items()}
+        for key, held in self.claims.items():
+            said[key] = b"".join(sorted(held)) if len(held) <= key[0] - 2 else b""
         return [part for key in sorted(said) for part in (key, said[key])]
 
     def _span(self, span: int, buckets: dict[bytes, dict[int, bytes]]) -> bytes:

@@ -310,6 +310,7 @@ STATEMENTS = (
     AUTHORS.map(lambda author: admit(INVITED, author))
     | st.tuples(AUTHORS, STEPS).map(lambda given: exclude(INVITED, *given))
     | st.tuples(st.integers(0, 1), AUTHORS).map(lambda given: claim(INVITED, *given))
+    | AUTHORS.map(lambda author: claim(INVITED, 2, author, uses=2))
 )
 THINGS = st.lists(RECORDS | STATEMENTS, max_size=24)
 RECORD_BYTES = EnvelopeCodec(INVITED).record_bytes

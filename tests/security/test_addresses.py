@@ -17,6 +17,7 @@ from sfnode.network.policy.addresses import (
     parse_untrusted,
     peer_of_author,
 )
+from sfnode.network.policy.names import NameBook
 from sfnode.network.sessions.open_sessions import OpenSessions
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))
@@ -29,7 +30,7 @@ def learnt(
     """What a node remembers of a peer after TELLER, seen at that IP address, has told of it."""
     config = config or NetworkConfig()
     book = AddressBook(own_peer=OWN, bootstrap=config.bootstrap, chance=random.Random(1))
-    exchange = PeerExchange(config=config, book=book, open_sessions=OpenSessions(OWN))
+    exchange = PeerExchange(config=config, names=NameBook(bytes(32)), book=book, open_sessions=OpenSessions(OWN))
     exchange.learn((PeerAddress(peer=about, addresses=addresses),), source=TELLER, observed_host=observed_host)
     return tuple(map(str, book.addresses(about)))
 
@@ -128,7 +129,9 @@ def test_exchange__private_address_that_the_operator_or_the_local_network_gave__
     assert learnt(THIRD, "/ip4/192.168.1.8/tcp/4001", config=config) == ("/ip4/192.168.1.7/tcp/4001",)
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     nearby = parse_bootstrap(f"/ip4/192.168.1.8/tcp/4001/p2p/{THIRD}")
-    assert PeerExchange(config=NetworkConfig(), book=book, open_sessions=OpenSessions(OWN)).found_nearby(nearby)
+    assert PeerExchange(
+        config=NetworkConfig(), names=NameBook(bytes(32)), book=book, open_sessions=OpenSessions(OWN)
+    ).found_nearby(nearby)
     assert book.addresses(THIRD) == parse_untrusted(("/ip4/192.168.1.8/tcp/4001",))
 
 

@@ -19,13 +19,13 @@ KEYS = (
     "updates void_slots authors own_updates skipped_steps catching_up peers expects_peers is_training "
     "paused trouble unreached loss accuracy forward_rows worker_restarts ledger_root state_digest "
     "bytes_in bytes_out payload_bytes rejected ignored model join join_string admission is_admitted "
-    "is_invitation_used excluded_from authors_excluded memory disk_free_bytes time detail slips"
+    "is_invitation_used excluded_from authors_excluded own_name memory disk_free_bytes time detail slips"
 )
 DETAIL_KEYS = (
     "uptime_s run_step lag_steps own_updates steps_per_s left_s directions directions_max round_s bytes_in_per_s "
     "bytes_out_per_s rows_per_s processes_bytes peers evaluations best gain losses news"
 )
-PEER_KEYS = "peer address is_outbound agent rtt_ms score bytes_in bytes_out updates is_equal own_updates_min"
+PEER_KEYS = "peer address is_outbound agent rtt_ms score bytes_in bytes_out updates is_equal own_updates_min name"
 
 
 def plain() -> dict[str, typing.Any]:

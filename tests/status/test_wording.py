@@ -9,9 +9,9 @@ import pytest
 
 from sfnode.node.watching.recent_rate import RecentRate, StepRate
 from sfnode.reporter import counted
-from sfnode.status import Status, StatusWords, short_peer, sparkline, thinned
+from sfnode.status import Status, StatusWords, sparkline, thinned
 from sfnode.storage.evaluations import EvaluatedStep, Gain
-from tests.support.statuses import DETAIL, PEERS, STATUS, changed
+from tests.support.statuses import DETAIL, STATUS, changed
 
 
 def test_progress_line__node_at_work__has_time_speed_and_time_left() -> None:
@@ -109,10 +109,6 @@ def test_sparkline__curve__has_its_shape_and_width() -> None:
     assert len(sparkline([float(n) for n in range(1_000)], 30)) == 30
     assert sparkline([], 9) == "" and sparkline([math.nan, 2.0, 2.0], 9) == "▁▁"
     assert thinned(range(100), 5)[0] == 0 and thinned(range(100), 5)[-1] == 99
-
-
-def test_short_peer__peers__are_told_apart() -> None:
-    assert len({short_peer(peer) for peer in PEERS}) == len(PEERS)
 
 
 def test_status__detail__survives_the_file() -> None:

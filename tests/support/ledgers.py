@@ -104,10 +104,10 @@ def exclude(manifest: Manifest, author: int, from_step: int, *, by: Signer = OWN
     return StatementCodec(manifest).exclude(by, signer(author).author, from_step)
 
 
-def claim(manifest: Manifest, token: int, author: int, *, by: Signer = OWNER) -> bytes:
-    """Author number ``author`` claims token number ``token``."""
+def claim(manifest: Manifest, token: int, author: int, *, by: Signer = OWNER, uses: int = 1) -> bytes:
+    """Author number ``author`` claims token number ``token``, which is for ``uses`` authors."""
     codec = StatementCodec(manifest)
-    return codec.claim(codec.invite(by, b"token".ljust(31, b".") + bytes([token])), signer(author).author)
+    return codec.claim(codec.invite(by, b"token".ljust(31, b".") + bytes([token]), uses), signer(author).author)
 
 
 # --- disks

@@ -41,8 +41,9 @@ def test_top__once__is_a_line_for_each_node_and_code_one_where_one_is_missing(ru
     assert outcome.code == 1 and len(found) == 2 and "is not a node's data directory" in found[1]
 
 
-def test_top__no_directory__says_what_to_type() -> None:
-    assert_teaches(call("top"), "no data directory is named", "sfnode top ~/.sfnode/")
+def test_top__no_node_here__says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert_teaches(call("top"), "there is no node in ~/.sfnode", "--data-dir", "sfnode join")
 
 
 def test_top__picture__is_whole_and_asks_for_nothing_from_outside(running: Path, tmp_path: Path) -> None:

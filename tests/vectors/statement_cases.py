@@ -68,6 +68,10 @@ def _decoded() -> Iterator[Case]:
         "claim for another author": claim(_INVITED, 1, 1)[:33] + signer(2).author + claim(_INVITED, 1, 1)[65:],
         "claim signed by another token": claim(_INVITED, 1, 1)[:-64] + claim(_INVITED, 2, 1)[-64:],
         "admission made an exclusion": b"\2" + admit(_INVITED, 1)[1:33] + bytes(4) + admit(_INVITED, 1)[33:],
+        "claim of a token for two": claim(_INVITED, 1, 1, uses=2),
+        "claim of a token for a hundred": claim(_INVITED, 1, 1, uses=100),
+        "claim of a token for more than a hundred": claim(_INVITED, 1, 1, uses=101),
+        "claim of a token for three, signed for two": b"\5" + claim(_INVITED, 1, 1, uses=2)[1:],
         "nothing": b"",
         "kind 0": b"\0" + admit(_INVITED, 1)[1:],
         "kind 4": b"\4" + admit(_INVITED, 1)[1:],
@@ -88,7 +92,8 @@ def _decode(name: str, manifest: Manifest, data: bytes) -> Case:
     def members() -> dict[str, Any]:
         found = codec.decode_untrusted(data)
         codec.check_signed(found)
-        fields = {"kind": int(found.kind), "author": found.author.hex(), "from_step": found.from_step}
+        fields = {"kind": int(found.kind), "uses": found.uses} if found.uses > 1 else {"kind": int(found.kind)}
+        fields |= {"author": found.author.hex(), "from_step": found.from_step}
         return fields | {"token": found.token.hex()}
 
     given = {"manifest": _NAMES[manifest.run_id], "statement": data.hex()}
@@ -114,6 +119,7 @@ def _ledgers() -> Iterator[Case]:
     yield _case("exclusion, before and after what it concerns", EXAMPLE, [*mine, *other], said, before, after, void)
     yield _listed()
     yield _invited()
+    yield _class()
     enough = next(n for n in range(100) if work_of(_WORK.run_id, signer(n).author) >= 3)
     short = next(n for n in range(100) if work_of(_WORK.run_id, signer(n).author) == 2)
     records = [record(_WORK, 1, 1, author=signer(n)) for n in (enough, short)]
@@ -142,6 +148,21 @@ def _invited() -> Case:
     first.add(3, 4, 5).look().state(1).look(spans=True).add(0, expect="NOT_ADMITTED").state(3, expect="ALREADY_HELD")
     second = Player(_INVITED, records, said).state(3).state(1, 2).add(0, expect="NOT_ADMITTED").add(5, 4, 3).look()
     return _case("invitations", _INVITED, records, said, first, second)
+
+
+def _class() -> Case:
+    """A token for three authors: the fourth makes it void for all; whom the owner has named stays."""
+    records = [record(_INVITED, step, 2, author=signer(n)) for n in range(1, 5) for step in (0, 1)]
+    said = [
+        *(claim(_INVITED, 1, n, uses=3) for n in (3, 1, 2, 4, 5)),
+        admit(_INVITED, 1),
+        claim(_INVITED, 1, 1, uses=2),
+    ]
+    filled = Player(_INVITED, records, said).state(0).look().state(1, 2).add(*range(6)).add(6, expect="NOT_ADMITTED")
+    filled.look().state(1, expect="ALREADY_HELD").state(5).look().state(3).look(spans=True)
+    filled.state(4, expect="ALREADY_HELD").add(0, 1, expect="ALREADY_HELD").add(2, expect="NOT_ADMITTED").look()
+    other = Player(_INVITED, records, said).state(2, 1, 0).look().state(3, 5).add(0, 1).look(spans=True).state(6).look()
+    return _case("a token for three", _INVITED, records, said, filled, other)
 
 
 def _suspended() -> Case:
@@ -205,6 +226,11 @@ def _answers() -> Iterator[Case]:
     twice = [*many[:127], claim(_INVITED, 1, 1), claim(_INVITED, 1, 2), claim(_INVITED, 2, 3)]
     yield _answer("answer: 128 keys, the last of them a token claimed twice", twice[:-1], bytes(33))
     yield _answer("answer: 129 keys, one of them a token claimed twice", twice, bytes(33))
+    full = [claim(_INVITED, 1, number, uses=100) for number in range(101)]
+    some = [claim(_INVITED, 2, number, uses=50) for number in range(51)]
+    yield _answer("answer: a page of two tokens for many authors", [*many[:64], *full, *some[:51]], bytes(33))
+    held = [*many[:10], *(claim(_INVITED, token, n, uses=99) for token in (1, 2, 3) for n in range(90))]
+    yield _answer("answer: a page that ends before a token for many authors", held, bytes(33))
     for name, listed in {"some statements": said, "no statement": []}.items():
         yield _answered(f"answer: spans and {name}", listed, SpansRequest(request=7))
 

@@ -162,6 +162,7 @@ def _to_statements() -> Iterator[Case]:
     """A token claimed twice has two statements of one key, side by side."""
     first, second, third = sorted(admit(INVITED, number) for number in range(3))
     twice = [claim(INVITED, 1, number) for number in (1, 2, 3)]
+    shared = [claim(INVITED, 1, number, uses=2) for number in (1, 2, 3, 4)]
     before = (replace(_spans(), statements=_D16),)
     second_page = (*before, Statements(request=6, statements=(first, second), is_last=False))
     last_key = b"\xff" * 33
@@ -173,6 +174,8 @@ def _to_statements() -> Iterator[Case]:
         ("the last one out of order", before, (first, twice[0], third), True, "UNREQUESTED"),
         ("the same twice: two of one key", before, (first, first), True, None),
         ("three of one key", before, twice, True, "UNREQUESTED"),
+        ("three claims of a token for two", before, shared[:3], True, None),
+        ("four claims of a token for two", before, shared, True, "UNREQUESTED"),
         ("two of one key, not side by side", before, (first, second, first), True, "UNREQUESTED"),
         ("after the key asked for", second_page, (third,), True, None),
         ("of the key asked for again", second_page, (second,), True, "UNREQUESTED"),

@@ -104,8 +104,8 @@ export const SWITCHES_OF_NODE_SETS = [
     ["7.7", "told to all but the source", "this.sync.peers.filter((peer) => peer !== source)", "this.sync.peers"],
     [
       "7.7",
-      "of a void token both claims are told",
-      "fresh.flatMap((data) => this.state.roster.held(data.subarray(0, 33)))",
+      "of a void token all claims are told",
+      "fresh.flatMap((data) => this.state.roster.newsWith(data))",
       "fresh",
     ],
     [

@@ -122,7 +122,7 @@ export const SWITCHES_OF_NODE_SYNC = [
       "a page of statements that is not the last brings one",
       'demand(isLast || keys.length > 0, "an empty page that is not the last");',
     ],
-    ["8.4.3", "two of one key at most", 'demand(index < 2 || !keys[index].equals(keys[index - 2]), "three of one key");'],
+    ["8.4.3", "two of one key at most", 'demand(index < most || !keys[index].equals(keys[index - most]), "too many of one key");'],
   ]),
   ...of("sync.mjs", "traces_sync.json", [
     [

@@ -28,16 +28,18 @@ def held_roster(data_dir: DataDirectory, manifest: Manifest) -> Roster:
     return roster
 
 
-def hand_to_node(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes]) -> tuple[Path | None, int]:
+def hand_to_node(
+    data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], *, is_asked: bool
+) -> tuple[Path | None, int]:
     """Leave statements in a file for a node; return the file (None where all are held already) and how many are new.
 
     Raises OperatorError and leaves none where one would have no effect: an exclusion from a later step than the one
-    that holds, or an admission of an excluded author.
+    that holds, or an admission of an excluded author. Unless ``is_asked``, those that are held already may be there.
     """
     roster = held_roster(data_dir, manifest)
     found = [roster.codec.decode_untrusted(data) for data in statements]
     for statement in found:
-        if statement.data not in {held.data for held in roster.held(statement.key)}:
+        if is_asked or statement.data not in {held.data for held in roster.held(statement.key)}:
             check_has_effect(roster, statement)
     fresh = [statement.data for statement in found if not roster.covers(statement)]
     return (data_dir.statements.submit(fresh) if fresh else None), len(fresh)
@@ -52,6 +54,6 @@ def check_has_effect(roster: Roster, statement: Statement) -> None:
             raise OperatorError(f"{text}: from step {statement.from_step} on changes nothing")
         case StatementKind.ADMIT if from_step is not None:
             text = f"author {name} is excluded from step {from_step} on, for good: to admit them changes nothing"
-            raise OperatorError(f"{text}. They need a new key")
+            raise OperatorError(f"{text}. They need a new key: `sfnode id new`, or a new data directory")
         case _:
             pass

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
+from protocol.limits import TOKEN_USES_MAX
 from protocol.run import Manifest
 from sfnode.cli.options import group_of_fields
 from sfnode.cli.value_types import NewFilePath
+from sfnode.network import policy
 from sfnode.run import RunAddress, option, run_address
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory
@@ -25,6 +27,15 @@ class InviteOptions:
     """
 
     count: int = option.given(1, "Print this many invitations.", bounds=(1, 10_000))
+    uses: int = option.given(
+        1, "Let this many people use the same invitation, as a class does.", bounds=(1, TOKEN_USES_MAX)
+    )
+    name: str | None = option.given(
+        None,
+        "Show this name, on this machine only, for whoever uses the invitation.",
+        form=("NAME", policy.parse_name),
+        name="--for",
+    )
     at: tuple[str, ...] = option.given(
         (),
         f"Say in the string that the run is at this address of a node. {option.REPEAT}  [default: that of the node on "

@@ -199,9 +199,8 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: D
     if not given.nodes:
         return []
     where = "" if given.is_public else " on your own network (--announce names an address for all others)"
-    lines = [f"others join{where} with: {pasteable('sfnode join', given)}"]
     if manifest.admission.kind is AdmissionKind.INVITE:
         invite = pasteable("sfnode run invite --owner-key KEY --data-dir", data_dir)
-        return [*lines, f"the owner makes a string for each: {invite}"]
-    lines.append(f"or with all in one string: {pasteable('sfnode join', string)}")
+        return [f"make a string for each who joins{where}: {invite}"]
+    lines = [f"others join{where} with: {pasteable('sfnode join', string)}"]
     return [*lines, *qr_code.qr_lines(string)] if qr_code.is_qr_shown() else lines

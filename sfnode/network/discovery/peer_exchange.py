@@ -1,12 +1,13 @@
 """Exchange of peer addresses between neighbours, and checks of what they claim."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import trio
 
-from protocol.limits import FRAME_BYTES_MAX
+from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX, PEERS_PER_MESSAGE_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import bounds, policy
 from sfnode.network.network_config import NetworkConfig
@@ -22,8 +23,11 @@ class PeerExchange:
         changed: set when sessions or known peers have changed; the dialler, which waits for it, puts a new one here.
     """
 
-    def __init__(self, *, config: NetworkConfig, book: policy.AddressBook, open_sessions: OpenSessions) -> None:
+    def __init__(
+        self, *, config: NetworkConfig, names: policy.NameBook, book: policy.AddressBook, open_sessions: OpenSessions
+    ) -> None:
         self.config = config
+        self._names = names
         self.book = book
         self.open_sessions = open_sessions
         self.changed = trio.Event()
@@ -40,6 +44,7 @@ class PeerExchange:
 
     def session_opened(self, session: Session) -> None:
         """Remember the listening addresses that the neighbour of a new session names."""
+        self._names.hear(session.peer, session.hello.listen)
         said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
         self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
         self.changed.set()
@@ -71,7 +76,7 @@ class PeerExchange:
         if answered_s is None or now_s - answered_s >= bounds.PEERS_ANSWER_INTERVAL_S:
             self._answered_s[session.peer] = now_s
             peers = self.recommend(session.peer, session.channel.link.remote_host, bytes_max=FRAME_BYTES_MAX)
-            session.send(Peers(peers=peers))
+            session.send(Peers(peers=self._with_names(peers, exclude=session.peer)))
 
     def recommend(self, peer: PeerId, observed_host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
         """Return peers to recommend to ``peer``, as many as fit into ``bytes_max``.
@@ -85,15 +90,29 @@ class PeerExchange:
             reachable = policy.reachable_addresses(self.book.addresses(known), observed_host=observed_host)
             if reachable:
                 found.append(PeerAddress(peer=known, addresses=tuple(map(str, reachable))))
-        while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have sent us long names
-            found.pop()
-        return tuple(found)
+        return _fitting(found, bytes_max)
+
+    def _with_names(self, peers: tuple[PeerAddress, ...], *, exclude: PeerId) -> tuple[PeerAddress, ...]:
+        """Return the peers with their names, and after them others of which only the name is told."""
+        if self.config.neighbours_fixed:
+            return peers
+        texts = {peer: text for peer, text in [*self._names.texts().items()][::-1] if peer != exclude}
+        named = [
+            replace(each, addresses=(texts.pop(PeerId(each.peer)), *each.addresses)[:ADDRESSES_PER_PEER_MAX])
+            if each.peer in texts
+            else each
+            for each in peers
+        ]
+        named += [PeerAddress(peer=peer, addresses=(text,)) for peer, text in texts.items()]
+        return _fitting(named[:PEERS_PER_MESSAGE_MAX], FRAME_BYTES_MAX)
 
     def receive_untrusted(self, session: Session, message: Peers) -> bool:
         """Learn the peers that a neighbour names; return False if it was not asked."""
         if not self._awaited[session.peer]:
             return False
         self._awaited[session.peer] -= 1
+        for named in message.peers:
+            self._names.hear(named.peer, named.addresses)
         self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
         self.changed.set()
         return True
@@ -128,3 +147,11 @@ class PeerExchange:
             believed = policy.believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
             others = tuple(address for address in believed if address not in self._own)
             self.book.learn(PeerId(named.peer), others, source=source)
+
+
+def _fitting(peers: Sequence[PeerAddress], bytes_max: int) -> tuple[PeerAddress, ...]:
+    """Return the first of ``peers``, as many as fit: a liar may have sent us long names."""
+    found = list(peers)
+    while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:
+        found.pop()
+    return tuple(found)

@@ -1,15 +1,16 @@
-"""Peers that a node saves for its next start, as text: addresses, bootstraps, discouraged peers."""
+"""Peers that a node saves for its next start, as text: addresses, bootstraps, discouraged peers, names."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from protocol.wire import PeerId
 from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import Address, DiscouragedRow, PeerRow, parse_bootstrap
+from sfnode.network.policy import Address, DiscouragedRow, NameBook, PeerRow, parse_bootstrap
 
 Row = TypeVar("Row", PeerRow, DiscouragedRow)
 
@@ -52,3 +53,19 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
         return config
     earlier = [address for address in saved if address.peer not in named]
     return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
+
+
+def encode_names(texts: Mapping[PeerId, str]) -> str:
+    """Encode the signed names of peers as JSON."""
+    return json.dumps(texts)
+
+
+def restore_names(book: NameBook, text: str) -> None:
+    """Put saved names into ``book``, which checks each again; leave out all if they are unreadable."""
+    try:
+        found = dict(json.loads(text)).items()
+    except (ValueError, TypeError, RecursionError):
+        return
+    for peer, said in found:
+        if isinstance(said, str):
+            book.hear(peer, (said,))

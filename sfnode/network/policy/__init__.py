@@ -21,6 +21,12 @@ from sfnode.network.policy.addresses import (
     reachable_addresses as reachable_addresses,
 )
 from sfnode.network.policy.ip_groups import Group as Group, Origins as Origins
+from sfnode.network.policy.names import (
+    NameBook as NameBook,
+    NodeName as NodeName,
+    parse_name as parse_name,
+    sign_name as sign_name,
+)
 from sfnode.network.policy.places import FairPlace as FairPlace, FairPlaces as FairPlaces, Places as Places
 from sfnode.network.policy.reputation import DiscouragedRow as DiscouragedRow, Fault as Fault
 from sfnode.network.policy.token_bucket import TokenBucket as TokenBucket, TokenBuckets as TokenBuckets

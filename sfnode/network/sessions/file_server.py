@@ -85,6 +85,9 @@ class FileServer:
                     self._stranger_left = trio.Event()
                 await self._stranger_left.wait()
 
+    def _tell_of_place(self) -> None:
+        self._stranger_left.set()  # whichever event those who wait look at now
+
     async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
         """Say hello, then serve files to a stranger. LinkBrokenError, Reject.
 
@@ -99,7 +102,7 @@ class FileServer:
                 places.enter_context(self._downloads.taken(crowd))
                 return self._run.find_file(sha256)
 
-            places.callback(lambda: self._stranger_left.set())
+            places.callback(self._tell_of_place)
             places.enter_context(self._strangers.taken(crowd))
             await channel.send_now(hello)
             try:

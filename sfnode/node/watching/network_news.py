@@ -2,24 +2,31 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
+from protocol.wire import PeerId
 from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.node.watching.newer_versions import NewerVersions
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import News, Status, StatusWords, short_peer
+from sfnode.status import News, Status, StatusWords
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
 
 
 class NetworkNews:
-    """Reports changes in the network to the operator, and remembers the latest."""
+    """Reports changes in the network to the operator, and remembers the latest.
 
-    def __init__(self, reporter: Reporter, agent: str) -> None:
-        self._reporter = reporter
+    Args:
+        label: returns how a peer is called, with the short form of its key.
+        agent: what this node says that it is.
+    """
+
+    def __init__(self, reporter: Reporter, label: Callable[[PeerId], str], agent: str) -> None:
+        self._reporter, self._label = reporter, label
         self._latest: deque[News] = deque(maxlen=_NEWS_MAX)
         self._dials: set[tuple[str, str]] = set()
         self._mapping: MappingReport | None = None
@@ -38,12 +45,12 @@ class NetworkNews:
         """Report a peer that comes or goes."""
         match event:
             case PeerJoined():
-                self._reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
-                self._remember(f"peer {short_peer(event.peer)} joined", is_bad=False)
+                self._reporter.event("peer_joined", f"peer {self._label(event.peer)} joined", peer=event.peer)
+                self._remember(f"peer {self._label(event.peer)} joined", is_bad=False)
             case PeerLeft():
-                text = f"peer {event.peer} left: {event.reason}"
+                text = f"peer {self._label(event.peer)} left: {event.reason}"
                 self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-                self._remember(f"peer {short_peer(event.peer)} left: {event.reason}", is_bad=True)
+                self._remember(f"peer {self._label(event.peer)} left: {event.reason}", is_bad=True)
             case _:
                 pass
 

@@ -9,8 +9,9 @@ import trio
 
 from protocol.errors import OperatorError, UnsettledError
 from protocol.events import Event
-from protocol.ledger import Statement
 from protocol.node import statistics
+from protocol.wire import PeerId
+from sfnode.network import policy
 from sfnode.node.watching.catch_up import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
@@ -18,7 +19,7 @@ from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality import Quality
 from sfnode.run import run_address
-from sfnode.status import LifeStatistics, Status, StatusWords
+from sfnode.status import LifeStatistics, Names, Status, StatusWords, names_known
 from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
@@ -34,7 +35,7 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter, life.config.network.agent)
+        self._news = NetworkNews(life.reporter, self._label, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -51,30 +52,35 @@ class NodeWatch:
 
         UnsettledError: the wait for other nodes was given up.
         """
-        claim = None
-        with self._life.slips.contained("status"):
-            claim = self._life.config.data_dir.statements.own_claim(self._life.manifest)
         while True:
             with self._life.slips.contained("status"):
-                self._look(snapshot(self._life, claim), scope)
+                self._look(snapshot(self._life), scope)
             await trio.sleep(_LOOK_S)
 
     def _look(self, status: Status, scope: trio.CancelScope) -> None:
         life = self._life
-        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer))
+        whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer, self._names()))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
         outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)
         if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
-        self._admission_news.look(status, is_live=life.node.sync.is_live)
+        if not life.invitations.is_claiming:
+            self._admission_news.look(status, is_live=life.node.sync.is_live)
         if trio.current_time() - self._peers_saved_s >= _PEERS_SAVED_S:
             self._peers_saved_s = trio.current_time()
             life.save_peers()
             check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
+
+    def _label(self, peer: PeerId) -> str:
+        return self._names().label(policy.author_of_peer(peer).hex())
+
+    def _names(self) -> Names:
+        roster = self._life.node.replica.ledger.roster
+        return names_known(self._life.config.data_dir, roster, self._life.network.names.names())
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""
@@ -98,8 +104,8 @@ def check_disk(data_dir: DataDirectory, bytes_max: int | None) -> None:
         )
 
 
-def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
-    """Return the status of a node now, without its detail; ``claim``: its claim of an invitation, if it has one."""
+def snapshot(life: "RunningNode") -> Status:
+    """Return the status of a node now, without its detail."""
     node, network, manifest = life.node, life.network, life.manifest
     ledger, trainer = node.replica.ledger, life.trainer
     here = run_address.address_for_others(manifest, network.introduction.addresses, life.data_sharing.bytes)
@@ -107,12 +113,13 @@ def snapshot(life: "RunningNode", claim: Statement | None) -> Status:
         node=statistics.node_statistics(node),
         end=node.end.ending,
         ledger=ledger.statistics(),
-        roster=ledger.roster.statistics(node.author, claim),
+        roster=ledger.roster.statistics(node.author, life.invitations.claim),
         network=network.statistics(),
         training=TrainingStatistics() if trainer is None else trainer.statistics(),
         life=LifeStatistics(
             time=time.time(),
             pid=os.getpid(),
+            own_name="" if life.config.network.own_name is None else life.config.network.own_name.name,
             paused=life.overseer.paused,
             model=life.model_progress(),
             join=str(here),

@@ -8,11 +8,11 @@ import trio
 from protocol.events import Event, MessageArrived, PeerLeft
 from protocol.node import Node, statistics
 from protocol.wire import Head, PeerId
-from sfnode.network import Network, PeerState
+from sfnode.network import Network, PeerState, policy
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import NetworkNews
 from sfnode.node.watching.recent_rate import RecentRate, StepRate
-from sfnode.status import Status, StatusDetail
+from sfnode.status import Names, Status, StatusDetail
 from sfnode.worker import Trainer, children_bytes
 
 _EQUAL_S: Final = 30.0  # heads come every few seconds; at work, only some of them meet an equal ledger here
@@ -48,7 +48,7 @@ class StatusDetails:
             case _:
                 pass
 
-    def look(self, status: Status, node: Node, network: Network, trainer: Trainer | None) -> StatusDetail:
+    def look(self, status: Status, node: Node, network: Network, trainer: Trainer | None, names: Names) -> StatusDetail:
         """Return the details that belong to ``status``; take in the trainer's new evaluations."""
         if trainer is not None:
             self._curve.take(trainer.evaluations)
@@ -73,11 +73,11 @@ class StatusDetails:
             bytes_out_per_s=self._out.take(now_s, network_now.bytes_out) or 0.0,
             rows_per_s=self._rows.take(now_s, training.forward_rows) or 0.0,
             processes_bytes=children_bytes(),
-            peers=tuple(self._compared(each, node) for each in network.neighbours()),
+            peers=tuple(self._compared(each, node, names) for each in network.neighbours()),
             news=self._news.latest,
         )
 
-    def _compared(self, peer: PeerState, node: Node) -> PeerState:
+    def _compared(self, peer: PeerState, node: Node, names: Names) -> PeerState:
         """Return the state of a neighbour with what the core knows of its ledger."""
         head = node.sync.head_of(peer.peer)
         equal_s, own_updates = self._equal.get(peer.peer, (None, None))
@@ -86,4 +86,5 @@ class StatusDetails:
             updates=head.updates if head else None,
             is_equal=equal_s is not None and trio.current_time() - equal_s <= _EQUAL_S,
             own_updates_min=own_updates,
+            name=names.of(policy.author_of_peer(peer.peer).hex()),
         )

@@ -32,7 +32,8 @@ const whole = new Intl.NumberFormat("en");
 const count = (number, noun) => `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
-const short = (text) => text.slice(0, 8);
+const short = (text) => text.slice(0, 16);
+const label = (each) => each.name ? `${each.name} ${short(each.author)}` : short(each.author);
 
 /** A loss, or the like, with about four digits. */
 function figure(value) {

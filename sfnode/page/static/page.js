@@ -176,7 +176,7 @@ function showAuthors() {
 function authorRow(each) {
   const isOut = each.excluded_from !== null;
   const strip = element("span", { class: "strip", "aria-hidden": "true" }, ...each.cells.map(cell));
-  const name = each.is_own ? "this node" : short(each.author);
+  const name = each.is_own ? "this node" : label(each);
   const title = `${each.author}${isOut ? `, excluded from step ${each.excluded_from} on` : ""}`;
   return element("li", { class: each.is_own ? "is-own" : "" },
     element("span", { class: `who${each.is_own ? " own" : ""}${isOut ? " out" : ""}`, title }, name), strip,
@@ -215,8 +215,8 @@ function mapKey(near, far) {
 }
 
 function nearNode(each) {
-  const name = short(each.author);
-  return { kind: "near", name, isOut: each.is_outbound, isSame: each.is_equal, title: `${name}, ${each.address}` };
+  const name = each.name || short(each.author);
+  return { kind: "near", name, isOut: each.is_outbound, isSame: each.is_equal, title: `${label(each)}, ${each.address}` };
 }
 
 function goneNode(author) {
@@ -225,12 +225,12 @@ function goneNode(author) {
 
 function farNode(each, top) {
   const isSilent = each.last_step < top - SILENT_STEPS;
-  return { kind: "far", name: short(each.author), isSilent, title: `${short(each.author)}, ${count(each.updates, "update")}` };
+  return { kind: "far", name: each.name || short(each.author), isSilent, title: `${label(each)}, ${count(each.updates, "update")}` };
 }
 
 function neighbourRow(each) {
   const delay = each.delay_ms === null ? "" : `, ${each.delay_ms < 10 ? each.delay_ms.toFixed(1) : Math.round(each.delay_ms)} ms`;
-  return element("li", {}, element("span", { class: "who", title: each.author }, short(each.author)),
+  return element("li", {}, element("span", { class: "who", title: each.author }, label(each)),
     element("span", {}, each.address),
     element("span", { class: "muted" }, `${each.is_outbound ? "dialled" : "came in"}${delay}`));
 }

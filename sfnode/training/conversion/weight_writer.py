@@ -10,13 +10,18 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sfnode.model_files import INDEX_FILE, SINGLE_FILE
+from sfnode.model_files import INDEX_FILE, SINGLE_FILE, TOTAL_FILE
 
 _SHARD_BYTES: Final = 1 << 30  # one shard is in memory at a time
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write one file, or several with an index. Tensors may share memory, or lie in files: each is read once."""
+    """Write one file, or several with an index. Tensors may share memory, or lie in files: each is read once.
+
+    The total goes into a file beside ``folder`` first, for whoever shows the progress.
+    """
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    (folder.parent / TOTAL_FILE).write_text(str(total), "ascii")
     shards = _shards({name: tensors[name].nbytes for name in sorted(tensors)})
     if len(shards) == 1:
         _write_shard(folder / SINGLE_FILE, {name: tensors[name] for name in shards[0]})
@@ -26,7 +31,6 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
         _write_shard(folder / file, {name: tensors[name] for name in names})
         weight_map |= dict.fromkeys(names, file)
-    total = sum(tensor.nbytes for tensor in tensors.values())
     write_json_file(folder / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": weight_map})
 
 

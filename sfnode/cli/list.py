@@ -1,0 +1,56 @@
+"""``sfnode list``: the nodes of this machine."""
+
+import json
+
+import click
+
+from protocol.errors import OperatorError
+from sfnode.cli.options import json_option
+from sfnode.reporter import printable
+from sfnode.run import HOME, nodes_here
+from sfnode.status import StatusWords, last_status, read_status, short_key
+from sfnode.storage import DataDirectory
+
+_COLUMNS = ("node", "run", "key", "state")
+
+
+@click.command("list")
+@json_option
+def list_nodes(is_json: bool) -> None:
+    """Show the nodes of this machine that you have joined without --data-dir, and what each is doing.
+
+    Other commands take such a name, or its beginning, in place of a data directory; without one they take the only
+    node. A node whose data directory lies elsewhere is named by that.
+
+    \b
+    Example: sfnode list --json
+    """
+    rows = [_row(node) for node in nodes_here()]
+    if is_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo(f"there is no node in {HOME} yet: `sfnode join` makes one from the string that an owner sends you")
+        return
+    texts = [{name: printable(row[name]) for name in _COLUMNS} for row in rows]
+    widths = {name: max(len(name), *(len(row[name]) for row in texts)) for name in _COLUMNS}
+    for row in ({name: name for name in _COLUMNS}, *texts):
+        click.echo("  ".join(f"{row[name]:<{widths[name]}}" for name in _COLUMNS).rstrip())
+
+
+def _row(node: DataDirectory) -> dict[str, str]:
+    try:
+        run, state = node.signed_manifest().manifest.name, _state(node)
+    except OperatorError as error:
+        run, state = "", str(error)
+    known = last_status(node)
+    who = "" if known is None else f"{known.life.own_name} {short_key(known.node.author)}".strip()
+    return {"node": node.path.name, "data_dir": str(node), "run": run, "key": who, "state": state}
+
+
+def _state(node: DataDirectory) -> str:
+    if node.is_locked():
+        words = StatusWords(read_status(node))
+        return ", ".join(text for text in (words.stage, words.health[1]) if text)
+    paused = "paused, " if node.control.is_paused() else ""
+    return f"{paused}stopped: {node.end.describe() or 'it has not run yet'}"

@@ -1,0 +1,108 @@
+"""Names that nodes give themselves: a signed text, which stands among the addresses of Hello and Peers (SPEC 8.9).
+
+A name is for people to read, and anybody may take any name: nothing is decided by it.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.crypto import SIGNATURE_BYTES, Signer, is_signed
+from protocol.errors import OperatorError
+from protocol.wire import PeerId
+from sfnode.network.policy.addresses import author_of_peer
+
+NAME_LENGTH_MAX: Final = 32
+NAMES_MAX: Final = 1_024  # of other nodes; the one heard longest ago is forgotten for a new one
+_PREFIX: Final = "name:"
+_TAG: Final = b"sfnode/name/1..."
+_SECONDS_DIGITS_MAX: Final = 11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeName:
+    """Holds a name that its node has signed.
+
+    Attributes:
+        seconds: when it was signed, since 1970; of two names the later one holds.
+        text: the form on the wire.
+    """
+
+    name: str
+    seconds: int
+    text: str
+
+
+def parse_name(text: str) -> str:
+    """Return a name that a person has typed. OperatorError: others would not show it as it is."""
+    name = text.strip()
+    if not is_fit(name):
+        raise OperatorError(f"{text[:40]!r} is no name: take 1 to {NAME_LENGTH_MAX} characters, none of them invisible")
+    return name
+
+
+def is_fit(name: str) -> bool:
+    """Return whether a name is short, printable, and neither begins nor ends with a space."""
+    return 0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() and name == name.strip()
+
+
+def sign_name(signer: Signer, run_id: bytes, name: str, seconds: int) -> NodeName:
+    """Return a node's own name, signed for one run."""
+    signature = base64.urlsafe_b64encode(signer.sign(_signed(run_id, seconds, name))).decode("ascii")
+    return NodeName(name=name, seconds=seconds, text=f"{_PREFIX}{seconds}:{signature}:{name}")
+
+
+def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | None:
+    """Return the name in a text if ``author`` has signed it for this run; None for any other text."""
+    kind, _, rest = text.partition(":")
+    digits, _, rest = rest.partition(":")
+    encoded, _, name = rest.partition(":")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _SECONDS_DIGITS_MAX
+    if f"{kind}:" != _PREFIX or not is_number or not is_fit(name):
+        return None
+    try:
+        signature = base64.b64decode(encoded.encode("ascii"), altchars=b"-_", validate=True)
+        signed = _signed(run_id, int(digits), name)
+    except ValueError:
+        return None
+    if len(signature) != SIGNATURE_BYTES or not is_signed(author, signed, signature):
+        return None
+    return NodeName(name=name, seconds=int(digits), text=text)
+
+
+def _signed(run_id: bytes, seconds: int, name: str) -> bytes:
+    return _TAG + run_id + f"{seconds}:{name}".encode()
+
+
+class NameBook:
+    """Holds the names of other nodes of one run, by peer."""
+
+    def __init__(self, run_id: bytes) -> None:
+        self._run_id = run_id
+        self._held: dict[str, NodeName] = {}
+
+    def hear(self, peer: str, texts: Sequence[str]) -> None:
+        """Take the name among the texts that were said of a peer, unless a later one is held."""
+        said = next((text for text in texts if text.startswith(_PREFIX)), "")
+        held = self._held.get(peer)
+        if not said or (held is not None and held.text == said):
+            return
+        try:
+            found = read_name_untrusted(said, author_of_peer(peer), self._run_id)
+        except ValueError:
+            return
+        if found is None or (held is not None and held.seconds >= found.seconds):
+            return
+        self._held.pop(peer, None)
+        if len(self._held) >= NAMES_MAX:
+            del self._held[next(iter(self._held))]
+        self._held[peer] = found
+
+    def texts(self) -> Mapping[PeerId, str]:
+        """Return the signed names as they are passed on, the newest last."""
+        return {PeerId(peer): found.text for peer, found in self._held.items()}
+
+    def names(self) -> dict[str, str]:
+        """Return the names by author, in hex."""
+        return {author_of_peer(peer).hex(): found.name for peer, found in self._held.items()}

@@ -1,0 +1,92 @@
+"""`sfnode list`, and how a node of this machine is named: by its name, the beginning of it, or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.run.manifest import sign_manifest
+from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.key_file import KeyFile
+from sfnode.storage.store import Store
+from tests.cli.test_commands import STATUS
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
+
+INVITED = small_manifest(admission="invite")
+
+
+def make(home: Path, name: str) -> DataDirectory:
+    made = DataDirectory(home / ".sfnode" / name)
+    Store(made, sign_manifest(INVITED, OWNER)).close()
+    made.identity.made_seed()
+    return made
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".sfnode" / "models" / "x").mkdir(parents=True)
+    return tmp_path
+
+
+def test_list__no_node__says_how_to_get_one(home: Path) -> None:
+    assert "sfnode join" in call("list").stdout
+    assert json.loads(call("list", "--json").stdout) == []
+
+
+def test_list__nodes__are_shown_with_what_they_do(home: Path) -> None:
+    first, damaged = make(home, "my-run-0123456789ab"), make(home, "other-cdef01234567")
+    first.end.write("the disk is full")
+    first.status_file.write_text(json.dumps(STATUS.to_json()))
+    damaged.manifest_file.write_bytes(b"{")
+    rows = json.loads(call("list", "--json").stdout)
+    assert [row["node"] for row in rows] == ["my-run-0123456789ab", "other-cdef01234567"]
+    assert rows[0]["run"] == INVITED.name and "the disk is full" in rows[0]["state"]
+    assert rows[0]["key"] == STATUS.node.author[:16] and str(damaged.manifest_file) in rows[1]["state"]
+    assert all(row["node"] in call("list").stdout for row in rows)
+
+
+@pytest.mark.parametrize(
+    "words", [("my-run-0123456789ab",), ("my",), ("--data-dir", "my"), ("--data-dir", "~/.sfnode/my-run-0123456789ab")]
+)
+def test_node__name_or_its_beginning__is_as_good_as_its_directory(words: tuple[str, ...], home: Path) -> None:
+    node = make(home, "my-run-0123456789ab")
+    make(home, "other-cdef01234567")
+    told = json.loads(call("id", "show", *words, "--json").stdout)
+    assert told["author"] == node.identity.signer().author.hex()
+    assert json.loads(call("log", "verify", *words, "--json").stdout)["ok"]
+
+
+def test_node__only_one__need_not_be_named(home: Path) -> None:
+    node = make(home, "my-run-0123456789ab")
+    assert json.loads(call("pause", "--json").stdout)["paused"] and node.control.is_paused()
+    assert call("config", "set", "threads", "2").code == 0 and node.node_file.exists()
+    assert "my-run-0123456789ab" in call("top", "--once").stdout
+    KeyFile(home / "owner.key").store(OWNER_SEED)
+    assert call("run", "invite", "--owner-key", "owner.key", "--for", "Ann").stdout.startswith("invite:")
+
+
+def test_node__several__are_listed_and_none_is_taken(home: Path) -> None:
+    make(home, "my-run-0123456789ab")
+    make(home, "my-run-cdef01234567")
+    assert_teaches(call("status"), "my-run-0123456789ab, my-run-cdef01234567", "sfnode list")
+    outcome = call("status", "my-run")
+    assert outcome.code == 2 and "my-run-0123456789ab, my-run-cdef01234567" in outcome.stderr
+    assert_teaches(call("status", "my-run-0", "--data-dir", "my-run-c"), "two nodes are named")
+
+
+def test_node__folder_of_that_name_is_here__is_the_one_that_is_meant(home: Path) -> None:
+    make(home, "my-run-0123456789ab")
+    (home / "my-run").mkdir()
+    assert_teaches(call("log", "verify", "my-run"), "my-run is not a node's data directory")
+
+
+def test_run_exclude__key_of_another_run__does_not_take_this_node(home: Path) -> None:
+    make(home, "my-run-0123456789ab")
+    KeyFile(home / "other.key").made_seed()
+    given = ("run", "exclude", "ff" * 32, "--from-step", 0, "--owner-key", "other.key")
+    assert_teaches(call(*given), "--data-dir", "--run FILE", "0 nodes")
