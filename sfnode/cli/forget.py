@@ -16,10 +16,11 @@ from sfnode.storage import DataDirectory, disk
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask before removing it.")
 @json_option
 def forget(data_dir: DataDirectory, is_agreed: bool, is_json: bool) -> None:
-    """Remove a node's data directory for good: its key, its ledger, its snapshots.
+    """Remove a node's data directory for good.
 
-    DIR must be the directory of a node that does not run. Files in it that no node writes stay. The run goes on without
-    you, and keeps the updates that you made. Models stay where they are: other runs may use them.
+    Its key, its ledger and its snapshots go with it. DIR must be the directory of a node that does not run. Files in it
+    that no node writes stay. The run goes on without you, and keeps the updates that you made. Models stay where they
+    are: other runs may use them.
 
     \b
     Example: sfnode forget ~/.sfnode/my-run-0123456789ab

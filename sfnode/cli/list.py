@@ -17,7 +17,9 @@ _COLUMNS = ("node", "run", "key", "state")
 @click.command("list")
 @json_option
 def list_nodes(is_json: bool) -> None:
-    """Show the nodes of this machine that you have joined without --data-dir, and what each is doing.
+    """Show the nodes of this machine, and what each is doing.
+
+    They are those that were joined without --data-dir.
 
     Other commands take such a name, or its beginning, in place of a data directory; without one they take the only
     node. A node whose data directory lies elsewhere is named by that.

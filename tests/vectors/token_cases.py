@@ -84,7 +84,7 @@ def _examples(tokenizer: PreTrainedTokenizerBase, task: dict[str, Any], data: by
         encoder = PromptEncoder(tokenizer, _spec(task))
     except OperatorError:
         return {"words": None, "examples": None}
-    words = [[token] for token in encoder.label_tokens] or [list(word) for word in encoder._words]
+    words = [[token] for token in encoder.label_tokens] or [list(word) for word in encoder.words]
     return {"words": words, "examples": _read(encoder, data)}
 
 
