@@ -18,7 +18,7 @@ def read_rows(split: str) -> list[dict[str, object]]:
 
 def main(folder: Path, nodes: int = 20, steps: int = 8) -> None:
     """Train, replay, save, open again, and evaluate at some steps."""
-    rows, held_out = read_rows("train"), read_rows("eval")[:200]
+    rows, held_out = read_rows("train"), read_rows("eval")[:100]
     model = sfnode.LocalModel.load("embedded:tiny-opt")
     task = sfnode.TaskOptions(template="{sentence} It was", labels=" no, yes")
     run = model.make_run(rows, task, steps=steps)

@@ -29,14 +29,14 @@ def test_examples__all_files__have_a_test_here() -> None:
     assert [path.name for path in FOLDER.glob("*.py") if f'"{path.name}"' not in named] == []
 
 
-def test_example_simulate__twelve_nodes__learn_and_their_directory_says_how(
+def test_example_simulate__eight_nodes__learn_and_their_directory_says_how(
     tmp_path: Path, one_thread: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    function("simulate.py", "main")(tmp_path / "run", nodes=12, steps=4)
+    function("simulate.py", "main")(tmp_path / "run", nodes=8, steps=4)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("12 nodes, 48 updates, state ")
+    assert lines[0].startswith("8 nodes, 32 updates, state ")
     right = [float(line.split()[3]) for line in lines[1:5]]
-    assert right[0] == 50.0 and right[-1] > 90.0
+    assert right[0] < 60.0 and right[-1] > 90.0
     assert open_run(tmp_path / "run").state().steps == 4
 
 
