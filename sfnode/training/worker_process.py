@@ -96,7 +96,7 @@ class Service:
         self._pool = pool
         self._session: Estimator | None = None
 
-    def answer(self, request: Message, on_progress: Callable[[int, int], None]) -> Reply:
+    def answer(self, request: Message, on_progress: Callable[[int, int], None] = lambda _done, _rows: None) -> Reply:
         """Return the reply to ``request``; any exception becomes a WorkerFailure.
 
         ``on_progress`` hears how many of how many rows of an evaluation are done.
