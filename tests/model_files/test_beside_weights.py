@@ -63,7 +63,7 @@ def test_files_beside__tokenizers_of_transformers__have_no_file_that_is_missed()
 
 def test_describe_files__chat_template_and_settings_for_generation__are_in_the_manifest(model: Path) -> None:
     spec = described(model)
-    assert {"chat_template.jinja", "generation_config.json"} <= {*spec.beside}
+    assert {"chat_template.jinja", "generation_config.json"} <= {*spec.usage}
     FetchedModel(spec).check_names()  # a joiner fetches them
     check_definition(model, spec)
     (model / "chat_template.jinja").write_text("another")

@@ -1,4 +1,4 @@
-"""The one boundary round loading by transformers: whatever a file of a model is, the operator reads a sentence."""
+"""The one boundary round loading by transformers: a fault of any file of a model becomes a sentence."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from sfnode.model_files import CONFIG_FILE
 from sfnode.training.model.as_read import AsRead
 
 _CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
-_LONG: Final = 300  # of a list of all that a field may be, the beginning and the end are told
+_LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
 _ERRORS: Final = (
     OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, ImportError,
     RuntimeError, SafetensorError, StrictDataclassError,

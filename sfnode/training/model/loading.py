@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
+from sfnode.model_files import CONFIG_FILE, INDEX_FILE, folder as model_files, read_config, weight_files
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.model_view import PARTS_MAX, only_these
@@ -199,14 +199,18 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 
     Files that a run does not name count for nothing: they may differ from node to node.
     """
-    found = read_config(folder / GENERATION_FILE).get("eos_token_id") if GENERATION_FILE in names else None
+    name = model_files.GENERATION_FILE
+    found = read_config(folder / name).get("eos_token_id") if name in names else None
     return frozenset(token for token in (found if isinstance(found, list) else [found]) if type(token) is int)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
     doing = f"{folder}: the tokenizer cannot be loaded"
-    with only_these(folder, (CONFIG_FILE, *tokenizer_files(folder))) as view, named_errors(doing, view, folder):
+    with (
+        only_these(folder, (CONFIG_FILE, *model_files.tokenizer_files(folder))) as view,
+        named_errors(doing, view, folder),
+    ):
         result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             view, trust_remote_code=False, local_files_only=True
         )

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
-from sfnode.training.task.answer_judge import AnswerJudge, make_judge
+from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.data_rows import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]
@@ -240,7 +240,7 @@ def read_task(
         examples=read_examples(data, encoder) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) and (rows is None or pad < rows) else 0,  # no result depends on it
-        judge=judge or make_judge(tokenizer, task),
+        judge=judge or AnswerJudge.of(tokenizer, task),
     )
 
 
