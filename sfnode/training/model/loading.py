@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, INDEX_FILE, folder as model_files, read_config, weight_files
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.load_errors import named_errors
@@ -147,7 +147,11 @@ def _unread(view: Path, files: ExitStack) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in weight_files(view):
         if name != INDEX_FILE:
-            opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))
+            try:
+                opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))
+            except SafetensorError as error:
+                fault = f"it is not a whole file of safetensors ({first_line(error)}): fetch it again"
+                raise OperatorError(f"{view / name} cannot be loaded: {fault}") from None
             found |= {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118  # a file, no mapping
     return found
 
