@@ -98,6 +98,7 @@ def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_
         "NAT": "ok",
         "device": "ok",
         "model files": "ok",
+        "tokens": "ok",
         "memory plan": "ok",
         "run size": "ok",
     }
