@@ -60,7 +60,7 @@ class ModelSpec:
     sharing: Sharing
 
     @property
-    def beside(self) -> tuple[str, ...]:
+    def usage(self) -> tuple[str, ...]:
         """Return the names of the files that say how the model is used: its tokenizer, settings for generation."""
         return tuple(file.name for file in self.tokenizer)
 

@@ -24,7 +24,7 @@ from sfnode.training.calibration import EXAMPLES_MIN, calibrate
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Rows, make_judge, read_task
+from sfnode.training.task import AnswerJudge, Rows, read_task
 from sfnode.worker_protocol import NoiseConfig
 
 if TYPE_CHECKING:  # at run time `sfnode.training` has to come first: it hides what transformers would fetch
@@ -136,7 +136,7 @@ class LocalModel:
 
         OperatorError: a row does not fit the run's task, or the model is not the run's.
         """
-        judge, tokens = make_judge(self.tokenizer, run.manifest.task, reward), loading.token_rows(self.shared.model)
+        judge, tokens = AnswerJudge.of(self.tokenizer, run.manifest.task, reward), loading.token_rows(self.shared.model)
         data = read_task(self.tokenizer, run.manifest.task, rows or None, held_out or None, judge, tokens)
         return Estimator(self.shared, run.bases(), data, noise)
 

@@ -15,7 +15,7 @@ from protocol.run import FileSpec, ModelSpec, TaskSpec
 from protocol.schema import from_plain_untrusted, to_plain
 from sfnode.children.program import Program
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.model_files import files_beside, weight_files
+from sfnode.model_files import folder as files, weight_files
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 
@@ -38,7 +38,7 @@ def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[]
         return warning(name, text, advice)
     again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"
     try:
-        files_beside(folder)
+        files.files_beside(folder)
         weight_files(folder)
     except OperatorError as error:
         return fail(name, str(error), again)

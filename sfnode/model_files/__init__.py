@@ -1,6 +1,6 @@
 """Door: `resolve_model`. Finds, fetches and checks a model's files on this disk against a run's manifest. No torch."""
 
-from sfnode.model_files import pieces as pieces, verify as verify
+from sfnode.model_files import folder as folder, pieces as pieces, verify as verify
 from sfnode.model_files.conversion import (
     REFUSED as REFUSED,
     TOTAL_FILE as TOTAL_FILE,
@@ -10,16 +10,10 @@ from sfnode.model_files.conversion import (
 from sfnode.model_files.fetched_model import FetchedModel as FetchedModel
 from sfnode.model_files.folder import (
     CONFIG_FILE as CONFIG_FILE,
-    DECODED as DECODED,
-    GENERATION_FILE as GENERATION_FILE,
     INDEX_FILE as INDEX_FILE,
-    QUANTISED_FIELD as QUANTISED_FIELD,
     SINGLE_FILE as SINGLE_FILE,
     ModelFolder as ModelFolder,
-    files_beside as files_beside,
-    pickle_files as pickle_files,
     read_config as read_config,
-    tokenizer_files as tokenizer_files,
     weight_files as weight_files,
 )
 from sfnode.model_files.model_cache import cache_folder as cache_folder

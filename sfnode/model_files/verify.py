@@ -12,15 +12,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
-from sfnode.model_files.folder import (
-    CONFIG_FILE,
-    DEFINITION_FILES,
-    TOKENIZER_FILES,
-    ModelFolder,
-    files_beside,
-    tokenizer_files,
-    weight_files,
-)
+from sfnode.model_files import folder as files
+from sfnode.model_files.folder import CONFIG_FILE, ModelFolder, tokenizer_files, weight_files
 from sfnode.storage import disk
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
@@ -39,7 +32,7 @@ def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> Model
         content=content,
         config=describe_file(folder.path, CONFIG_FILE),
         weights=tuple(describe_file(folder.path, name) for name in weight_files(folder.path)),
-        tokenizer=tuple(describe_file(folder.path, name) for name in files_beside(folder.path)),
+        tokenizer=tuple(describe_file(folder.path, name) for name in files.files_beside(folder.path)),
         sharing=sharing,
     )
 
@@ -48,16 +41,16 @@ def found_tokenizer(folder: Path) -> tuple[str, ...]:
     """Return the names of the tokenizer's files in a model's folder. OperatorError: there is none."""
     if names := tokenizer_files(folder):
         return names
-    raise OperatorError(f"{folder} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
+    raise OperatorError(f"{folder} holds no tokenizer ({', '.join(files.TOKENIZER_FILES[:3])} ...): copy it there")
 
 
 def check_definition(folder: Path, spec: ModelSpec) -> None:
-    """Raise OperatorError unless the files of ``spec`` beside the weights are in ``folder``, and no more tokenizer.
+    """Raise OperatorError unless ``folder`` has config.json and all files of ``spec.tokenizer``, and no more of these.
 
     Files of other kinds may be there: they are not loaded.
     """
     for expected in (spec.config, *spec.tokenizer):
-        if expected.name not in DEFINITION_FILES:
+        if expected.name not in files.DEFINITION_FILES:
             raise OperatorError(
                 f"the run's model {spec.id} has a tokenizer file {expected.name}, which this sfnode does not load: "
                 "install the release that the run was made with"

@@ -15,7 +15,18 @@ from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
 
 READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # a basis: the longest file that is held in memory
-_POINTER: Final = b"version https://git-lfs.github.com/spec/"  # how a Git LFS pointer begins, by its specification
+_LFS: Final = (
+    "a Git LFS pointer, not the file itself: run `git lfs pull` in its folder (once `git lfs install` has run)"
+)
+_PAGE: Final = "a web page, not the file itself: look at it in a browser, which may ask you to log in"
+_PLACEHOLDERS: Final = {  # what a file begins with, in lower case, that stands in the place of another
+    b"version https://git-lfs.github.com/spec/": _LFS,
+    b"version https://hawser.github.com/spec/": _LFS,  # its name before 2015
+    b"/annex/objects/": "a git-annex pointer, not the file itself: run `git annex get` in its folder",
+    b"<!doctype html": _PAGE,
+    b"<html": _PAGE,
+}
+_BEGINNING_BYTES: Final = 64
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -128,13 +139,13 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
 
 
 def check_is_content(path: Path) -> None:
-    """Raise OperatorError where a file of ``path`` only says where its content lies: a Git LFS pointer."""
+    """Raise OperatorError where ``path`` holds something else in the place of its content, such as a pointer to it."""
+    beginning = b""
     with suppress(OSError), path.open("rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            raise OperatorError(
-                f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull` in its folder (once "
-                "`git lfs install` has run), or fetch it again from where it is published"
-            )
+        beginning = file.read(_BEGINNING_BYTES).lstrip().lower()
+    for begins, fault in _PLACEHOLDERS.items():
+        if beginning.startswith(begins):
+            raise OperatorError(f"{path} is {fault}, or fetch it again from where it is published")
 
 
 def from_home(text: str) -> Path:

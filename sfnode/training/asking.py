@@ -18,7 +18,7 @@ from sfnode.training.answers import stop_tokens
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, make_judge
+from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of
 
 _NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
 _NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row
@@ -71,8 +71,8 @@ def ask_model(
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
-    stops = loading.named_stops(folder, bases.manifest.model.beside)
-    data = TaskData(label_tokens=encoder.label_tokens, judge=make_judge(tokenizer, task, stops=stops))
+    stops = loading.named_stops(folder, bases.manifest.model.usage)
+    data = TaskData(label_tokens=encoder.label_tokens, judge=AnswerJudge.of(tokenizer, task, stops=stops))
     writing = {"max_new_tokens": tokens, "eos_token_id": sorted(stop_tokens(shared, stops)) or None}
     asked = _Asked(shared, tokenizer, task, data, writing)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]

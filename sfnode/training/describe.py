@@ -6,10 +6,10 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
-from sfnode.model_files import ModelFolder, files_beside, verify
+from sfnode.model_files import ModelFolder, folder as files, verify
 from sfnode.storage import data_files
 from sfnode.training.model import TensorGroup, left_out, load_described, loading, trainable_tensors
-from sfnode.training.task import PromptEncoder, TaskData, make_judge, read_task
+from sfnode.training.task import AnswerJudge, PromptEncoder, TaskData, read_task
 from sfnode.training.token_check import shown_words
 
 _MAX_TOKENS = 128  # enough for a sentence with its prompt; every token of the longest row costs a forward pass
@@ -50,9 +50,9 @@ def describe_run(
     loading.check_positions(folder.path, task.max_tokens)
     verify.found_tokenizer(folder.path)
     located = None if data is None else data_files.locate(data)
-    stops = loading.named_stops(folder.path, files_beside(folder.path))
+    stops = loading.named_stops(folder.path, files.files_beside(folder.path))
     tokenizer, rows = loading.load_tokenizer(folder.path), loading.token_rows(loading.empty_model(folder.path))
-    read = read_task(tokenizer, task, located, None, make_judge(tokenizer, task, stops=stops), rows)
+    read = read_task(tokenizer, task, located, None, AnswerJudge.of(tokenizer, task, stops=stops), rows)
     model, spec = load_described(folder, sharing)
     return RunModel(
         spec=spec,

@@ -33,7 +33,7 @@ from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading, quantised
 from sfnode.training.niceness import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
-from sfnode.training.task import make_judge, read_task
+from sfnode.training.task import AnswerJudge, read_task
 from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
@@ -82,8 +82,8 @@ class ModelPool:
             self._models[key] = load_shared(precision, folder.path, device, limit), loading.load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         bases = stored_basis.read_bases(manifest, training.basis)
-        stops = loading.named_stops(folder.path, manifest.model.beside)
-        judge = make_judge(tokenizer, manifest.task, training.private_reward, stops)
+        stops = loading.named_stops(folder.path, manifest.model.usage)
+        judge = AnswerJudge.of(tokenizer, manifest.task, training.private_reward, stops)
         rows = loading.token_rows(shared.model)
         data = read_task(tokenizer, manifest.task, training.data, training.eval_data, judge, rows)
         return shared, Estimator(shared, bases, data, training.noise), precision

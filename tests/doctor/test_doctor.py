@@ -99,6 +99,7 @@ def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_
         "device": "ok",
         "number formats": "ok",
         "model files": "ok",
+        "tokens": "ok",
         "memory plan": "ok",
         "run size": "ok",
     }

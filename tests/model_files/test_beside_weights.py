@@ -63,7 +63,7 @@ def test_files_beside__tokenizers_of_transformers__have_no_file_that_is_missed()
 
 def test_describe_files__chat_template_and_settings_for_generation__are_in_the_manifest(model: Path) -> None:
     spec = described(model)
-    assert {"chat_template.jinja", "generation_config.json"} <= {*spec.beside}
+    assert {"chat_template.jinja", "generation_config.json"} <= {*spec.usage}
     FetchedModel(spec).check_names()  # a joiner fetches them
     check_definition(model, spec)
     (model / "chat_template.jinja").write_text("another")
@@ -117,6 +117,23 @@ def test_resolve_model__git_lfs_pointer_for_weights_of_any_kind__is_called_so(mo
     (model / name).write_bytes(POINTER)
     with pytest.raises(OperatorError, match=rf"{name} is a Git LFS pointer"):
         weight_files(resolve_model(str(model)).path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"<!DOCTYPE html>\n<html><title>Sign in</title></html>", "a web page, not the file itself"),
+        (b"\n <HTML><body>404</body></HTML>", "a web page, not the file itself"),
+        (b"version https://hawser.github.com/spec/v1\noid sha256:1\n", "a Git LFS pointer"),
+        (b"/annex/objects/SHA256E-s4137440--1.safetensors\n", "a git-annex pointer.*`git annex get`"),
+    ],
+)
+def test_weight_files__something_else_in_the_place_of_a_file__is_called_so(
+    content: bytes, said: str, model: Path
+) -> None:
+    (model / "model.safetensors").write_bytes(content)
+    with pytest.raises(OperatorError, match=rf"model\.safetensors is {said}"):
+        weight_files(model)
 
 
 def test_check_header__git_lfs_pointer_in_place_of_a_gguf_file__is_called_so(tmp_path: Path) -> None:

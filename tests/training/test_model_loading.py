@@ -109,7 +109,7 @@ def test_model__no_tokenizer__is_refused(folder: Path) -> None:
 
 def test_model__damaged_weights__is_refused(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"\x00" * 100)
-    with pytest.raises(OperatorError, match="cannot be loaded as a causal language model"):
+    with pytest.raises(OperatorError, match="cannot be loaded: it is not a whole file of safetensors"):
         load_causal_lm(folder, CPU, torch.float32)
 
 

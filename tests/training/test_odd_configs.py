@@ -28,7 +28,7 @@ OFTEN: Final[Mapping[str, tuple[object, str]]] = {
     "rope_scaling": ([1], "'rope_parameters' with value"),
 }
 BUILDING: Final[Mapping[str, tuple[object, str]]] = {  # not seen before the layers are made
-    "hidden_act": ("swish7", "'swish7' is a name that transformers does not know"),
+    "hidden_act": ("swish7", "'swish7' is missing, or a name that transformers does not know"),
     "text_config": (5, "'int' object"),
     "num_key_value_heads": (0, "modulo by zero"),
 }
@@ -52,6 +52,29 @@ def test_config__field_that_transformers_refuses__is_named_with_what_is_expected
             load(folder)
         assert str(caught.value).startswith(str(folder)) and "\n" not in str(caught.value)
         assert len(str(caught.value)) < len(str(folder)) + 420
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"tokenizer\.json is not a valid JSON file, fetch the model again"),
+        (b"\xef\xbb\xbf{}", r"tokenizer\.json is not a valid JSON file"),
+        (b"{}", "'added_tokens' is missing"),
+    ],
+)
+def test_load_tokenizer__file_that_is_not_one__is_said(content: bytes, said: str, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, "use_cache", True)
+    (folder / "tokenizer.json").write_bytes(content)
+    with pytest.raises(OperatorError, match=f"the tokenizer cannot be loaded: .*{said}"):
+        load_tokenizer(folder)
+
+
+def test_load_tokenizer__file_of_a_newer_release__is_said(tmp_path: Path) -> None:
+    """A fault once: the library of tokenizers raises a bare Exception, which came through as a traceback."""
+    path = folder_with(tmp_path, "use_cache", True) / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": "9.0"}))
+    with pytest.raises(OperatorError, match=r"the tokenizer cannot be loaded: Unknown tokenizer version '9\.0'"):
+        load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("key", BUILDING)

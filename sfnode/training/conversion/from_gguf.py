@@ -8,7 +8,7 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, read_config, tokenizer_files
+from sfnode.model_files import CONFIG_FILE, folder as files, read_config
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
@@ -41,7 +41,7 @@ def convert_gguf(source: Path, out: Path) -> None:
             check_configs(out)
             write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(loading.empty_model(out)).__name__]})
         check_configs(out)
-        if not tokenizer_files(out):
+        if not files.tokenizer_files(out):
             tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
             tokenizer.save_pretrained(out)
             fields = read_config(out / _TOKENIZER_CONFIG).items()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import pickle_files
+from sfnode.model_files import folder
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.weight_writer import write_weights
 
@@ -32,7 +32,7 @@ def convert_pickles(source: Path, out: Path) -> None:
     """
     if TorchVersion(torch.__version__) < _TORCH_MIN:
         raise OperatorError(f"{source}: *.bin files are read with torch {_TORCH_MIN} or newer, not {torch.__version__}")
-    files = [source / name for name in pickle_files(source) if name.endswith(".bin")]
+    files = [source / name for name in folder.pickle_files(source) if name.endswith(".bin")]
     total = sum(file.stat().st_size for file in files)
     allow(memory=_MAPPED_AND_COPIED * total, file=_GROWTH_MAX * total + _SLACK_BYTES)
     for file in files:

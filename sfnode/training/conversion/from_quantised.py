@@ -12,11 +12,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, QUANTISED_FIELD, read_config, weight_files
+from protocol.errors import OperatorError, first_line
+from sfnode.model_files import CONFIG_FILE, folder, read_config, weight_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.weight_writer import write_json_file, write_weights
-from sfnode.training.model import loading, named_errors
+from sfnode.training.model import loading
 
 _WIDENED_MAX: Final = 8  # times that the decoded weights may take of the files: 2 of 8 bits, 4 of 4
 _SLACK_BYTES: Final = 1 << 24  # the header, the parts that are not weights
@@ -31,7 +31,7 @@ def convert_quantised(source: Path, out: Path) -> None:
     Takes twice the memory of the decoded weights. OperatorError.
     """
     config = dict(read_config(source / CONFIG_FILE))
-    how: Any = config.pop(QUANTISED_FIELD)
+    how: Any = config.pop(folder.QUANTISED_FIELD)
     write_json_file(out / CONFIG_FILE, config)
     named: object = config.get("dtype", config.get("torch_dtype"))
     dtype = _DTYPES.get(named, torch.bfloat16) if isinstance(named, str) else torch.bfloat16
@@ -44,17 +44,16 @@ def convert_quantised(source: Path, out: Path) -> None:
     quiet: Any = transformers_logging  # its functions carry no types
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
-    with (
-        tempfile.TemporaryDirectory() as made,
-        named_errors(f"{source} cannot be decoded", source, source),
-    ):
+    with tempfile.TemporaryDirectory() as made:
         view = Path(made)
-        write_json_file(view / CONFIG_FILE, config | {QUANTISED_FIELD: {**how, "dequantize": True}})
+        write_json_file(view / CONFIG_FILE, config | {folder.QUANTISED_FIELD: {**how, "dequantize": True}})
         for name in files:
             (view / name).symlink_to((source / name).resolve())
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            view, dtype=dtype, trust_remote_code=False, local_files_only=True, output_loading_info=True
-        )
+        options = {"trust_remote_code": False, "local_files_only": True, "output_loading_info": True}
+        try:
+            loaded: Any = AutoModelForCausalLM.from_pretrained(view, dtype=dtype, **options)
+        except (ValueError, LookupError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+            raise OperatorError(f"{source} cannot be decoded: {first_line(error)}") from error
     model, info = loaded
     if missing := sorted(info["missing_keys"]) + sorted(info["mismatched_keys"]):
         raise OperatorError(f"{source}: the weights lack {missing[0]}, or it has another shape: fetch the model again")

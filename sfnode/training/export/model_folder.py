@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.model_files import GENERATION_FILE, files_beside
+from sfnode.model_files import folder as files
 from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model import (
     ParameterPlace,
@@ -57,8 +57,10 @@ def export_model(
             for name, weight in fold_weights(bases, epochs, parameters).items():
                 parameters[name].copy_(weight)
         model.save_pretrained(part)
-        (part / GENERATION_FILE).unlink(missing_ok=True)  # made of config.json: the model's own, if it has one, follows
-        for name in files_beside(base_folder):
+        (part / files.GENERATION_FILE).unlink(
+            missing_ok=True
+        )  # made of config.json: the model's own, if it has one, follows
+        for name in files.files_beside(base_folder):
             shutil.copyfile(base_folder / name, part / name)
 
 

@@ -9,7 +9,6 @@ from sfnode.training.model import (
 )
 from sfnode.training.model.content import check_model as check_model, load_described as load_described
 from sfnode.training.model.folding import fold_weights as fold_weights
-from sfnode.training.model.load_errors import named_errors as named_errors
 from sfnode.training.model.loading import LogitScale as LogitScale
 from sfnode.training.model.model_view import check_configs as check_configs
 from sfnode.training.model.offload import check_whole_fits as check_whole_fits

@@ -1,5 +1,6 @@
-"""The one boundary round loading by transformers: whatever a file of a model is, the operator reads a sentence."""
+"""The one boundary round loading by transformers: a fault of any file of a model becomes a sentence."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,18 +9,13 @@ from typing import Final
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE
 from sfnode.training.model.as_read import AsRead
 
 _CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
-_LONG: Final = 300  # of a list of all that a field may be, the beginning and the end are told
-_ERRORS: Final = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError, ArithmeticError, ImportError,
-    RuntimeError, SafetensorError, StrictDataclassError,
-)  # fmt: skip
+_LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
 
 
 @contextmanager
@@ -32,14 +28,14 @@ def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = 
     """
     try:
         yield
-    except (*_ERRORS, OperatorError) as error:
+    except Exception as error:  # boundary: the library of tokenizers raises nothing narrower
         cause = (as_read and as_read.fault) or error
-        if isinstance(cause, torch.OutOfMemoryError):
+        if isinstance(cause, torch.OutOfMemoryError | MemoryError):
             raise cause from None
         if isinstance(cause, OperatorError):
             raise OperatorError(str(cause).replace(str(view), str(folder))) from None
         of_config = isinstance(cause, StrictDataclassError) and CONFIG_FILE not in doing
-        reason = (f"{CONFIG_FILE}: " if of_config else "") + _in_words(cause)
+        reason = (f"{CONFIG_FILE}: " if of_config else _not_json(view, cause)) + _in_words(cause)
         raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}") from cause
 
 
@@ -51,7 +47,15 @@ def _in_words(error: Exception) -> str:
         return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 2 :]}"
     if isinstance(error, KeyError):
         (key,) = error.args or ("",)
-        return str(key)[:300] if " " in str(key) else f"{key!r} is a name that transformers does not know"
-    if isinstance(error, SafetensorError):
-        return f"a file of weights is not whole ({first_line(error)}): fetch it again"
+        return str(key)[:300] if " " in str(key) else f"{key!r} is missing, or a name that transformers does not know"
     return first_line(error)
+
+
+def _not_json(view: Path, error: Exception) -> str:
+    """Return which file of the view is not what it is called, with a colon, where that is the error; else empty."""
+    for path in sorted(view.glob("*.json")) if isinstance(error, ValueError) else ():
+        try:
+            json.loads(path.read_text("utf-8"))
+        except (ValueError, RecursionError):
+            return f"{path.name} is not a valid JSON file, fetch the model again: "
+    return ""

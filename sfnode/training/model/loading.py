@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
+from protocol.errors import OperatorError, first_line
+from sfnode.model_files import CONFIG_FILE, INDEX_FILE, folder as model_files, read_config, weight_files
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.model_view import PARTS_MAX, only_these
@@ -147,7 +147,11 @@ def _unread(view: Path, files: ExitStack) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in weight_files(view):
         if name != INDEX_FILE:
-            opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))
+            try:
+                opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))
+            except SafetensorError as error:
+                fault = f"it is not a whole file of safetensors ({first_line(error)}): fetch it again"
+                raise OperatorError(f"{view / name} cannot be loaded: {fault}") from None
             found |= {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118  # a file, no mapping
     return found
 
@@ -199,14 +203,18 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 
     Files that a run does not name count for nothing: they may differ from node to node.
     """
-    found = read_config(folder / GENERATION_FILE).get("eos_token_id") if GENERATION_FILE in names else None
+    name = model_files.GENERATION_FILE
+    found = read_config(folder / name).get("eos_token_id") if name in names else None
     return frozenset(token for token in (found if isinstance(found, list) else [found]) if type(token) is int)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
     doing = f"{folder}: the tokenizer cannot be loaded"
-    with only_these(folder, (CONFIG_FILE, *tokenizer_files(folder))) as view, named_errors(doing, view, folder):
+    with (
+        only_these(folder, (CONFIG_FILE, *model_files.tokenizer_files(folder))) as view,
+        named_errors(doing, view, folder),
+    ):
         result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             view, trust_remote_code=False, local_files_only=True
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, DECODED, QUANTISED_FIELD, read_config
+from sfnode.model_files import CONFIG_FILE, folder as files, read_config
 from sfnode.storage import disk
 
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
@@ -54,12 +54,12 @@ def check_configs(folder: Path) -> None:
             if isinstance(value, int) and value > PARTS_MAX and any(part in key for part in _NUMBERS_OF_PARTS):
                 text = f"{folder / name} asks for too much ({key}: {value}, at most {PARTS_MAX})"
                 raise OperatorError(f"{text}: no model has so many layers. Fetch the model again")
-            if key in (QUANTISED_FIELD, "compression_config") and value is not None:
+            if key in (files.QUANTISED_FIELD, "compression_config") and value is not None:
                 how = value.get("quant_method", "") if isinstance(value, dict) else value
                 raise OperatorError(
                     f"{folder / name}: the weights are quantised ({str(how or 'by bitsandbytes')[:80]}) in a way that "
-                    f"is not turned back into numbers that train; {' and '.join(DECODED)} in safetensors are. Take the "
-                    "model that it was made from, in bf16, fp16 or fp32, or a GGUF file of that"
+                    f"is not turned back into numbers that train; {', '.join(files.DECODED)} in safetensors are. "
+                    "Take the model that it was made from, in bf16, fp16 or fp32, or a GGUF file of that"
                 )
             if _is_foreign(key, value):
                 raise OperatorError(

@@ -1,7 +1,7 @@
 """Door: `read_task`. From rows of data to prompts, candidates, batches, scores and objectives."""
 
 from sfnode.training.task import scoring as scoring
-from sfnode.training.task.answer_judge import AnswerJudge as AnswerJudge, make_judge as make_judge
+from sfnode.training.task.answer_judge import AnswerJudge as AnswerJudge
 from sfnode.training.task.candidates import (
     CandidateBatch as CandidateBatch,
     batch_of as batch_of,

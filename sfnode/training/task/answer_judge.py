@@ -1,6 +1,6 @@
 """Say how good the answers are that a model wrote: tokens to texts, texts to rewards."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from transformers import PreTrainedTokenizerBase
@@ -36,6 +36,19 @@ class AnswerJudge:
         stop = tokenizer.eos_token_id
         self.stops = stops | {stop} if isinstance(stop, int) else stops
 
+    @classmethod
+    def of(
+        cls,
+        tokenizer: PreTrainedTokenizerBase,
+        task: TaskSpec,
+        own: str | RewardFunction | None = None,
+        stops: Iterable[int] = (),
+    ) -> "AnswerJudge | None":
+        """Make the judge of a task's answers; None where a task has labels or texts. ``own``: as above."""
+        if task.kind is not TaskKind.REWARD:
+            return None
+        return cls(tokenizer, parse_reward(task.completion), own, frozenset(stops))
+
     def text(self, tokens: Sequence[int]) -> str:
         """Return an answer's text, without special tokens and white space at its ends."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True)).strip()
@@ -53,15 +66,3 @@ class AnswerJudge:
         """End the node's own command, if there is one. The next answer starts it again."""
         if self._command is not None:
             self._command.close()
-
-
-def make_judge(
-    tokenizer: PreTrainedTokenizerBase,
-    task: TaskSpec,
-    own: str | RewardFunction | None = None,
-    stops: frozenset[int] = frozenset(),
-) -> AnswerJudge | None:
-    """Make the judge of a task's answers, as `AnswerJudge` does; None where a task has labels or texts."""
-    if task.kind is not TaskKind.REWARD:
-        return None
-    return AnswerJudge(tokenizer, parse_reward(task.completion), own, stops)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
 from sfnode.rows import RowTexts, TaskTemplate, row_files
-from sfnode.training.task.answer_judge import AnswerJudge, make_judge
+from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
 Rows: TypeAlias = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
@@ -240,7 +240,7 @@ def read_task(
         examples=read_examples(data, encoder, is_specified=bool(task.data_sha256)) if data else (),
         evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
         pad=pad if isinstance(pad, int) and (rows is None or pad < rows) else 0,  # no result depends on it
-        judge=judge or make_judge(tokenizer, task),
+        judge=judge or AnswerJudge.of(tokenizer, task),
     )
 
 
