@@ -17,6 +17,7 @@ from sfnode.rows.data_rows import TaskTemplate
 
 Placed: TypeAlias = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
+BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
 _HEAD_BYTES: Final = 4_096
 _PARQUET: Final = b"PAR1"
 # How files begin that are no text -> what they are, and how people get at the rows in them
@@ -73,9 +74,15 @@ def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
 
 def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
     try:
+        if (size := path.stat().st_size) > BYTES_MAX:
+            raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {BYTES_MAX:,} at most")
         data = path.read_bytes()
     except OSError as error:
         raise OperatorError(f"{path}: cannot be read: {error.strerror}") from None
+    except MemoryError:
+        raise OperatorError(
+            f"{path}: {size:,} bytes do not fit into this machine's memory: give a part of it"
+        ) from None
     if data.startswith(_PARQUET) and not is_specified:
         return tables.parquet_rows(path, template.names)
     text = _text(data, path, is_specified=is_specified)

@@ -219,6 +219,8 @@ def _as_options(complaint: str, manifest: Manifest) -> str:
         value = functools.reduce(getattr, path, cast(object, manifest))
         if path[-1] == "directions" and manifest.method.is_dense:
             path[-1] = "batch_rows"
+        if path[-1] == "epoch_steps":  # no option
+            return f"the steps of an epoch, {value}"
         default = " (the default)" if value == defaults.get(path[-1]) else ""
         return f"--{path[-1].replace('_', '-')} {value}{default}"
 

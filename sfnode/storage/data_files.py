@@ -8,13 +8,12 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.rows import hub_dataset
+from sfnode.rows import hub_dataset, row_files
 from sfnode.storage.disk import check_is_content, from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
 ELSEWHERE: Final = (EMBEDDED, hub_dataset.HUB)  # what names data, and is no path
 FILE = "file:"
-_BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
 
 
 def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
@@ -73,6 +72,8 @@ def locate(data: str, *, split: str = "train") -> Path:
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of the file, in hex. OperatorError: it is too long, or cannot be read."""
     with opened_file(path, "the data file") as file, os_errors(f"read the data file {path}"):
-        if (size := os.fstat(file.fileno()).st_size) > _BYTES_MAX:
-            raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {_BYTES_MAX:,} at most")
+        if (size := os.fstat(file.fileno()).st_size) > row_files.BYTES_MAX:
+            raise OperatorError(
+                f"the data file {path} has {size:,} bytes, and may have {row_files.BYTES_MAX:,} at most"
+            )
         return hashlib.file_digest(file, "sha256").hexdigest()

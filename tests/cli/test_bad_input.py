@@ -36,7 +36,7 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--batch-rows", "0"), ("--batch-rows", "x>=1")),
         (("--directions", "0"), ("--directions", "x>=1")),
         (("--directions", "3"), ("--batch-rows 16: not a multiple of --directions 3 / --shares 1 (the default)",)),
-        (("--local-steps", "3"), ("--steps 500: not a multiple of --local-steps 3",)),
+        (("--local-steps", "3"), ("the steps of an epoch, 1024: not a multiple of --local-steps 3",)),
         (("--rank", "3"), ("--rank 3", "power of two")),
         (("--max-tokens", "2"), ("--max-tokens 2", "4 ...")),
         (("--learning-rate", "0"), ("--learning-rate 0", "such as 0.001")),

@@ -124,10 +124,10 @@ def test_init__wrong_answers__are_told_as_of_options_and_asked_for_again(tmp_pat
     assert "--private-data" in seen.unasked
 
 
-def test_init__label_words_that_run_into_the_prompt__are_taken_only_when_confirmed(tmp_path: Path) -> None:
+def test_init__label_words_that_run_into_the_prompt__get_their_space_and_that_is_said(tmp_path: Path) -> None:
     given = ("--model", "embedded:tiny-opt", "--template", "{sentence} It was", "--private-data", "--out", "a.run")
-    seen = at_terminal(tmp_path, ["no,yes", "n", " no, yes"], *given)
-    assert seen.code == 0 and "right after" in seen.text, seen
+    seen = at_terminal(tmp_path, ["no,yes"], *given)
+    assert seen.code == 0 and "Note: taken as --labels ' no, yes' after" in seen.text, seen
     assert decode_run_file(tmp_path / "a.run").manifest.task.label_words == (" no", " yes")
 
 

@@ -115,6 +115,7 @@ def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
 ) -> None:
     manifest, _ = reward_manifest()
     monkeypatch.setattr(new_run, "task_of", lambda *_given, **_named: rewarded(manifest.task))
+    monkeypatch.setattr(new_run, "_with_readable_data", lambda options, _out: options)
     data = DataOptions(data=str(write_prompts(tmp_path / "prompts.jsonl")), is_private=True)
     options = RunOptions(model="embedded:tiny-opt", task=TaskOptions(), method=MethodOptions(), data=data)
     with pytest.raises(OperatorError, match=said):

@@ -56,7 +56,7 @@ def main() -> None:
             say(row(attempt))
     works, refused = (sum(each.verdict == verdict for each in met) for verdict in ("works", "refused"))
     left = len(met) - works - refused
-    say(f"{len(met)} inputs: {works} work, {refused} are refused in words, {left} end with a traceback")
+    say(f"{len(met)} inputs: {works} work, {refused} are refused in words, {left} end without words")
     sys.exit(left > 0)
 
 

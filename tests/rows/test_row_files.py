@@ -70,3 +70,20 @@ def test_public_rows__not_as_specified__no_node_trains_on_them(text: str, said: 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(OperatorError, match=said):
         [TEMPLATE.texts(row, where) for where, row in row_files.rows_of(path, TEMPLATE, is_specified=True)]
+
+
+def test_rows__file_longer_than_any_may_be__is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "rows.jsonl").open("wb") as file:
+        file.truncate(row_files.BYTES_MAX + 1)  # takes no room on the disk
+    with pytest.raises(OperatorError, match=r"rows\.jsonl has 68,719,476,737 bytes, and may have 68,719,476,736"):
+        row_files.checked_texts(tmp_path / "rows.jsonl", TEMPLATE)
+
+
+def test_rows__file_does_not_fit_into_memory__is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(_path: Path) -> bytes:
+        raise MemoryError
+
+    (path := tmp_path / "rows.jsonl").write_text(json.dumps(ROWS[0]))
+    monkeypatch.setattr(Path, "read_bytes", out_of_memory)
+    with pytest.raises(OperatorError, match=r"bytes do not fit into this machine's memory"):
+        row_files.checked_texts(path, TEMPLATE)
