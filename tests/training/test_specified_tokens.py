@@ -41,7 +41,9 @@ def llama_like(shared_folder: Path) -> PreTrainedTokenizerBase:
     return found
 
 
-def test_table_of_the_vectors__texts_and_tokens__are_those_of_the_real_tokenizer(llama_like: PreTrainedTokenizerBase) -> None:
+def test_table_of_the_vectors__texts_and_tokens__are_those_of_the_real_tokenizer(
+    llama_like: PreTrainedTokenizerBase,
+) -> None:
     assert llama_like.encode("a") == A_WITH_SPECIAL
     assert {text: llama_like.encode(text, add_special_tokens=False) for text in TOKENS} == TOKENS
 
