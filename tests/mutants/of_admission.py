@@ -102,7 +102,7 @@ ADMISSION = (
         breaks="a node that may not contribute measures and signs all the same",
         edits=(
             Edit(_OWN, "OwnSteps.may_contribute", " and self.is_admitted_for(self._clock.next_step)", ""),
-            Edit(_OWN, "OwnSteps.finish", "if is_taken or not self.is_admitted_for(step):", "if is_taken:"),
+            Edit(_OWN, "OwnSteps.finish", "is_taken or not self.is_admitted_for(step) or", "is_taken or"),
         ),
         detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),

@@ -98,11 +98,9 @@ def _sessions() -> Iterator[Case]:
         ]
         table = cast("OpenSessions", SimpleNamespace(_own_key=own))
         is_newer = OpenSessions._replaces(table, cast("Session", made[1]), cast("Session", made[0]))
-        given = {"own": own.hex(), "other": other.hex()}
-        given |= {
-            age: {"is_own_dial": is_outbound, "at_ms": at_ms}
-            for age, (is_outbound, at_ms) in (("older", older), ("newer", newer))
-        }  # type: ignore[dict-item]
+        given: dict[str, Any] = {"own": own.hex(), "other": other.hex()}
+        for age, (is_outbound, at_ms) in (("older", older), ("newer", newer)):
+            given[age] = {"is_own_dial": is_outbound, "at_ms": at_ms}
         yield case(f"two sessions: {name}", "stays", given, {"stays": "newer" if is_newer else "older"})
 
 

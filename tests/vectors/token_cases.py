@@ -200,8 +200,8 @@ def _cut() -> Iterator[Case]:
             yield _case(f"{max_tokens} tokens, an answer of 3: reward{name}", _REWARD, [row], max_tokens, special)
         empty = {**_CHOICE, "template": "{text}", "completion": "{choice}"}
         for text, choices in (("", ["ab", "c"]), ("", ["ab", "cd"]), ("t", ["", "a"])):
-            row = {"text": text, "choices": choices, "label": 0}
-            yield _case(f"prompt {text!r} and choices {choices}{name}", empty, [row], 8, special)
+            chosen = [{"text": text, "choices": choices, "label": 0}]
+            yield _case(f"prompt {text!r} and choices {choices}{name}", empty, [*chosen], 8, special)
         bare = {**_WORDS, "template": "{text}"}
         yield _case(f"an empty prompt before a label word{name}", bare, [{"text": "", "label": 0}], 8, special)
         question = {**_REWARD, "template": "{text}"}

@@ -65,7 +65,7 @@ class FileServer:
         self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
         self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
         self._waiting = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_MAX // 2)
-        self._stranger_left = trio.Event()
+        self._without_room = trio.lowlevel.ParkingLot()  # strangers that wait until another leaves
         self._neighbours = FairPlaces(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
         self._givings = FairPlaces(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
         self._pace = Pace(run.pieces_bytes_per_s)
@@ -81,12 +81,7 @@ class FileServer:
             return
         with self._waiting.taken(crowd), trio.move_on_after(bounds.OBSERVER_WAIT_S):
             while not self._strangers.has_room(crowd):
-                if self._stranger_left.is_set():
-                    self._stranger_left = trio.Event()
-                await self._stranger_left.wait()
-
-    def _tell_of_place(self) -> None:
-        self._stranger_left.set()  # whichever event those who wait look at now
+                await self._without_room.park()
 
     async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
         """Say hello, then serve files to a stranger. LinkBrokenError, Reject.
@@ -102,7 +97,7 @@ class FileServer:
                 places.enter_context(self._downloads.taken(crowd))
                 return self._run.find_file(sha256)
 
-            places.callback(self._tell_of_place)
+            places.callback(self._without_room.unpark_all)
             places.enter_context(self._strangers.taken(crowd))
             await channel.send_now(hello)
             try:
