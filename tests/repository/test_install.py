@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -14,15 +15,13 @@ from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
-from setuptools.command.build_py import build_py  # type: ignore[import-untyped]
-from setuptools.dist import Distribution  # type: ignore[import-untyped]
 
 from sfnode.network import bundled_libp2p
 from tests import REPOSITORY
 
 
 def script(name: str) -> ModuleType:
-    """A script of the repository that is no package of ours: deploy/install.py, setup.py."""
+    """A script of the repository that is no package of ours: deploy/install.py."""
     spec = importlib.util.spec_from_file_location(Path(name).stem, REPOSITORY / name)
     assert spec is not None
     assert spec.loader is not None
@@ -98,29 +97,34 @@ def made_wheel(path: Path) -> Path:
     return path
 
 
-def test_setup__building_a_wheel__puts_libp2p_inside_and_none_of_its_other_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# In a process of its own: setuptools changes how Python imports things for all that comes after it.
+BUILDING = """
+import importlib.util, pathlib, sys
+from setuptools.command.build_py import build_py
+from setuptools.dist import Distribution
+
+file, folder, is_editable = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3] == "True"
+spec = importlib.util.spec_from_file_location("setup", file)
+setup = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(setup)
+setup.HERE = folder  # as in an archive of sources, which carries libp2p's wheel
+build_py.run = lambda self: None
+command = setup.BuildWithLibp2p(Distribution())
+command.build_lib, command.editable_mode = str(folder / "lib"), is_editable
+command.run()
+"""
+
+
+@pytest.mark.parametrize("is_editable", [False, True], ids=["wheel", "editable"])
+def test_setup__built__has_libp2p_and_none_of_its_other_folders_inside_or_nothing_where_editable(
+    is_editable: bool, tmp_path: Path
 ) -> None:
-    setup = script("setup.py")
     (tmp_path / "bundled").mkdir()
     made_wheel(tmp_path / "bundled" / "libp2p-0.8.1-py3-none-any.whl")
-    monkeypatch.setattr(setup, "HERE", tmp_path)  # as in an sdist, which carries the wheel
-    monkeypatch.setattr(build_py, "run", lambda _self: None)
-    command = setup.BuildWithLibp2p(Distribution())
-    command.build_lib = str(tmp_path / "lib")
-    command.run()
-    inside = tmp_path / "lib" / "sfnode" / "bundled"
-    assert sorted(path.name for path in inside.iterdir()) == ["libp2p", "libp2p-0.8.1.dist-info"]
-
-
-def test_setup__editable_installation__gets_nothing_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = script("setup.py")
-    monkeypatch.setattr(build_py, "run", lambda _self: None)
-    monkeypatch.setattr(setup, "fetch", lambda _folder: pytest.fail("it fetched libp2p"))
-    command = setup.BuildWithLibp2p(Distribution())
-    command.build_lib, command.editable_mode = str(tmp_path), True
-    command.run()
-    assert list(tmp_path.iterdir()) == []
+    command = [sys.executable, "-c", BUILDING, str(REPOSITORY / "setup.py"), str(tmp_path), str(is_editable)]
+    subprocess.run(command, check=True, timeout=60)
+    names = sorted(path.name for path in (tmp_path / "lib" / "sfnode" / "bundled").glob("*"))
+    assert names == ([] if is_editable else ["libp2p", "libp2p-0.8.1.dist-info"])
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["wheel", "checkout"])
