@@ -24,7 +24,7 @@ _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or
 _LEFT_OVER_S: Final = 86_400.0  # an older folder was left by a killed process: no conversion takes a day
 _MAKING: Final = ".making-"
 _LOOK_S: Final = 0.5
-TOTAL_FILE: Final = "total"  # beside the folder that the process fills: the bytes of its weights
+TOTAL_FILE: Final = "total"  # next to the folder that the process fills: the bytes of its weights
 REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
 
@@ -51,7 +51,7 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
             time.sleep(_LOOK_S)
         yield
     finally:
-        # Whoever has the file open still gets the lock, and finds the model made.
+        # A process that has the file open still gets the lock, and finds the model made.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 

@@ -11,7 +11,7 @@ from tests.repository.inside_rooms import Inside, measure
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
     "lines": 39_300,
-    "exported_names": 483,
+    "exported_names": 488,  # five of names of nodes, and of nodes named in short
     "init_lines": 733,
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.36,

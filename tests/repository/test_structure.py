@@ -13,14 +13,14 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 45,
-    "arrows": 262,  # two of TrainingConfig, which node and testnet share with the training process
+    "arrows": 263,  # one of nodes named on the command line; two of TrainingConfig, shared with the training process
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 30,
     "arrows_seen_from_sfnode": 134,  # one of DataDirectory, which top passes from the command to the status
     "protocol_levels": 6,
     "import_circles": 0,
-    "most_files_in_a_folder": 28,  # sfnode/cli: each command has a file of its name there
+    "most_files_in_a_folder": 29,  # sfnode/cli: each command has a file of its name there
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,
