@@ -2,6 +2,7 @@
 
 from sfnode.run import (
     builder as builder,
+    default_directory as default_directory,
     node_file as node_file,
     option as option,
     public_data as public_data,

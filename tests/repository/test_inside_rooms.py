@@ -11,8 +11,8 @@ from tests.repository.inside_rooms import Inside, measure
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
     "lines": 39_300,
-    "exported_names": 488,  # five of names of nodes, and of nodes named in short
-    "init_lines": 733,
+    "exported_names": 489,  # six of names of nodes, and of nodes named in short
+    "init_lines": 745,  # the same doors
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,
