@@ -22,5 +22,4 @@ from protocol.ledger.statements import (
     StatementCodec as StatementCodec,
     StatementKind as StatementKind,
     read_invitation as read_invitation,
-    unpack_invitation as unpack_invitation,
 )

@@ -127,7 +127,7 @@ class Roster:
         return authors[0] if len(authors) == 1 else None
 
     def is_used_up(self, claim: Statement) -> bool:
-        """Return whether so many others have claimed the token of ``claim`` that this claim would make it void."""
+        """Return whether others have used up the token of ``claim``: this claim would make it void."""
         return sum(each.author != claim.author for each in self.held(claim.key)) >= claim.uses
 
     def has_void_claim(self, author: Author) -> bool:

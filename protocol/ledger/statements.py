@@ -95,6 +95,16 @@ class Invitation:
         """Return the token as 96 bytes; for more than one use another one follows (SPEC 8.9)."""
         return self.secret + self.signature + (bytes([self.uses]) if self.uses > 1 else b"")
 
+    @staticmethod
+    def unpack(data: bytes) -> "Invitation | None":
+        """Return the invitation that `packed` made into ``data``; None if the bytes are none."""
+        secret, signature = data[:KEY_BYTES], data[KEY_BYTES : KEY_BYTES + SIGNATURE_BYTES]
+        uses = data[KEY_BYTES + SIGNATURE_BYTES :] or b"\1"
+        if len(signature) != SIGNATURE_BYTES or len(uses) != 1 or not 1 <= uses[0] <= limits.TOKEN_USES_MAX:
+            return None
+        found = Invitation(secret=secret, signature=signature, uses=uses[0])
+        return found if found.packed == data else None
+
     @property
     def text(self) -> str:
         """Return the token as one word."""
@@ -105,7 +115,7 @@ def read_invitation(text: str) -> Invitation:
     """Parse the text of an invitation. Raises OperatorError when the text is not an invitation."""
     body = text.strip().removeprefix(_TOKEN_PREFIX)
     try:
-        found = unpack_invitation(base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True))
+        found = Invitation.unpack(base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True))
     except (ValueError, binascii.Error):
         found = None
     # Written again, because Python's decoder takes "+" and "/" as well.
@@ -116,16 +126,6 @@ def read_invitation(text: str) -> Invitation:
             f"from {_TOKEN_PREFIX!r} on"
         )
     return found
-
-
-def unpack_invitation(data: bytes) -> Invitation | None:
-    """Return the invitation that `Invitation.packed` made into ``data``; None if the bytes are none."""
-    secret, signature = data[:KEY_BYTES], data[KEY_BYTES : KEY_BYTES + SIGNATURE_BYTES]
-    uses = data[KEY_BYTES + SIGNATURE_BYTES :] or b"\1"
-    if len(signature) != SIGNATURE_BYTES or len(uses) != 1 or not 1 <= uses[0] <= limits.TOKEN_USES_MAX:
-        return None
-    found = Invitation(secret=secret, signature=signature, uses=uses[0])
-    return found if found.packed == data else None
 
 
 class StatementCodec:

@@ -176,10 +176,7 @@ class SyncSession:
                 raise Reject(RejectReason.UNREQUESTED, "a page of statements that makes no progress")
             if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
                 raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
-            counts = Counter(keys)
-            if any(count > max(2, key[0] - StatementKind.CLAIM + 2) for key, count in counts.items()):
-                raise Reject(RejectReason.UNREQUESTED, "more statements about the same thing than any node holds")
-            listed += sum(min(count, 2) for count in counts.values())
+            listed += _counted(keys)
             # [REJECT] SPEC 8.4.3: no node holds more statements than may be held.
             if listed > 2 * limits.STATEMENTS_MAX:
                 raise Reject(RejectReason.UNREQUESTED, "more statements than any node holds")
@@ -265,6 +262,15 @@ class SyncSession:
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
+
+
+def _counted(keys: Sequence[bytes]) -> int:
+    """Return how many statements of a page count for the bound: two of one key at most. Raises Reject."""
+    counts = Counter(keys)
+    # [REJECT] SPEC 8.4.3: a node holds one claim more of a token than it has uses, and one statement of another key.
+    if any(count > max(2, key[0] - StatementKind.CLAIM + 2) for key, count in counts.items()):
+        raise Reject(RejectReason.UNREQUESTED, "more statements about the same thing than any node holds")
+    return sum(min(count, 2) for count in counts.values())
 
 
 def answer(ledger: Ledger, request: Request) -> list[wire.Message]:

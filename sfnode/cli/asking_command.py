@@ -32,12 +32,17 @@ Given = Mapping[str, str | None]
 Value = TypeVar("Value")
 
 
+def can_ask() -> bool:
+    """Return whether a person sits at a terminal, whom a command can ask."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 class AskingCommand(click.Command):
     """Asks for missing options; asks nothing without a terminal or with --json, --help or --task list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse ``args``, the words after the command's name, with the answers appended; click calls this."""
-        if sys.stdin.isatty() and sys.stdout.isatty() and not {*args} & {"--json", *ctx.help_option_names}:
+        if can_ask() and not {*args} & {"--json", *ctx.help_option_names}:
             answers = _answers(self._given(ctx, args))
             if answers:
                 args = [*args, *answers]

@@ -11,7 +11,7 @@ from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
-from sfnode.run import only_node
+from sfnode.run import default_directory
 from sfnode.storage import DataDirectory, KeyFile, disk, pasteable
 
 
@@ -38,7 +38,9 @@ def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path |
     if node is not None and data_dir is not None:
         raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
     given = node or data_dir
-    _print(_key_file(given or (only_node() if key is None else None), key, "whose key to show"), is_json)
+    _print(
+        _key_file(given or (default_directory.only_node() if key is None else None), key, "whose key to show"), is_json
+    )
 
 
 @identity.command()
@@ -84,7 +86,7 @@ def backup(
     \b
     Example: sfnode id backup my-node.backup
     """
-    seed = _key_file(data_dir or (only_node() if key is None else None), key).seed()
+    seed = _key_file(data_dir or (default_directory.only_node() if key is None else None), key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"

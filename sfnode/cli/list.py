@@ -7,8 +7,8 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.options import json_option
 from sfnode.reporter import printable
-from sfnode.run import HOME, nodes_here
-from sfnode.status import StatusWords, last_status, read_status, short_key
+from sfnode.run import HOME, default_directory
+from sfnode.status import StatusWords, author_names, last_status, read_status
 from sfnode.storage import DataDirectory
 
 _COLUMNS = ("node", "run", "key", "state")
@@ -27,7 +27,7 @@ def list_nodes(is_json: bool) -> None:
     \b
     Example: sfnode list --json
     """
-    rows = [_row(node) for node in nodes_here()]
+    rows = [_row(node) for node in default_directory.nodes_here()]
     if is_json:
         click.echo(json.dumps(rows))
         return
@@ -46,7 +46,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
     except OperatorError as error:
         run, state = "", str(error)
     known = last_status(node)
-    who = "" if known is None else f"{known.life.own_name} {short_key(known.node.author)}".strip()
+    who = "" if known is None else f"{known.life.own_name} {author_names.short_key(known.node.author)}".strip()
     return {"node": node.path.name, "data_dir": str(node), "run": run, "key": who, "state": state}
 
 

@@ -13,7 +13,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.value_types import DataFolder, FilePath, NodeFolder, Whole
-from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, only_node, option, private_words
+from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, default_directory, option, private_words
 from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -232,22 +232,24 @@ _NODE_HELP = (
 )
 
 
-def _or_only(_context: click.Context, _parameter: click.Parameter, value: DataDirectory | None) -> DataDirectory:
-    return only_node() if value is None else value
-
-
 # Of a command that takes other arguments: the node is named by an option only.
-data_dir_option = click.option("--data-dir", type=NodeFolder, callback=_or_only, metavar="NODE", help=_NODE_HELP)
+data_dir_option = click.option(
+    "--data-dir",
+    type=NodeFolder,
+    callback=lambda _context, _parameter, value: value or default_directory.only_node(),
+    metavar="NODE",
+    help=_NODE_HELP,
+)
 
 
 def node_option(command: Command) -> Command:
-    """Add the argument NODE and the option ``--data-dir``, which are alike, and pass the node as ``data_dir``."""
+    """Add the argument NODE and the option ``--data-dir``, which mean the same; pass the node as ``data_dir``."""
 
     @functools.wraps(command)
     def gather(node: DataDirectory | None, data_dir: DataDirectory | None, **values: object) -> None:
         if node is not None and data_dir is not None:
             raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
-        command(data_dir=node or data_dir or only_node(), **values)
+        command(data_dir=node or data_dir or default_directory.only_node(), **values)
 
     return together(
         click.argument("node", metavar="[NODE]", required=False, type=NodeFolder),

@@ -1,7 +1,6 @@
 """``sfnode run``: decide, as the owner, who may contribute to a run."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,15 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
+from sfnode.cli.asking_command import can_ask
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
 from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import nodes_here, option
-from sfnode.status import short_key, stored_names
+from sfnode.run import default_directory, option
+from sfnode.status import author_names
 from sfnode.storage import (
     DataDirectory,
     KeyFile,
@@ -117,10 +117,11 @@ def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
     found = _author(author, manifest, node)
-    if not is_sure:
+    if not is_sure and can_ask():
         called = "" if found.hex().startswith(author) else f"{author} "
-        who = f"{called}{short_key(found.hex())}"
-        _ask(f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key")
+        who = f"{called}{author_names.short_key(found.hex())}"
+        question = f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key"
+        click.confirm(question, abort=True)
     statement = StatementCodec(manifest).exclude(signer, found, from_step)
     _hand_over(manifest, [statement], node, out, is_json)
 
@@ -205,7 +206,7 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirector
 def _own_node(owner_key: Path) -> DataDirectory:
     """Return the only node here of a run that the key has signed. Raises OperatorError."""
     author = KeyFile(owner_key).signer().author
-    runs = [(each, each.signed_manifest().manifest) for each in nodes_here()]
+    runs = [(each, each.signed_manifest().manifest) for each in default_directory.nodes_here()]
     found = [node for node, manifest in runs if manifest.owner_key == author]
     if len(found) == 1:
         return found[0]
@@ -226,20 +227,9 @@ def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author
         )
     roster = statements_given.held_roster(node, manifest)
     with node.reading() as stored:
-        names = stored_names(node, stored, roster)
+        names = author_names.stored_names(node, stored, roster)
         authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
     return Author(bytes.fromhex(names.find(text, frozenset(authors))))
-
-
-def _is_terminal() -> bool:
-    """Return whether a person can be asked."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _ask(question: str) -> None:
-    """Let the owner confirm on a terminal what cannot be taken back. Raises click.Abort."""
-    if _is_terminal():
-        click.confirm(question, abort=True)
 
 
 def _hand_over(

@@ -15,8 +15,8 @@ from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import NodeFolder, NodeOrFile
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
-from sfnode.run import only_node
-from sfnode.status import Names, stored_names
+from sfnode.run import default_directory
+from sfnode.status import Names, author_names
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 
 _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all updates that count, effect if known
@@ -54,14 +54,14 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
         print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
         return
-    held = data_dir or path or only_node()
+    held = data_dir or path or default_directory.only_node()
     manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
     with held.reading() as stored:
         for data in stored.statements():
             _show_statement(codec.decode_untrusted(data), is_json)
         replica = stored.replica(manifest)
-        parts, names = _parts(replica), stored_names(held, stored, replica.ledger.roster)
+        parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
     _show_parts(parts, manifest, names, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
     if gain is not None:

@@ -11,7 +11,7 @@ from sfnode.cli.options import json_option, node_option
 from sfnode.network import PeerState
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import Status, StatusDetail, StatusWords, label_of_peer, read_status, short_key, sparkline
+from sfnode.status import Status, StatusDetail, StatusWords, author_names, read_status, sparkline
 from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS: Final = 48
@@ -65,7 +65,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
-        "node": f"{life.own_name} {short_key(node.author)}".strip(),
+        "node": f"{life.own_name} {author_names.short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",
         "updates": f"{counted(ledger.updates, 'update')} of {counted(ledger.authors, 'author')}, "
@@ -121,4 +121,5 @@ def _describe_peer(peer: PeerState) -> str:
     delay = "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms"
     way = "to" if peer.is_outbound else "from"
     score = f" score {peer.score:.0f}" if peer.score <= -1 else ""
-    return f"{label_of_peer(peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"
+    label, equal = author_names.label_of_peer(peer), " equal" if peer.is_equal else ""
+    return f"{label} {way:<4} {peer.address:<36} {delay:>7}{equal}{score}"

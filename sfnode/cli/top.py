@@ -6,7 +6,7 @@ import click
 
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.value_types import NewFilePath, NodeFolder
-from sfnode.run import nodes_here, only_node
+from sfnode.run import default_directory
 from sfnode.storage import DataDirectory, disk
 from sfnode.top import show
 
@@ -29,7 +29,7 @@ def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], i
     \b
     Example: sfnode top my-run
     """
-    found = (*data_dirs, *more) or tuple(nodes_here()) or (only_node(),)
+    found = (*data_dirs, *more) or tuple(default_directory.nodes_here()) or (default_directory.only_node(),)
     save = None if svg is None else lambda data: disk.write_new(svg, [data])
     if not show(found, is_once=is_once, save_svg=save):
         raise SystemExit(ExitCode.FAILED)

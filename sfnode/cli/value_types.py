@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from sfnode.run import node_called
+from sfnode.run import default_directory
 from sfnode.storage import DataDirectory
 
 _NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
@@ -88,7 +88,7 @@ class _NodeFolder(_DataFolder):
         text = os.fsdecode(value)
         if not self.fault(os.path.expanduser(text)) and "/" not in text and not os.path.lexists(text):
             try:
-                if (found := node_called(text)) is not None:
+                if (found := default_directory.node_called(text)) is not None:
                     return found
             except OperatorError as error:
                 self.fail(str(error), param, ctx)

@@ -25,7 +25,7 @@ _LEFT_OVER_S: Final = 60.0  # an older folder that nobody has locked was left by
 _LEFT_OVER_MAX_S: Final = 86_400.0  # where folders cannot be locked: no conversion takes a day
 _MAKING: Final = ".making-"
 _LOOK_S: Final = 0.5
-TOTAL_FILE: Final = "total"  # beside the folder that the process fills: the bytes of its weights
+TOTAL_FILE: Final = "total"  # next to the folder that the process fills: the bytes of its weights
 REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
 
@@ -53,7 +53,7 @@ def making_alone(name: str, on_progress: OnProgress) -> Iterator[None]:
             time.sleep(_LOOK_S)
         yield
     finally:
-        # Whoever has the file open still gets the lock, and finds the model made.
+        # A process that has the file open still gets the lock, and finds the model made.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 

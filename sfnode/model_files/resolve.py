@@ -42,7 +42,7 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
 
 
 def _converted(form: WeightForm, source: Path, name: str, report: OnProgress) -> Path:
-    """Return the folder of a converted model, made now, or meanwhile by another process. OperatorError."""
+    """Return the folder of a converted model, made now, or by another process while this one waited. OperatorError."""
     with making_alone(name, report):
         if (folder := held(name)) is not None:
             return folder

@@ -20,7 +20,7 @@ from sfnode.network.memory_guard import (
 from sfnode.network.network import Network as Network
 from sfnode.network.network_config import NetworkConfig as NetworkConfig, Timings as Timings
 from sfnode.network.open_files import allowed_files as allowed_files, connections_max as connections_max
-from sfnode.network.policy import Address as Address, NameBook as NameBook, ip_groups as ip_groups
+from sfnode.network.policy import Address as Address, ip_groups as ip_groups
 from sfnode.network.reports import (
     DialReport as DialReport,
     NetworkStatistics as NetworkStatistics,

@@ -27,7 +27,7 @@ class NetworkConfig:
     bootstrap: tuple[Address, ...] = ()  # with a peer id; never forgotten
     announce: tuple[Address, ...] = ()  # announced to others in place of the listening addresses
     agent: str = f"sfnode/{__version__}"
-    own_name: NodeName | None = None  # told to others; None: no name
+    own_name: NodeName | None = None  # given to others; None: no name
     outbound_target: int = bounds.OUTBOUND_TARGET  # known peers are dialled until this many sessions are outbound
     outbound_max: int = bounds.OUTBOUND_MAX  # includes extra dials that re-check a bootstrap
     inbound_max: int = bounds.INBOUND_MAX  # a further dial is refused politely, or takes another's place

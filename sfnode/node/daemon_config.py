@@ -19,7 +19,7 @@ class DaemonConfig:
 
     Attributes:
         training: None: a relay, which stores, serves and floods, without torch.
-        owner: the owner's key, with which this node admits whoever uses an invitation; None: it does not have it.
+        owner: the owner's key, with which this node admits the users of invitations; None: it does not have it.
     """
 
     signed: SignedManifest

@@ -1,7 +1,7 @@
 """Uses of invitations: the node claims its own, and signs for the claims of others where it has the owner's key.
 
 A token that more authors have claimed than may use it admits nobody (SPEC 7.7). So a node claims no token that is used
-up, and the owner's node admits by name whoever claims one first: later claims then change nothing for that author.
+up, and the owner's node admits by name the authors who claim one first: later claims then change nothing for them.
 """
 
 from typing import Final

@@ -116,7 +116,7 @@ def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Rep
 def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) -> NetworkConfig:
     network, name = options.network, None
     if network.name is not None:
-        name = policy.sign_name(signer, manifest.run_id, policy.parse_name(network.name), int(time.time()))
+        name = policy.names.sign_name(signer, manifest.run_id, policy.names.parse_name(network.name), int(time.time()))
     # The run's coefficients come on top of the limit, twice: the state, and the copy on its way to the worker.
     memory_bytes_max = (network.memory_max << 20) + 2 * size_of_run(manifest).coefficients
     return NetworkConfig(

@@ -14,7 +14,7 @@ from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
 from sfnode.quality import Quality
 from sfnode.reporter import printable
-from sfnode.status import Names, Status, StatusWords, last_status, stored_names
+from sfnode.status import Names, Status, StatusWords, author_names, last_status
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
@@ -134,7 +134,7 @@ class Page:
     def _names(self, ledger: Ledger) -> Names:
         try:
             with self._data_dir.reading() as stored:
-                return stored_names(self._data_dir, stored, ledger.roster)
+                return author_names.stored_names(self._data_dir, stored, ledger.roster)
         except OperatorError:
             return Names()
 

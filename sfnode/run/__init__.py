@@ -2,6 +2,7 @@
 
 from sfnode.run import (
     builder as builder,
+    default_directory as default_directory,
     node_file as node_file,
     option as option,
     public_data as public_data,
@@ -15,13 +16,7 @@ from sfnode.run.amounts import (
 )
 from sfnode.run.builder import MethodOptions as MethodOptions
 from sfnode.run.builtin_tasks import BUILTIN_TASKS as BUILTIN_TASKS, TaskTexts as TaskTexts
-from sfnode.run.default_directory import (
-    HOME as HOME,
-    find_data_directory as find_data_directory,
-    node_called as node_called,
-    nodes_here as nodes_here,
-    only_node as only_node,
-)
+from sfnode.run.default_directory import HOME as HOME, find_data_directory as find_data_directory
 from sfnode.run.model_reference import find_model as find_model, joiner_model as joiner_model
 from sfnode.run.node_file import FieldValue as FieldValue
 from sfnode.run.node_options import (

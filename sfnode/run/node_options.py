@@ -91,8 +91,8 @@ class NetworkOptions:
 
     name: str | None = given(
         None,
-        "Show others this name beside the node's key, wherever they see it. Nobody checks who you are.",
-        form=("NAME", policy.parse_name),
+        "Show others this name with the node's key. Nobody checks who you are.",
+        form=("NAME", policy.names.parse_name),
     )
     listen: tuple[Address, ...] = given(
         (),
@@ -230,7 +230,7 @@ class JoinOptions:
     )
     owner_key: Path | None = given(
         None,
-        "Sign with this key, as the run's owner, for whoever uses an invitation first. Later uses of the same "
+        "Sign with this key, as the run's owner, for the first to use an invitation. Later uses of the same "
         "invitation then change nothing for them.",
     )
     training: TrainingOptions = field(default_factory=TrainingOptions)

@@ -11,7 +11,7 @@ import msgpack
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError
-from protocol.ledger import read_invitation, unpack_invitation
+from protocol.ledger import Invitation, read_invitation
 from protocol.run import Manifest
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 from sfnode.network import Address, bounds, policy
@@ -100,7 +100,7 @@ def _content_of(text: str) -> RunAddress:
         )
     except (ValueError, Malformed, msgpack.UnpackException, OperatorError) as error:
         raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
-    invitation = unpack_invitation(content.invitation)
+    invitation = Invitation.unpack(content.invitation)
     if invitation is None and content.invitation:
         raise OperatorError("the string to join holds half an invitation. Ask for another")
     return RunAddress(

@@ -1,13 +1,8 @@
 """Doors: `Status`, `StatusWords`. What a running node reports, in figures and in words, and whether it is well."""
 
+from sfnode.status import author_names as author_names
+from sfnode.status.author_names import Names as Names
 from sfnode.status.curve_line import sparkline as sparkline, thinned as thinned
-from sfnode.status.names import (
-    Names as Names,
-    label_of_peer as label_of_peer,
-    names_known as names_known,
-    short_key as short_key,
-    stored_names as stored_names,
-)
 from sfnode.status.node_status import (
     LifeStatistics as LifeStatistics,
     ModelProgress as ModelProgress,

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
-from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, label_of_peer, short_key, sparkline
+from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, author_names, sparkline
 from sfnode.top.node_view import NodeView
 
 _LABEL_COLUMNS: Final = 9
@@ -52,7 +52,7 @@ def _draw_one(view: NodeView, lines: int, is_ascii: bool) -> RenderableType:
 
 def _title(status: Status) -> Text:
     text = Text(printable(status.node.run), style="bold cyan", overflow="ellipsis", no_wrap=True)
-    who = f"{status.life.own_name} {short_key(status.node.author)}".strip()
+    who = f"{status.life.own_name} {author_names.short_key(status.node.author)}".strip()
     text.append(f"  {status.node.run_id[:16]}  node {printable(who)}", style="not bold dim")
     if status.detail is not None:
         text.append(f"  up {format_seconds(status.detail.uptime_s)}", style="not bold dim")
@@ -161,7 +161,7 @@ def _peers(detail: StatusDetail, count_max: int, style: str) -> Iterator[Rendera
         table.add_column(name, justify="right" if name in _FIGURES else "left", no_wrap=True, overflow="ellipsis")
     for peer in detail.peers[:count_max]:
         row = (
-            label_of_peer(peer),
+            author_names.label_of_peer(peer),
             "out" if peer.is_outbound else "in",
             peer.address.split("/p2p/")[0],
             "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms",

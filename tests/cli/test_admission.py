@@ -146,7 +146,7 @@ def test_run_exclude__on_a_terminal__asks_first(answer: str, listed: Place, monk
         if answer == "n" and abort:
             raise click.Abort
 
-    monkeypatch.setattr("sfnode.cli.run._is_terminal", lambda: True)
+    monkeypatch.setattr("sfnode.cli.run.can_ask", lambda: True)
     monkeypatch.setattr(click, "confirm", confirm)
     given = ("run", "exclude", ALICE.hex(), "--from-step", 5, "--owner-key", listed.key, "--data-dir", listed.data_dir)
     assert call(*given).code == (1 if answer == "n" else 0)

@@ -164,7 +164,7 @@ def test_doctor__bootstraps_that_do_not_work__each_line_names_the_stage(running:
         other.listen(1)
         other.settimeout(20)
         cases = {
-            "203.0.113.7:4001": ("/ip4/<address>/tcp/<port>", "copy it whole"),
+            "203.0.113.7:4001": ("is not a string to join", "copy it whole"),
             f"/dns4/nowhere.invalid/tcp/4001/p2p/{PEER}": ("nowhere.invalid does not resolve", "name server"),
             f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{PEER}": ("connection refused", "start that node"),
             good.replace(good.rpartition("/")[2], PEER): ("another node answers", "present address"),
@@ -180,7 +180,11 @@ def test_doctor__malformed_addresses__are_findings_among_the_others(tmp_path: Pa
     node = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{PEER}"
     known = RunAddress(run_id=bytes(32), nodes=(parse_bootstrap(node),), run_model="m", run_data="private")
     string = join_string(known)
-    for malformed, part in ((string[:60], "cut off"), (f"sfnode:12ab@{node}", "64 hexadecimal digits"), ("x", "tcp")):
+    for malformed, part in (
+        (string[:60], "cut off"),
+        (f"sfnode:12ab@{node}", "64 hexadecimal digits"),
+        ("x", "not a string"),
+    ):
         found = relay(malformed, "--bootstrap", node, "--data-dir", tmp_path)
         assert_fails(found, "bootstrap address", part, "copy it whole")
         assert_fails(found, "bootstrap", "connection refused")

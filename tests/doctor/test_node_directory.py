@@ -61,7 +61,7 @@ def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(di
     [
         ({"peers": 0}, "0 peers"),
         ({"is_admitted": False, "admission": "invite"}, "not admitted"),
-        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the string to join is used"),
         ({"excluded_from": 3}, "excluded by the owner from step 3 on"),
     ],
 )

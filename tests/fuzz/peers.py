@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
+from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, decode_untrusted, encode
@@ -26,13 +27,14 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.names import NameBook
+from sfnode.network.policy.names import NameBook, is_fit, read_name_untrusted, sign_name
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 
 HOSTS = ("192.0.2.1", "127.0.0.1", "2001:db8::1", "::1", "::ffff:192.0.2.1")
 PEERS = tuple(peer_of_author(bytes(31) + bytes([number])) for number in range(6))
 OWN, NAMED = PEERS[0], PEERS[5]
+_ANN = Signer(bytes(32))
 _TEXTS = (
     "/ip4/192.0.2.7/tcp/4001",
     "/ip4/0.0.0.0/tcp/4001",
@@ -56,8 +58,10 @@ _TEXTS = (
 
 
 def check_addresses(data: bytes) -> None:
-    """ValueError (from the operator: OperatorError), or an address that is written as it is read."""
+    """ValueError (from the operator: OperatorError), or an address that is written as it is read; or a fit name."""
     text = data.decode("utf-8", "replace")
+    named = read_name_untrusted(text, _ANN.author, bytes(32))
+    assert named is None or (is_fit(named.name) and named.text == text and parse_untrusted((text,)) == ())
     with suppress(ValueError):
         key = author_of_peer(text)
         assert peer_of_author(key) == text
@@ -93,6 +97,13 @@ def _plain_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 def address_seeds() -> Iterator[bytes]:
     """Addresses of each form, a peer id, a host name that a careless regular expression refuses only after minutes."""
+    name = sign_name(_ANN, bytes(32), "Ann", 5).text
+    yield from (
+        name.encode(),
+        name.replace("Ann", "Eve").encode(),
+        name.replace(":5:", ":x:").encode(),
+        name[:9].encode(),
+    )
     for text in (*_TEXTS, OWN, f"/ip4/1.2.3.4/tcp/1/p2p/{OWN}", f"/dns/{'a' * 24}!/tcp/1"):
         yield text.encode()
 

@@ -212,7 +212,7 @@ FAULTS: Final[Mapping[str, Expected]] = {
     each.plant.__name__: each
     for each in (
         Expected(plant=not_admitted, code=4, words="not admitted: ask the owner"),
-        Expected(plant=invitation_used_twice, code=4, words="the invitation is used"),
+        Expected(plant=invitation_used_twice, code=4, words="the string to join is used"),
         Expected(plant=expelled, code=5, words="excluded by the owner from step 0 on"),
         Expected(plant=bootstrap_gone, code=3, words="connection refused"),
         Expected(plant=bootstrap_of_another_run, code=3, words="other run: "),

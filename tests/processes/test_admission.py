@@ -124,7 +124,7 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     assert second.status()["own_updates"] == 0 and not second.status()["is_admitted"]
     assert second.wait_for_event("admission")["is_admitted"] is False
     shown = call("status", "--data-dir", second.directory).stdout
-    assert f"`sfnode run admit {author_of(second).hex()}`" in shown
+    assert f"`sfnode run admit {author_of(second).hex()} --owner-key FILE`" in shown
     run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)
     third = run.join("third", "--invite", tokens[1])
     nodes = [first, second, third]

@@ -92,7 +92,9 @@ def _decode(name: str, manifest: Manifest, data: bytes) -> Case:
     def members() -> dict[str, Any]:
         found = codec.decode_untrusted(data)
         codec.check_signed(found)
-        fields = {"kind": int(found.kind), "uses": found.uses} if found.uses > 1 else {"kind": int(found.kind)}
+        fields: dict[str, Any] = (
+            {"kind": int(found.kind), "uses": found.uses} if found.uses > 1 else {"kind": int(found.kind)}
+        )
         fields |= {"author": found.author.hex(), "from_step": found.from_step}
         return fields | {"token": found.token.hex()}
 

@@ -32,8 +32,8 @@ class InviteOptions:
     )
     name: str | None = option.given(
         None,
-        "Show this name, on this machine only, for whoever uses the invitation.",
-        form=("NAME", policy.parse_name),
+        "Show this name, on this machine only, for the person who uses the invitation.",
+        form=("NAME", policy.names.parse_name),
         name="--for",
     )
     at: tuple[str, ...] = option.given(

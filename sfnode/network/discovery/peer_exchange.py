@@ -93,7 +93,7 @@ class PeerExchange:
         return _fitting(found, bytes_max)
 
     def _with_names(self, peers: tuple[PeerAddress, ...], *, exclude: PeerId) -> tuple[PeerAddress, ...]:
-        """Return the peers with their names, and after them others of which only the name is told."""
+        """Return the peers with their names, and after them others of which it gives only the name."""
         if self.config.neighbours_fixed:
             return peers
         texts = {peer: text for peer, text in [*self._names.texts().items()][::-1] if peer != exclude}

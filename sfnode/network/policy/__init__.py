@@ -3,6 +3,7 @@
 from sfnode.network.policy import (
     inbound as inbound,
     ip_groups as ip_groups,
+    names as names,
     outbound as outbound,
     rate_limits as rate_limits,
     reputation as reputation,
@@ -21,12 +22,7 @@ from sfnode.network.policy.addresses import (
     reachable_addresses as reachable_addresses,
 )
 from sfnode.network.policy.ip_groups import Group as Group, Origins as Origins
-from sfnode.network.policy.names import (
-    NameBook as NameBook,
-    NodeName as NodeName,
-    parse_name as parse_name,
-    sign_name as sign_name,
-)
+from sfnode.network.policy.names import NameBook as NameBook, NodeName as NodeName
 from sfnode.network.policy.places import FairPlace as FairPlace, FairPlaces as FairPlaces, Places as Places
 from sfnode.network.policy.reputation import DiscouragedRow as DiscouragedRow, Fault as Fault
 from sfnode.network.policy.token_bucket import TokenBucket as TokenBucket, TokenBuckets as TokenBuckets

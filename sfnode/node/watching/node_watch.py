@@ -19,7 +19,7 @@ from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality import Quality
 from sfnode.run import run_address
-from sfnode.status import LifeStatistics, Names, Status, StatusWords, names_known
+from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
 from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
 
@@ -80,7 +80,7 @@ class NodeWatch:
 
     def _names(self) -> Names:
         roster = self._life.node.replica.ledger.roster
-        return names_known(self._life.config.data_dir, roster, self._life.network.names.names())
+        return author_names.names_known(self._life.config.data_dir, roster, self._life.network.names.names())
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""

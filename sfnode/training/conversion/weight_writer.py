@@ -18,7 +18,7 @@ _SHARD_BYTES: Final = 1 << 30  # one shard is in memory at a time
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write one file, or several with an index. Tensors may share memory, or lie in files: each is read once.
 
-    The total goes into a file beside ``folder`` first, for whoever shows the progress.
+    The total goes into a file next to ``folder`` first, for those who show the progress.
     """
     total = sum(tensor.nbytes for tensor in tensors.values())
     (folder.parent / TOTAL_FILE).write_text(str(total), "ascii")

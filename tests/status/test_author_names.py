@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
-from sfnode.status import Names, names_known, short_key
+from sfnode.status import Names, author_names
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.ledgers import admit, claim, signer
 from tests.support.manifests import small_manifest
@@ -20,7 +20,10 @@ NAMES = Names(noted={ANN: "Ann"}, said={ANN: "annie", BOB: "Bob", EVE: "Ann"})
 
 def test_names__of_an_author__the_owners_note_comes_first() -> None:
     assert [NAMES.of(author) for author in (ANN, BOB, "ff" * 32)] == ["Ann", "Bob", ""]
-    assert NAMES.label(BOB) == f"Bob {BOB[:16]}" and NAMES.label("ff" * 32) == short_key("ff" * 32) == "ff" * 8
+    assert (
+        NAMES.label(BOB) == f"Bob {BOB[:16]}"
+        and NAMES.label("ff" * 32) == author_names.short_key("ff" * 32) == "ff" * 8
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,13 +51,13 @@ def test_note__invitation_of_ann__names_who_has_used_it(tmp_path: Path) -> None:
     token = roster.codec.decode_untrusted(claim(RUN, 7, 1)).token
     folder.invited.note(token, "Ann")
     folder.invited.note(bytes(32), "Bob")
-    assert names_known(folder, roster, {}).noted == {}
+    assert author_names.names_known(folder, roster, {}).noted == {}
     roster.add(claim(RUN, 7, 1))
-    assert names_known(folder, roster, {}).noted == {ANN: "Ann"}
+    assert author_names.names_known(folder, roster, {}).noted == {ANN: "Ann"}
     roster.add(claim(RUN, 7, 2))
-    assert names_known(folder, roster, {}).noted == {}, "nobody knows which of the two is Ann"
+    assert author_names.names_known(folder, roster, {}).noted == {}, "nobody knows which of the two is Ann"
     roster.add(admit(RUN, 1))
-    assert names_known(folder, roster, {}).noted == {ANN: "Ann"}
+    assert author_names.names_known(folder, roster, {}).noted == {ANN: "Ann"}
 
 
 @pytest.mark.parametrize("held", ["[]", "{", '{"x": "Ann"}', '{"x": 1}', "\udcff"])

@@ -1,4 +1,4 @@
-"""Names of the authors of a run, each shown beside the one short form of its key."""
+"""Names of the authors of a run, each shown with the one short form of its key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.ledger import Roster
-from sfnode.network import NameBook, PeerState, policy, saved_peers
+from sfnode.network import PeerState, policy, saved_peers
 from sfnode.storage import DataDirectory, StoredRecords
 
 KEY_DIGITS: Final = 16  # of a key in short: too many to make another key with the same beginning
@@ -80,6 +80,6 @@ def names_known(data_dir: DataDirectory, roster: Roster, said: Mapping[str, str]
 def stored_names(data_dir: DataDirectory, stored: StoredRecords, roster: Roster) -> Names:
     """Return the names that a node on this directory knows, or knew when it ran last. OperatorError."""
     manifest = data_dir.signed_manifest().manifest
-    book = NameBook(manifest.run_id)
+    book = policy.NameBook(manifest.run_id)
     saved_peers.restore_names(book, stored.fact("names") or "{}")
     return names_known(data_dir, roster, book.names())
