@@ -77,8 +77,7 @@ export class Encoder {
 
   #wordTokens() {
     const { label_words: words } = this.#task;
-    const alone = words.map((word) => this.#t(word));
-    const found = alone.every((each) => each.length === 1) ? alone : words.map((word) => this.#after(word));
+    const found = words.map((word) => this.#after(word));
     demand(found.every((each) => each.length > 0), "a word without a token");
     demand(new Set(found.map(String)).size === found.length, "equal words");
     return found;

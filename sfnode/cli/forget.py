@@ -8,7 +8,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import json_option, print_result
 from sfnode.cli.value_types import DataFolder
 from sfnode.model_files import cache_folder
-from sfnode.storage import DataDirectory, disk
+from sfnode.storage import DataDirectory, disk, pasteable
 
 
 @click.command()
@@ -27,12 +27,13 @@ def forget(data_dir: DataDirectory, is_agreed: bool, is_json: bool) -> None:
     """
     manifest = data_dir.signed_manifest().manifest
     if data_dir.is_locked():
-        raise OperatorError(f"a node runs on {data_dir}. First: sfnode stop --data-dir {data_dir}")
+        raise OperatorError(f"a node runs on {data_dir}. First: {pasteable('sfnode stop --data-dir', data_dir)}")
     own, others = data_dir.entries()
     taken = disk.bytes_below(data_dir.path)
     if not is_json:
         click.echo(f"run      {manifest.name!r} ({manifest.run_id.hex()[:16]}), {taken / 1e6:,.1f} MB in {data_dir}")
-        click.echo(f"key      goes, too: first, if you may come back, sfnode id backup FILE --data-dir {data_dir}")
+        backup = pasteable("sfnode id backup FILE --data-dir", data_dir)
+        click.echo(f"key      goes, too: first, if you may come back, {backup}")
         for path in others:
             click.echo(f"stays    {path!s}: no node writes that")
     if not is_agreed:

@@ -83,7 +83,7 @@ class StatusWords:
             return "not needed: a relay contributes nothing"
         if roster.is_open:
             return "following only: this node's key does not have the work that the run asks for"
-        admit = f"`sfnode run admit {author} --owner-key FILE`"
+        admit = f"`{pasteable('sfnode run admit', author)} --owner-key FILE`"
         if roster.is_invitation_used:
             return (
                 "not admitted: the string to join is used, another node has joined with it. Ask the owner for a new "

@@ -46,8 +46,7 @@ class Estimator:
 
     def __init__(self, shared: SharedModel, bases: Bases, data: TaskData, noise: NoiseConfig | None = None) -> None:
         self.data, self._noise = data, noise
-        self._shared = shared
-        self._bases = bases
+        self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
         if data.judge is not None and not manifest.method.is_dense:
             raise OperatorError(

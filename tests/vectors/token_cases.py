@@ -93,7 +93,7 @@ def _read(encoder: PromptEncoder, data: bytes) -> list[object] | None:
         path = Path(folder) / "data.jsonl"
         path.write_bytes(data)
         try:
-            made = read_examples(path, encoder)
+            made = read_examples(path, encoder, is_specified=True)
         except OperatorError:
             return None
     return [
