@@ -9,6 +9,7 @@ from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
+from sfnode.storage import pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess

@@ -180,11 +180,8 @@ def test_doctor__malformed_addresses__are_findings_among_the_others(tmp_path: Pa
     node = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{PEER}"
     known = RunAddress(run_id=bytes(32), nodes=(parse_bootstrap(node),), run_model="m", run_data="private")
     string = join_string(known)
-    for malformed, part in (
-        (string[:60], "cut off"),
-        (f"sfnode:12ab@{node}", "64 hexadecimal digits"),
-        ("x", "not a string"),
-    ):
+    cases = {string[:60]: "cut off", f"sfnode:12ab@{node}": "64 hexadecimal digits", "x": "not a string to join"}
+    for malformed, part in cases.items():
         found = relay(malformed, "--bootstrap", node, "--data-dir", tmp_path)
         assert_fails(found, "bootstrap address", part, "copy it whole")
         assert_fails(found, "bootstrap", "connection refused")
