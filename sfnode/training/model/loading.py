@@ -112,7 +112,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
 
 def _skeleton(folder: Path) -> PreTrainedModel:
     """Build the layers; OperatorError where there are more than `PARTS_MAX` layers and parts of layers."""
-    doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE} describes none"
+    doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
     with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
