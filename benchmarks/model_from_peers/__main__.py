@@ -25,16 +25,7 @@ import click
 import trio
 
 from benchmarks.measures import report, say
-from benchmarks.model_from_peers.givers import (
-    COPY,
-    HONEST,
-    LIAR,
-    RECORD_BYTES,
-    RUN_ID,
-    STALLER,
-    WEIGHTS,
-    model_of,
-)
+from benchmarks.model_from_peers.givers import COPY, HONEST, LIAR, RECORD_BYTES, RUN_ID, STALLER, WEIGHTS, model_of
 from protocol.events import Event, MessageArrived, PeerJoined
 from protocol.wire import Records
 from sfnode.network import Host, Link, Network, NetworkConfig, Pace, ServedRun, policy

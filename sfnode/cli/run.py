@@ -21,14 +21,7 @@ from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.run import default_directory, option
 from sfnode.status import author_names
-from sfnode.storage import (
-    DataDirectory,
-    KeyFile,
-    decode_run_file,
-    pasteable,
-    read_statements_file,
-    write_statements,
-)
+from sfnode.storage import DataDirectory, KeyFile, decode_run_file, pasteable, read_statements_file, write_statements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,7 @@ from torch import Tensor
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout, Coefficients
-from protocol.subspace import (
-    Bases,
-    DirectionFactors,
-    direction_factors,
-    example_indices,
-    quantise,
-    scale_exp,
-)
+from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
 from sfnode.training.dense_message import DenseMeasure, Estimate
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
 from sfnode.training.reward_estimate import evaluate_answers, likeliest_answers

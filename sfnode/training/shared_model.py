@@ -16,16 +16,7 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import (
-    PassContext,
-    Weight,
-    WeightSwitch,
-    loading,
-    perturbed,
-    probe,
-    quantised,
-    wide_products,
-)
+from sfnode.training.model import PassContext, Weight, WeightSwitch, loading, perturbed, probe, quantised, wide_products
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 

@@ -18,15 +18,7 @@ from typing import Final
 
 import trio
 
-from benchmarks.sample_runs import (
-    OWNER,
-    Shape,
-    manifest_of,
-    scalars_of,
-    sealed_records,
-    signer,
-    tiny_tensors,
-)
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, scalars_of, sealed_records, signer, tiny_tensors
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import SPAN_STEPS
 from protocol.run.manifest import SignedManifest, sign_manifest

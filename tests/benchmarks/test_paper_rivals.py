@@ -9,17 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.graphs import ring
-from benchmarks.paper.rivals import (
-    Central,
-    CentralMezo,
-    ChocoSgd,
-    DiLoCo,
-    Dsgd,
-    Dzsgd,
-    Rival,
-    metropolis,
-    zeroth_order,
-)
+from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd, Dzsgd, Rival, metropolis, zeroth_order
 
 COUNT, SIZE = 4, 3
 CENTRES = torch.tensor([[1.0, 0.0, 2.0], [3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [4.0, 5.0, 1.0]])

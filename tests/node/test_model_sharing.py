@@ -14,16 +14,7 @@ from sfnode.model_files.pieces import FilePiece, PieceIndex, hashes_of
 from sfnode.node.model_sharing import ModelSharing
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.node.split_models import (
-    CONFIG,
-    FILES,
-    TOKENIZER,
-    WEIGHTS,
-    all_pieces,
-    made_up_model,
-    pieces_of,
-    write_model,
-)
+from tests.node.split_models import CONFIG, FILES, TOKENIZER, WEIGHTS, all_pieces, made_up_model, pieces_of, write_model
 
 
 def sharing_of(spec: ModelSpec, **options: Any) -> ModelSharing:

@@ -6,14 +6,7 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided

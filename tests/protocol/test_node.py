@@ -20,13 +20,7 @@ from protocol.events import (
     TrainingSwitched,
     WorkerReady,
 )
-from protocol.wire import (
-    Head,
-    Message,
-    Ping,
-    Records,
-    SpansRequest,
-)
+from protocol.wire import Head, Message, Ping, Records, SpansRequest
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import (

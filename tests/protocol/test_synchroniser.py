@@ -18,16 +18,7 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.sync.anti_entropy import answer
-from protocol.wire import (
-    Head,
-    PeerId,
-    PullDone,
-    Records,
-    ShardsRequest,
-    Spans,
-    SpansRequest,
-    Statements,
-)
+from protocol.wire import Head, PeerId, PullDone, Records, ShardsRequest, Spans, SpansRequest, Statements
 from tests.support.ledgers import exclude, ledger_of, seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import (

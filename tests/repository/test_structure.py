@@ -12,20 +12,20 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 47,  # one of them for other programs: sfnode/api
-    "arrows": 278,  # sixteen of sfnode/api; two of TrainingConfig, which node and testnet share with training
+    "rooms": 47,  # one for other programs, sfnode/api; one for files of rows, sfnode/rows
+    "arrows": 287,  # sixteen of sfnode/api; two of TrainingConfig, which node and testnet share with training
     "arrows_in_circles": 0,
     "levels": 16,
-    "rooms_seen_from_sfnode": 31,
-    "arrows_seen_from_sfnode": 143,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
+    "rooms_seen_from_sfnode": 32,
+    "arrows_seen_from_sfnode": 150,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
     "protocol_levels": 6,
     "import_circles": 0,
-    "most_files_in_a_folder": 29,  # sfnode/cli: each command has a file of its name there
+    "most_files_in_a_folder": 31,  # sfnode/cli: each command has a file of its name there
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,
     "longest_file": 400,
-    "files_over_300_lines": 11,
+    "files_over_300_lines": 12,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"

@@ -6,28 +6,14 @@ from collections.abc import Sequence
 
 from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
-from protocol.events import (
-    Effect,
-    MessageArrived,
-    PeerJoined,
-    ReserveStep,
-    SendMessage,
-    StartEstimate,
-    Ticked,
-)
+from protocol.events import Effect, MessageArrived, PeerJoined, ReserveStep, SendMessage, StartEstimate, Ticked
 from protocol.ledger.ledger import Ledger
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Request, answer
-from protocol.wire import (
-    Head,
-    Message,
-    PeerId,
-    PullRequest,
-    Records,
-)
+from protocol.wire import Head, Message, PeerId, PullRequest, Records
 from tests.support.ledgers import add, ledger_of
 from tests.support.manifests import small_manifest
 

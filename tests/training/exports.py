@@ -10,14 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import (
-    AutoModelForCausalLM,
-    GPT2Config,
-    LlamaConfig,
-    OPTConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, PretrainedConfig, PreTrainedModel
 
 from protocol.run.manifest import Manifest, TensorSpec
 from protocol.schema import to_plain

@@ -12,15 +12,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import folder as files
 from sfnode.training.export.out_folder import fresh_folder
-from sfnode.training.model import (
-    ParameterPlace,
-    check_model,
-    check_whole_fits,
-    fold_weights,
-    is_of,
-    loading,
-    places,
-)
+from sfnode.training.model import ParameterPlace, check_model, check_whole_fits, fold_weights, is_of, loading, places
 from sfnode.training.task import PromptEncoder
 
 
