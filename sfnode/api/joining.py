@@ -13,7 +13,7 @@ import trio
 
 from protocol.node import NodeStatistics, statistics
 from protocol.state import Replica
-from sfnode.network import Readiness, policy
+from sfnode.network import Readiness, policy, unknown_bytes
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, RunSource, find_manifest, run_address
@@ -100,6 +100,9 @@ async def join(
     with incoming, events:
         reporter = _EventReporter(incoming)
         config = await prepare(await find_manifest(chosen.source, reporter), chosen, reporter)
+        # What else this program holds is not the node's: by the process's memory it would let nobody in.
+        memory = replace(config.network.memory, look=unknown_bytes)
+        config = replace(config, network=replace(config.network, memory=memory))
         daemon = Daemon(config, reporter)
         with config.data_dir.identity.in_use():
             async with trio.open_nursery() as nursery:

@@ -16,6 +16,7 @@ from sfnode.network.memory_guard import (
     MemoryConfig as MemoryConfig,
     MemoryState as MemoryState,
     resident_bytes as resident_bytes,
+    unknown_bytes as unknown_bytes,
 )
 from sfnode.network.network import Network as Network
 from sfnode.network.network_config import NetworkConfig as NetworkConfig, Timings as Timings

@@ -63,7 +63,7 @@ def test_page__figures__stand_in_the_tables_and_the_picture() -> None:
     assert "| DSGD | 8 | 2.5 GB | 70.0 % (70.0) | 70.0 % | 0.600 | 0.1 |" in page["rivals"]
     assert "| SeedFlood | **0.1**: 0.600, 0.3: 0.900 |" in page["rates"]
     drawn = picture(found)
-    assert drawn.count("<polyline") >= 3 and "AdamW, central" in drawn and "10 kB" in drawn
+    assert drawn.count('<g id="line2d') >= 3 and "AdamW, central" in drawn and "10 kB" in drawn
     assert described(999) == "999 B" and described(1.5e13) == "15 TB"
     committed = (REPOSITORY / "docs" / "paper.md").read_text("utf-8")
     assert fill(committed, page) != committed

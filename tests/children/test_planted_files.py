@@ -27,6 +27,7 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "sfnode.training.bench.memory": (),
     "sfnode.training.conversion": ("--help",),
     "sfnode.training.devices": (),
+    "sfnode.training.token_check": ("nowhere", "{}"),
 }
 # What children import, of ours, of others and of Python's own.
 PLANTED = "numpy torch trio transformers safetensors msgpack nacl click psutil pip sfnode protocol json runpy argparse"

@@ -61,7 +61,8 @@ def test_join__noise__trains_beside_a_node_without_and_counts_on_after_a_restart
         wait_until(lambda: all(node.status().get("is_finished") for node in nodes), "both have finished", 120.0)
         wait_until(lambda: len({str(node.status().get("ledger_root")) for node in nodes}) == 1, "equal ledgers")
         end = privacy_of(again)
-        assert before["uses"] < end["uses"] <= end["uses_at_end"] <= planned["uses_at_end"]
+        assert again.status()["own_updates"] > 0  # in this life; the row that was used most may be another one's
+        assert before["uses"] <= end["uses"] <= end["uses_at_end"] <= planned["uses_at_end"]
         shown = run_sfnode("status", "--data-dir", str(tmp_path / "noisy")).stdout
         assert f"noise 2: epsilon {end['epsilon']:.1f} (delta 1e-05)" in shown
         assert other.status()["privacy"] is None

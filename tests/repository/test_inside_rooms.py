@@ -11,8 +11,8 @@ from tests.repository.inside_rooms import Inside, measure
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
     "lines": 42_650,  # 3,400 for: Python API, names and strings for many, files of rows, formats by measure, install
-    "exported_names": 501,  # nine of sfnode.rows and of names, one that prints commands, the rest of models and disks
-    "init_lines": 808,  # half of what is new: the names that sfnode hands out to programs
+    "exported_names": 502,  # nine of sfnode.rows and of names, one that prints commands, the rest of models and disks
+    "init_lines": 809,  # half of what is new: the names that sfnode hands out to programs
     "import_share": 9.3,
     "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,

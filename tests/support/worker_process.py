@@ -9,7 +9,7 @@ from types import TracebackType
 
 from sfnode.children.program import Program
 from sfnode.worker.supervisor import LEAVE_S
-from sfnode.worker_protocol.messages import Message, MessageParser, Request, encode_frame
+from sfnode.worker_protocol.messages import Evaluating, Message, MessageParser, Request, encode_frame
 
 
 class WorkerProcess:
@@ -57,7 +57,9 @@ class WorkerClient:
     def ask(self, request: Request) -> Message:
         """Send ``request`` and wait for the reply; EOFError when the worker closes the connection instead."""
         self._stream.sendall(encode_frame(request))
-        while (reply := self._parser.next_message()) is None:
+        while (reply := self._parser.next_message()) is None or isinstance(reply, Evaluating):
+            if reply is not None:
+                continue  # how far it is: the reply comes last
             data = self._stream.recv(65_536)
             if not data:
                 raise EOFError
