@@ -15,7 +15,7 @@ from protocol.limits import DIRECTIONS_MAX
 from protocol.run import CoreKind, Objective, SignedManifest, TaskKind, TaskSpec
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
-from sfnode.reporter import counting, printable
+from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
 from sfnode.run import RunDraft, RunOptions, TaskTexts, builder, reward_texts, task_texts
 from sfnode.storage import KeyFile, data_files, disk
@@ -143,7 +143,7 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
     """
     if data.judge is None:
         if len(data.examples) < least:
-            text = f"{len(data.examples)} examples are too few to make a basis from, which takes {least} or more"
+            text = f"too few to make a basis from: {counted(len(data.examples), 'example')}, where {least} are needed"
             click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
         return
     room = task.max_tokens - data.judge.rule.tokens

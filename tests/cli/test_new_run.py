@@ -131,7 +131,7 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     outcome = call("init", *DEMO, "--data", data, "--out", tmp_path / "a.run")
     assert outcome.code == 0, outcome
     assert decode_run_file(tmp_path / "a.run").manifest.method.is_dense == is_dense
-    assert is_dense != (f"Warning: {rows} examples are too few to make a basis from" in outcome.stderr)
+    assert is_dense != (f"Warning: too few to make a basis from: {rows} examples, where" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
