@@ -109,7 +109,7 @@ def test_compose__run__is_by_invitation_and_no_node_has_the_owners_key() -> None
 
 def test_compose__owners_key__is_copied_out_without_what_a_build_says() -> None:
     """`docker compose run` builds `invite` first, and writes what the build says to its own standard output."""
-    page = (REPOSITORY / "docs" / "quickstart.md").read_text("utf-8")
+    page = (REPOSITORY / "docs" / "guide.md").read_text("utf-8")
     assert compose()["services"]["invite"]["pull_policy"] == "build"
     assert "$ docker compose cp invite:/owner/owner.key owner.key\n" in page
     assert not re.findall(r"^\$ docker compose run .*>.*$", page, re.MULTILINE)

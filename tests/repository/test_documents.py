@@ -10,6 +10,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from sfnode.run import default_directory
+from sfnode.storage import DataDirectory
 from tests import REPOSITORY
 from tests.support.commands import commands_in, parse_command
 
@@ -30,13 +32,16 @@ def consoles(document: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
-def test_document__sfnode_commands__are_all_accepted(document: Path) -> None:
+def test_document__sfnode_commands__are_all_accepted(
+    document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(default_directory, "only_node", lambda: DataDirectory(tmp_path))  # as where a reader has joined
     for command in commands_in("\n".join(consoles(document))):
         parse_command(command)
 
 
 def test_document__readme_and_quickstart__show_the_main_commands() -> None:
-    shown = [REPOSITORY / "README.md", REPOSITORY / "docs" / "quickstart.md"]
+    shown = [REPOSITORY / "README.md", REPOSITORY / "docs" / "quickstart.md", REPOSITORY / "docs" / "guide.md"]
     commands = {command[0] for document in shown for console in consoles(document) for command in commands_in(console)}
     assert {"init", "join", "testnet", "status", "log", "eval", "export", "id"} <= commands
 
