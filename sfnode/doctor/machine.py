@@ -9,7 +9,7 @@ from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import allowed_files, bounds, connections_max
-from sfnode.reporter import counted
+from sfnode.reporter import counted, format_seconds
 from sfnode.storage import disk
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
@@ -33,9 +33,8 @@ def check_clock() -> Finding:
 def compare_clocks(offsets_s: list[float]) -> Finding:
     """Compare our clock with those of peers; ``offsets_s``: how far each is ahead of ours."""
     middle = sorted(offsets_s)[len(offsets_s) // 2]
-    seen = (
-        f"{abs(middle):.1f} s {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
-    )
+    size = f"{abs(middle):.1f} s" if abs(middle) < 60.0 else format_seconds(abs(middle))
+    seen = f"{size} {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
     if abs(middle) > 30.0:
         advice = "set it (timedatectl set-ntp true), unless you trust it more than theirs: logs cannot be compared"
         return warning("clock", f"it is {seen}", advice)

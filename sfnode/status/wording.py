@@ -196,8 +196,8 @@ class StatusWords:
         detail, updates = self._status.detail, self._status.ledger.updates
         if detail is None:
             return f"{self._status.node.own_updates:,}"
-        own = detail.progress.own_updates
-        text = f"{own:,} ({100 * own / updates:.1f} % of all)" if updates else f"{own:,}"
+        own = detail.progress.own_updates  # counted a moment after all: one more may be among them
+        text = f"{own:,} ({100 * own / max(own, updates):.1f} % of all)" if updates else f"{own:,}"
         held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
         if held:
             text += f"; {counted(len(held), 'peer')} of {len(detail.peers)} known to hold {min(held):,} or more of them"

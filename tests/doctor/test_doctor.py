@@ -243,7 +243,7 @@ def test_doctor__clock__is_checked_against_sense_and_peers(monkeypatch: pytest.M
     assert finding.verdict is Verdict.FAIL and "1970-01-01" in finding.text and "timedatectl" in finding.advice
     assert machine.compare_clocks([0.2, -0.1, 900.0]).verdict is Verdict.OK
     finding = machine.compare_clocks([120.0, 119.0])
-    assert finding.verdict is Verdict.WARNING and "120.0 s behind" in finding.text
+    assert finding.verdict is Verdict.WARNING and "2 min 0 s behind" in finding.text
 
 
 def test_doctor__disk__space_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

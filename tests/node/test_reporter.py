@@ -147,4 +147,5 @@ def test_counting__another_part_begins__has_a_speed_of_its_own(monkeypatch: pyte
 
 
 def test_format_seconds__any_length__has_fitting_units() -> None:
-    assert [format_seconds(each) for each in (0.4, 59.6, 200, 7_500)] == ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"]
+    told = ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min", "71 h 59 min", "40 days"]
+    assert [format_seconds(each) for each in (0.4, 59.6, 200, 7_500, 259_199, 3_456_000)] == told

@@ -114,3 +114,9 @@ def test_sparkline__curve__has_its_shape_and_width() -> None:
 def test_status__detail__survives_the_file() -> None:
     """What is written as JSON is read again as it was."""
     assert Status.from_json_untrusted(json.loads(json.dumps(STATUS.to_json())), "status") == STATUS
+
+
+def test_own_updates__counted_a_moment_later__are_never_more_than_all() -> None:
+    """A node of one author said: 7 (116.7 % of all)."""
+    later = changed(STATUS, updates=6, detail=changed(DETAIL, own_updates=7, peers=()))
+    assert StatusWords(later).own_updates == "7 (100.0 % of all)"
