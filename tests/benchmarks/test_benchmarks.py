@@ -77,6 +77,7 @@ def test_heads__few_authors__tells_root_state_and_frontier() -> None:
     assert {"root_after_one_ms", "root_after_all_ms", "state_after_one_ms", "frontier_ms"} <= set(row)
 
 
+@pytest.mark.slow  # the rate itself: tests/protocol and tests/properties
 def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_is_asked_for() -> None:
     result = run("author_burst", "--steps", "120", "--seconds", "14")
     assert {name: found["held_of_attacker"] for name, found in result.items()} == {

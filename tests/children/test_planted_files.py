@@ -47,8 +47,14 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return mark
 
 
+# All start in one way; those that import torch for the same end take part in `make test-all` only.
+SLOW = {"sfnode.training", "sfnode.training.bench.memory", "sfnode.training.conversion", "sfnode.training.token_check"}
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("module", CHILDREN)
+@pytest.mark.parametrize(
+    "module", [pytest.param(module, marks=pytest.mark.slow) if module in SLOW else module for module in CHILDREN]
+)
 def test_child__planted_modules_in_the_current_folder__are_not_run(module: str, planted: Path) -> None:
     done = Program(module=module, arguments=CHILDREN[module]).run(100.0)
     assert not planted.exists(), planted.read_text()

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests import REPOSITORY
 from tests.conformance.spec_rules import items, sections, verdict_rules
 from tests.conformance.switched import need_node, rules_switched_off
@@ -20,6 +22,7 @@ COMPUTING = (
 NUMBERED = "2.3.1 2.3.2 2.3.3 2.3.4 8.1.2 8.4.4 8.4.5 8.4.6 9.4.4".split()
 
 
+@pytest.mark.slow  # hundreds of runs of the reader: `make test-all`
 def test_switches__every_rule_and_every_section_that_computes__is_switched_off() -> None:
     """One test: the table takes many seconds, and tests of one file may run in several processes."""
     switched = set(rules_switched_off("switches.mjs"))

@@ -30,6 +30,7 @@ def handled() -> list[dict[str, Any]]:
     return [event for file in TRACES.values() for case in file["cases"] for event in case["expected"]["events"]]
 
 
+@pytest.mark.slow  # hundreds of runs of the reader: `make test-all`
 def test_switches__rules_of_the_node_machine__each_is_switched_off() -> None:
     switched = rules_switched_off("node_switches.mjs")
     assert set(switched) == {rule for section in SECTIONS for rule in rules_of(section)} | OTHERS
