@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import DATA_PRIVATE, CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
+from protocol.run import CoreKind, ModelSpec, TaskKind, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
 from sfnode.run import (
@@ -17,8 +17,6 @@ from sfnode.run import (
     RunOptions,
     TaskOptions,
     builder,
-    reward_texts,
-    task_texts,
 )
 from sfnode.training.calibration import EXAMPLES_MIN, calibrate
 from sfnode.training.estimator import Estimator
@@ -98,7 +96,9 @@ class LocalModel:
             batch_rows=batch_rows,
             steps=steps,
         )
-        spec = self._task_spec(given)
+        positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
+        tokens = task.max_tokens or min(_MAX_TOKENS, positions)
+        spec = given.texts.spelled.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
         tensors = trainable_tensors(self.shared.model)
         draft = RunDraft(given, self._owner, spec, self._spec, tensors)
         found = None
@@ -139,19 +139,3 @@ class LocalModel:
         judge, tokens = AnswerJudge.of(self.tokenizer, run.manifest.task, reward), loading.token_rows(self.shared.model)
         data = read_task(self.tokenizer, run.manifest.task, rows or None, held_out or None, judge, tokens)
         return Estimator(self.shared, run.bases(), data, noise)
-
-    def _task_spec(self, given: RunOptions) -> TaskSpec:
-        is_rewarded = given.reward.rule_text is not None
-        texts = reward_texts(given.task, given.reward) if is_rewarded else task_texts(given.task)
-        positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
-        return TaskSpec(
-            kind=texts.kind,
-            template=texts.template,
-            completion=texts.completion,
-            label_words=texts.label_words,
-            objective=given.task.objective,
-            data=DATA_PRIVATE,
-            data_sha256="",
-            max_tokens=given.task.max_tokens or min(_MAX_TOKENS, positions),
-            batch_rows=given.rows,
-        )

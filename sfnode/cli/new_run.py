@@ -17,7 +17,7 @@ from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
-from sfnode.run import RunDraft, RunOptions, TaskTexts, builder, reward_texts, task_texts
+from sfnode.run import RunDraft, RunOptions, builder
 from sfnode.storage import KeyFile, data_files, disk
 
 if TYPE_CHECKING:  # imports torch
@@ -112,18 +112,13 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     )
 
 
-def _texts_of(options: RunOptions) -> TaskTexts:
-    task, reward = options.task, options.reward
-    return task_texts(task) if reward.rule_text is None else reward_texts(task, reward)
-
-
 def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptions:
     """Look at every row of the data. Return the options with public data that all nodes can read.
 
     Where the data are no JSON lines, or have words for labels, a copy that is written next to ``basis_out`` takes their
     place. OperatorError: a row lacks a field, or the file cannot be read.
     """
-    named, template = options.data.named(options.task), _texts_of(options).row_template
+    named, template = options.data.named(options.task), options.texts.row_template
     if named is None or named.startswith(data_files.EMBEDDED):
         return options
     path = data_files.locate(named)
@@ -179,22 +174,13 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.describe import default_max_tokens
 
-    task, data, rows, texts = options.task, options.data, options.rows, _texts_of(options)
+    task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
         texts = replace(texts, template=chat_prompt(folder.path, texts.template, options.reward.is_chat))
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"
         click.echo(printable(f"Note: taken as {what}: with the space before a word"), err=True)
-    name, sha256 = data_files.data_spec(data.named(task), is_private=data.is_private)
-    return TaskSpec(
-        kind=texts.kind,
-        template=texts.template,
-        completion=texts.completion,
-        label_words=texts.label_words,
-        objective=task.objective,
-        data=name,
-        data_sha256=sha256,
-        max_tokens=task.max_tokens or default_max_tokens(folder),
-        batch_rows=rows,
-    )
+    named = data_files.data_spec(data.named(task), is_private=data.is_private)
+    tokens = task.max_tokens or default_max_tokens(folder)
+    return texts.spec(task.objective, max_tokens=tokens, batch_rows=rows, data=named)

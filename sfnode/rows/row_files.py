@@ -32,7 +32,6 @@ _REFUSED: Final = (
     (b"SQLite format 3", "an SQLite database: export its table as CSV"),
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the data: run `git lfs pull` in its folder"),
 )
 _ENCODINGS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),

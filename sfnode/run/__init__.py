@@ -38,7 +38,6 @@ from sfnode.run.run_source import find_basis as find_basis, find_manifest as fin
 from sfnode.run.task_options import (
     DataOptions as DataOptions,
     TaskOptions as TaskOptions,
-    reward_texts as reward_texts,
     task_texts as task_texts,
 )
 from sfnode.run.working_hours import WorkingHours as WorkingHours, parse_hours as parse_hours

@@ -39,18 +39,23 @@ class TaskTexts:
     @property
     def row_template(self) -> TaskTemplate:
         """Return what fills rows of data into the texts. OperatorError: they make no task."""
-        spec = TaskSpec(
+        return TaskTemplate(self.spec(Objective.LOSS, max_tokens=_TOKENS, batch_rows=_ROWS))
+
+    def spec(
+        self, objective: Objective, *, max_tokens: int, batch_rows: int, data: tuple[str, str] = (DATA_PRIVATE, "")
+    ) -> TaskSpec:
+        """Return the task of a run's manifest; ``data``: name and SHA-256, as `data_files.data_spec` returns them."""
+        return TaskSpec(
             kind=self.kind,
             template=self.template,
             completion=self.completion,
             label_words=self.label_words,
-            objective=Objective.LOSS,
-            data=DATA_PRIVATE,
-            data_sha256="",
-            max_tokens=_TOKENS,
-            batch_rows=_ROWS,
+            objective=objective,
+            data=data[0],
+            data_sha256=data[1],
+            max_tokens=max_tokens,
+            batch_rows=batch_rows,
         )
-        return TaskTemplate(spec)
 
     @property
     def spelled(self) -> "TaskTexts":

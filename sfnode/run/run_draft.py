@@ -23,9 +23,10 @@ from protocol.run import (
 from protocol.subspace import BasisContent, basis_file
 from sfnode.run import builder
 from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
+from sfnode.run.builtin_tasks import TaskTexts
 from sfnode.run.option import given
 from sfnode.run.reward_options import NO_REWARD, RewardOptions
-from sfnode.run.task_options import DataOptions, TaskOptions
+from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts, task_texts
 from sfnode.storage import DenseSettings
 
 _ROWS = 16
@@ -75,6 +76,11 @@ class RunOptions:
     settings: Path | None = given(
         None, "Read fields of the manifest from this TOML file; they replace or complete all other options."
     )
+
+    @property
+    def texts(self) -> TaskTexts:
+        """Return prompt, completion and label words of the task. OperatorError: they make none."""
+        return task_texts(self.task) if self.reward.rule_text is None else reward_texts(self.task, self.reward)
 
     @property
     def rows(self) -> int:

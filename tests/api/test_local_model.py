@@ -29,6 +29,7 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
     assert (drawn.manifest.method.core, drawn.basis) == (CoreKind.CANONICAL, None)
     assert dense.manifest.method.core is CoreKind.DENSE and dense.basis is not None
     assert dense.manifest.task.max_tokens == 32  # the model's positions
+    assert dense.manifest.task.label_words == (" bad", " good")  # spelled as `sfnode init` does after a word
     for run in (drawn, dense):
         assert decode_run_untrusted(run.signed.encode()).manifest == run.manifest and run.manifest.steps == 3
         author = LocalAuthor(run, model.learner(run, ROWS))
