@@ -122,8 +122,10 @@ def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptio
     if named is None or named.startswith(data_files.EMBEDDED):
         return options
     path = data_files.locate(named)
-    row_files.checked_texts(path, template)
-    if options.data.is_private or basis_out is None or (lines := row_files.public_rows(path, template)) is None:
+    if options.data.is_private or basis_out is None:
+        row_files.checked_texts(path, template)
+        return options
+    if (lines := row_files.public_rows(path, template)) is None:
         return options
     copy = basis_out.with_suffix(".jsonl")
     if not (copy.is_file() and copy.read_bytes() == lines):

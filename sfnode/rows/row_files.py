@@ -66,9 +66,13 @@ def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
             template.texts(row, where)
         return None
     except OperatorError:
-        found = [row for _, row in rows_of(path, template) if isinstance(row, dict)]  # as `checked_texts` has seen
-        rows = [{name: row[name] for name in template.names} for row in found]
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        lines = []
+        for where, row in rows_of(path, template):
+            template.texts(row, where)
+            assert isinstance(row, dict), "else it has no texts"
+            kept = {name: row[name] for name in template.names}
+            lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
+        return "".join(lines).encode()
 
 
 def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
