@@ -6,6 +6,6 @@ from protocol.state.coefficients import (
     Coefficients as Coefficients,
     view_exp as view_exp,
 )
-from protocol.state.leaving_out import LeavingOut as LeavingOut, effects_of_leaving_out as effects_of_leaving_out
+from protocol.state.leave_one_out import LeavingOut as LeavingOut, effects_of_leaving_out as effects_of_leaving_out
 from protocol.state.recount import Recount as Recount
 from protocol.state.replica import Replica as Replica

@@ -2,4 +2,4 @@
 
 from protocol.sync.anti_entropy import Claims as Claims, SyncSession as SyncSession, answer as answer
 from protocol.sync.flood import Flood as Flood
-from protocol.sync.synchroniser import Synchroniser as Synchroniser
+from protocol.sync.request_schedule import Synchroniser as Synchroniser

@@ -3,7 +3,7 @@
 The checks start no node.
 """
 
-from sfnode.doctor.diagnosis import Examination as Examination, Question as Question, summary_of as summary_of
+from sfnode.doctor.all_checks import Examination as Examination, Question as Question, summary_of as summary_of
 from sfnode.doctor.findings import Finding as Finding, Verdict as Verdict
 from sfnode.doctor.memory_plan import (
     MemoryPlan as MemoryPlan,

@@ -2,7 +2,8 @@
 
 from sfnode.status import author_names as author_names
 from sfnode.status.author_names import Names as Names
-from sfnode.status.curve_line import sparkline as sparkline, thinned as thinned
+from sfnode.status.curve_text import sparkline as sparkline, thinned as thinned
+from sfnode.status.health import ADMITTED as ADMITTED, Health as Health
 from sfnode.status.node_status import (
     LifeStatistics as LifeStatistics,
     ModelProgress as ModelProgress,
@@ -11,10 +12,10 @@ from sfnode.status.node_status import (
     last_status as last_status,
     read_status as read_status,
 )
+from sfnode.status.sentences import StatusWords as StatusWords
 from sfnode.status.status_detail import (
     CurveStatistics as CurveStatistics,
     LossPoint as LossPoint,
     News as News,
     StatusDetail as StatusDetail,
 )
-from sfnode.status.wording import Health as Health, StatusWords as StatusWords

@@ -1,9 +1,9 @@
 """Door: `DataDirectory`. The data directory: records, statements, key, bases, and every durable write."""
 
 from sfnode.storage import (
-    data_files as data_files,
     disk as disk,
     evaluations as evaluations,
+    example_files as example_files,
     stored_basis as stored_basis,
 )
 from sfnode.storage.data_directory import (
@@ -19,12 +19,12 @@ from sfnode.storage.log_export_import import (
     export_log as export_log,
     import_log as import_log,
 )
+from sfnode.storage.pasted_commands import pasteable as pasteable
+from sfnode.storage.record_store import Store as Store
 from sfnode.storage.run_size import size_of_run as size_of_run
-from sfnode.storage.shell_text import pasteable as pasteable
 from sfnode.storage.statement_files import (
     read_statements_file as read_statements_file,
     write_statements as write_statements,
 )
-from sfnode.storage.store import Store as Store
 from sfnode.storage.stored_basis import DenseSettings as DenseSettings
 from sfnode.storage.stored_records import StoredRecords as StoredRecords

@@ -1,8 +1,8 @@
 """Door: `Trainer`. The node's side of the training process. No torch."""
 
-from sfnode.worker import remeasuring as remeasuring
+from sfnode.worker import audit_measuring as audit_measuring
 from sfnode.worker.audit_case import AuditCase as AuditCase, AuditVerdict as AuditVerdict
-from sfnode.worker.measuring import (
+from sfnode.worker.held_out_measuring import (
     evaluate_alone as evaluate_alone,
     evaluate_states as evaluate_states,
     evaluated_step as evaluated_step,

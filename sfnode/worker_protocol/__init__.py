@@ -10,6 +10,11 @@ from sfnode.worker_protocol.device_choices import (
     Precision as Precision,
     ProductSpeed as ProductSpeed,
 )
+from sfnode.worker_protocol.memory_and_disk import (
+    free_disk as free_disk,
+    free_memory as free_memory,
+    temporary_folder as temporary_folder,
+)
 from sfnode.worker_protocol.messages import (
     CoefficientsSet as CoefficientsSet,
     Estimated as Estimated,
@@ -25,11 +30,6 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients as SetCoefficients,
     WorkerFailure as WorkerFailure,
     encode_frame as encode_frame,
-)
-from sfnode.worker_protocol.room import (
-    free_disk as free_disk,
-    free_memory as free_memory,
-    temporary_folder as temporary_folder,
 )
 from sfnode.worker_protocol.training_config import NoiseConfig as NoiseConfig, TrainingConfig as TrainingConfig
 from sfnode.worker_protocol.weight_plan import (

@@ -145,7 +145,7 @@ def test_architecture__layer_that_reaches_torch_through_another_module__is_named
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("protocol.x", "from sfnode.storage.store import Store"),
+        ("protocol.x", "from sfnode.storage.record_store import Store"),
         ("sfnode.network.x", "import transformers"),
         ("sfnode.training.x", "import trio"),
         ("sfnode.training.x", "from libp2p import new_host"),

@@ -1,10 +1,10 @@
 """Door: `AddressBook`. Pure decisions about peers: addresses, places, rates, reputation. No clock, no socket."""
 
 from sfnode.network.policy import (
-    inbound as inbound,
+    inbound_eviction as inbound_eviction,
     ip_groups as ip_groups,
-    names as names,
-    outbound as outbound,
+    node_names as node_names,
+    outbound_choice as outbound_choice,
     rate_limits as rate_limits,
     reputation as reputation,
 )
@@ -22,7 +22,7 @@ from sfnode.network.policy.addresses import (
     reachable_addresses as reachable_addresses,
 )
 from sfnode.network.policy.ip_groups import Group as Group, Origins as Origins
-from sfnode.network.policy.names import NameBook as NameBook, NodeName as NodeName
-from sfnode.network.policy.places import FairPlace as FairPlace, FairPlaces as FairPlaces, Places as Places
+from sfnode.network.policy.limited_places import FairPlace as FairPlace, FairPlaces as FairPlaces, Places as Places
+from sfnode.network.policy.node_names import NameBook as NameBook, NodeName as NodeName
 from sfnode.network.policy.reputation import DiscouragedRow as DiscouragedRow, Fault as Fault
 from sfnode.network.policy.token_bucket import TokenBucket as TokenBucket, TokenBuckets as TokenBuckets

@@ -8,4 +8,4 @@ from sfnode.training.calibration.found_basis import (
     FoundBasis as FoundBasis,
     calibrate as calibrate,
 )
-from sfnode.training.calibration.writers import writers_of as writers_of
+from sfnode.training.calibration.residual_writers import writers_of as writers_of

@@ -1,16 +1,14 @@
-"""Doors: `loading`, `perturbed` and `probe`. A model in memory: loaded, quantised, perturbed, folded."""
+"""Doors: `loading`, `perturbed` and `layer_probe`. A model in memory: loaded, quantised, perturbed, folded."""
 
 from sfnode.training.model import (
+    layer_probe as layer_probe,
     loading as loading,
     perturbed as perturbed,
-    probe as probe,
     quantised as quantised,
     wide_products as wide_products,
 )
-from sfnode.training.model.content import check_model as check_model, load_described as load_described
 from sfnode.training.model.folding import fold_weights as fold_weights
 from sfnode.training.model.loading import LogitScale as LogitScale
-from sfnode.training.model.model_view import check_configs as check_configs
 from sfnode.training.model.offload import check_whole_fits as check_whole_fits
 from sfnode.training.model.perturbed import (
     MatrixTerm as MatrixTerm,
@@ -19,7 +17,8 @@ from sfnode.training.model.perturbed import (
     VectorTerm as VectorTerm,
 )
 from sfnode.training.model.quantised import Weight as Weight
-from sfnode.training.model.tensors import (
+from sfnode.training.model.safe_model_files import check_configs as check_configs
+from sfnode.training.model.tensor_groups import (
     ParameterPlace as ParameterPlace,
     TensorGroup as TensorGroup,
     WeightSwitch as WeightSwitch,
@@ -29,3 +28,4 @@ from sfnode.training.model.tensors import (
     places as places,
     trainable_tensors as trainable_tensors,
 )
+from sfnode.training.model.weights_digest import check_model as check_model, load_described as load_described
