@@ -18,6 +18,7 @@ TREE_RULES: tuple[TreeRule, ...] = (
     architecture.import_cycles,
     faces.deep_imports,
     faces.unlisted_names,
+    faces.borrowed_names,
     faces.nameless_doors,
 )
 
