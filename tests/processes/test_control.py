@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.node_file import read_node_file
+from sfnode.run.node_toml import read_node_file
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.patience import wait_for_end
