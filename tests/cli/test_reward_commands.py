@@ -107,6 +107,7 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
         ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
         ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
         ({}, "needs --data with 32 prompts or more"),
     ],
 )
