@@ -12,6 +12,7 @@ from sfnode.status.node_status import Status
 from sfnode.storage import pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
+_WITHOUT_MODEL: Final = "the node follows the run, and loads no model"
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
 
 
@@ -77,20 +78,21 @@ class StatusWords:
         """Return whether this node may contribute, and what to do if not."""
         roster, author = self._status.roster, self._status.node.author
         if roster.excluded_from is not None:
-            return f"excluded by the owner from step {roster.excluded_from} on"
+            return f"excluded by the owner from step {roster.excluded_from} on: {_WITHOUT_MODEL}"
         if roster.is_admitted:
             return self.ADMITTED
         if not self._status.training.is_training:
             return "not needed: a relay contributes nothing"
         if roster.is_open:
-            return "following only: this node's key does not have the work that the run asks for"
+            text = "following only: this node's key does not have the work that the run asks for"
+            return f"{text}; {_WITHOUT_MODEL}"
         admit = f"`{pasteable('sfnode run admit', author)} --owner-key FILE`"
         if roster.is_invitation_used:
             return (
                 "not admitted: the string to join is used, another node has joined with it. Ask the owner for a new "
-                f"one, and join with that; or to run {admit}"
+                f"one, and join with that; or to run {admit}. Until then {_WITHOUT_MODEL}"
             )
-        return f"not admitted: ask the owner to run {admit}"
+        return f"not admitted: ask the owner to run {admit}. Until then {_WITHOUT_MODEL}"
 
     @property
     def slips(self) -> str:
@@ -173,11 +175,12 @@ class StatusWords:
 
     @property
     def time_left(self) -> str:
-        """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
+        """Return the time left to the run's last step or, while catching up, until that is done; empty: unknown."""
         left_s = self._status.detail.left_s if self._status.detail else None
         if left_s is None or not 0 < left_s < _LEFT_S_MAX or self._status.node.is_finished:
             return ""
-        return f"{format_seconds(left_s)} left"
+        left = format_seconds(left_s)
+        return f"caught up in {left}" if self._status.is_catching_up else f"{left} left"
 
     # --- what does it hold?
 
