@@ -281,7 +281,7 @@ async def test_overseer__node_not_admitted_or_excluded__has_no_worker_and_gives_
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.run)
         await trio.sleep(5)
-        assert (bench.is_training, bench.overseer.is_needed, bench.overseer.paused) == (False, False, "")
+        assert [bench.is_training, bench.overseer.is_needed, bench.overseer.paused] == [False, False, ""]
         bench.is_admitted = True
         await trio.sleep(3)
         assert bench.overseer.is_needed
