@@ -2,27 +2,17 @@
 
 import math
 import time
-from enum import IntEnum
 from typing import Final
 
 from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
+from sfnode.status.health import Health
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
 from sfnode.storage import pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
-
-
-class Health(IntEnum):
-    """Says whether a node is well; the values are exit codes of `sfnode status`. 1: none reports, 2: wrong usage."""
-
-    WELL = 0
-    NO_PEERS = 3
-    NOT_ADMITTED = 4
-    EXCLUDED = 5
-    IDLE = 6
 
 
 class StatusWords:

@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.repository.architecture import OURS, Module, dotted, imported_names, target
+from tests.repository.architecture import OURS, Module, dotted, imported_names, is_type_checking, target
 
 # Packages without a face of their own: the rooms in them are doors. Each is a reason why one face would not do.
 STREETS = {
@@ -80,7 +80,8 @@ def _door(module: Module, asked: str) -> str:
 
 def listed_names(module: Module) -> Iterator[str]:
     """The names that a face hands out: what it imports `as` itself, and what else its `__all__` names."""
-    for node in module.tree.body:
+    body = module.tree.body
+    for node in (*body, *(each for block in body if is_type_checking(block) for each in ast.iter_child_nodes(block))):
         if isinstance(node, ast.ImportFrom):
             yield from (each.name for each in node.names if each.asname == each.name)
         elif isinstance(node, ast.Assign) and [dotted(name) for name in node.targets] == ["__all__"]:
