@@ -25,7 +25,7 @@ def lazy_face(package: str, file: str) -> tuple[Callable[[str], object], Callabl
     def places() -> dict[str, str]:
         found = ast.walk(ast.parse(Path(file).read_text("utf-8")))
         imports = (node for node in found if isinstance(node, ast.ImportFrom))
-        return {each.name: str(node.module) for node in imports for each in node.names if each.asname}
+        return {each.name: str(node.module) for node in imports for each in node.names}
 
     def get(name: str) -> object:
         module = None if name.startswith("__") else places().get(name)

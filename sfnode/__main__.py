@@ -14,7 +14,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
         del sys.path[0]
 
 try:
-    from sfnode.children.command_line import hide_secrets
+    from sfnode.children.command_line_secrets import hide_secrets
 
     hide_secrets()  # before all other imports, which take time
     from sfnode.cli import main

@@ -10,15 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
-from sfnode.run import (
-    DataOptions,
-    MethodOptions,
-    RewardOptions,
-    RunDraft,
-    RunOptions,
-    TaskOptions,
-    builder,
-)
+from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training.calibration import EXAMPLES_MIN, calibrate
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
@@ -108,7 +100,7 @@ class LocalModel:
         found = None
         if given.dense_batch_rows:
             data = self._read(spec, self._spec, rows, None)
-            bits = given.method.bits or builder.BITS
+            bits = given.method.bits or manifest_builder.BITS
             found = calibrate(self.shared, tensors, data, given.dense_batch_rows, bits)
         if found is None and (spec.kind is TaskKind.REWARD or given.method.core is CoreKind.DENSE):
             raise OperatorError(

@@ -5,7 +5,7 @@ import sys
 import click
 
 from sfnode import __version__
-from sfnode.cli import exits
+from sfnode.cli import exit_codes
 from sfnode.cli.sectioned_help import SectionedGroup
 
 __all__ = ["main"]
@@ -14,7 +14,7 @@ __all__ = ["main"]
 @click.group(
     cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=exits.EXIT_TABLE,
+    epilog=exit_codes.EXIT_TABLE,
     sections={
         "Join a run": ("join", "start", "pause", "resume", "stop", "config", "forget"),
         "Start a run of your own": ("init", "run"),
@@ -37,6 +37,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line, then leave the process with its exit code."""
-    with exits.ending():
-        code = cli.main(standalone_mode=not exits.wants_json())
+    with exit_codes.ending():
+        code = cli.main(standalone_mode=not exit_codes.wants_json())
         sys.exit(code)

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests import REPOSITORY
 from tests.support.manifests import OWNER, small_manifest
 

@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from sfnode import lazy_face
 
 if TYPE_CHECKING:
-    from sfnode.cli.joining.running import run_node as run_node
+    from sfnode.cli.joining.node_run import run_node
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)
