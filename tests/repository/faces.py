@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.repository.architecture import OURS, Module, dotted, imported_names, target
+from tests.repository.architecture import OURS, Module, dotted, imported_names, is_type_checking, target
 
 # Packages without a face of their own: the rooms in them are doors. Each is a reason why one face would not do.
 STREETS = {
@@ -84,7 +84,9 @@ def listed_names(module: Module) -> Iterator[str]:
     if lists:
         yield from (name for each in lists for name in ast.literal_eval(each))
     elif module.is_package:
-        for node in module.tree.body:
+        body = module.tree.body
+        late = (node for block in body if is_type_checking(block) for node in ast.iter_child_nodes(block))
+        for node in (*body, *late):
             if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module.name}."):
                 yield from (each.asname or each.name for each in node.names)
 
