@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from protocol.crypto import Signer as Signer
 from protocol.errors import (
     Ignore as Ignore,
@@ -20,3 +22,5 @@ from sfnode.run import (
 from sfnode.worker_protocol import Estimated as Estimated, Evaluated as Evaluated
 
 __version__: str
+
+def lazy_face(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]: ...

@@ -1,10 +1,14 @@
 """Judge whether a node is well, with its exit code and what is wrong; and whether it may contribute to its run."""
 
-from enum import IntEnum
-from typing import Final
+from __future__ import annotations
 
-from sfnode.status.node_status import Status
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
 from sfnode.storage import pasteable
+
+if TYPE_CHECKING:  # every command takes its exit codes from here, and a status takes the protocol along
+    from sfnode.status.node_status import Status
 
 ADMITTED: Final = "admitted"
 
