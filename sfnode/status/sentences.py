@@ -168,9 +168,9 @@ class StatusWords:
         last, best, quality = curve.evaluations[-1], curve.best, self.quality
         what = f"{quality.name} " if quality.is_reward else ""
         text = f"{what}{quality.figure(last.loss)}, {quality.share(last.accuracy)} at step {last.step}"
-        if last.step == best.step:
-            return f"{text} (the best so far)"
-        return f"{text}; best {quality.figure(best.loss)} at step {best.step}"
+        is_best = last.step == best.step
+        text += " (the best so far)" if is_best else f"; best {quality.figure(best.loss)} at step {best.step}"
+        return text if last.spread is None else f"{text}; {last.spread.in_words()}"
 
     @property
     def gain(self) -> str:
