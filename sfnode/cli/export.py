@@ -10,7 +10,7 @@ from sfnode.cli import options
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.cli.option_values import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory
+from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 
 

@@ -1,11 +1,13 @@
 """Judge whether a node is well, with its exit code and what is wrong; and whether it may contribute to its run."""
 
+from __future__ import annotations
+
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from sfnode.storage import pasteable
 
-if TYPE_CHECKING:  # the command line needs the codes, and nothing else of this
+if TYPE_CHECKING:  # every command takes its exit codes from here, and a status takes the protocol along
     from sfnode.status.node_status import Status
 
 ADMITTED: Final = "admitted"
@@ -22,7 +24,7 @@ class Health(IntEnum):
     IDLE = 6
 
 
-def health_of(status: "Status") -> tuple[Health, str]:
+def health_of(status: Status) -> tuple[Health, str]:
     """Return whether the node is well, and what is wrong.
 
     A node whose run is over needs no peers; a relay needs no admission.
@@ -43,7 +45,7 @@ def health_of(status: "Status") -> tuple[Health, str]:
     return Health.WELL, ""
 
 
-def admission_of(status: "Status") -> str:
+def admission_of(status: Status) -> str:
     """Return whether this node may contribute, and what to do if not."""
     roster, author = status.roster, status.node.author
     if roster.excluded_from is not None:
