@@ -5,17 +5,30 @@ accuracy is the share of answers with the whole reward.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.run import TaskKind, TaskSpec
+
+_PROMPT_MAX: Final = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleAnswer:
-    """Holds the model's likeliest answer to a held-out prompt, both cut to a line, and its reward."""
+    """Holds the model's likeliest answer to a held-out prompt, both cut to a line, and its reward.
+
+    ``right``: the right answer, where that is a label word; the reward is then 1 or 0.
+    """
 
     prompt: str
     text: str
     reward: float
+    right: str = ""
+
+
+def shortened(prompt: str) -> str:
+    """Return the end of a prompt, where its question stands, as one line."""
+    line = " ".join(prompt.split())
+    return line if len(line) <= _PROMPT_MAX else f"... {line[-_PROMPT_MAX:].partition(' ')[2]}"
 
 
 @dataclass(frozen=True, slots=True)

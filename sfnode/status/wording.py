@@ -9,7 +9,7 @@ from sfnode.quality import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
-from sfnode.storage import pasteable
+from sfnode.storage import evaluations, pasteable
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _WITHOUT_MODEL: Final = "the node follows the run, and loads no model"
@@ -221,6 +221,8 @@ class StatusWords:
 
     @property
     def gain(self) -> str:
-        """Return what the run has given; empty where it was not measured."""
+        """Return what the run has given, or how to measure it; empty where nobody has learned anything yet."""
         gain = self._status.detail.curve.gain if self._status.detail else None
-        return "" if gain is None else gain.in_words()
+        if gain is None:
+            return evaluations.HOW_TO_MEASURE if self._status.ledger.updates else ""
+        return gain.in_words()
