@@ -14,13 +14,13 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
-from sfnode.cli.extras import check_can_train
+from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
-from sfnode.cli.settings import read_settings
-from sfnode.quality import Quality
+from sfnode.cli.remembered_options import read_settings
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, data_files, disk, evaluations
+from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
@@ -86,7 +86,7 @@ def evaluate(
     manifest = state.signed.manifest
     given = eval_data or _remembered(data_dir, "eval-data")
     is_public = is_public or given is None  # then they are those of an embedded task
-    held_out = data_files.evaluation_file(manifest.task, given)
+    held_out = example_files.evaluation_file(manifest.task, given)
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
@@ -116,23 +116,27 @@ def evaluate(
 def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) -> Path | None:
     """Return the file of the node's own examples; None if none is known. OperatorError: it is not the run's."""
     data = given or _remembered(data_dir, "data")
-    if data is None and not task.data.startswith(data_files.EMBEDDED):
+    if data is None and not task.data.startswith(example_files.EMBEDDED):
         return None
-    return data_files.training_file(task, data)
+    return example_files.training_file(task, data)
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(data_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
+    if isinstance(data, str) and (data.startswith(example_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
         return data
     return None
 
 
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
-    reward = {"reward": quality.reward(found.loss)} if quality.is_reward else {}
-    return {**plain, **reward, "answers": [asdict(each) for each in found.answers]}
+    if quality.is_reward:
+        plain |= {
+            "reward": quality.reward(found.loss),
+            "spread": None if found.spread is None else asdict(found.spread),
+        }
+    return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 
 def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
@@ -140,7 +144,9 @@ def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> Non
     for name, result in results.items() if not is_json else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
-        click.echo(f"{_NAMES[name]:<15} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows")
+        spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
+        text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}"
+        click.echo(f"{_NAMES[name]:<15} {text}")
 
 
 def _show_answers(results: dict[str, Evaluated]) -> None:

@@ -6,10 +6,10 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli import options
-from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.value_types import FolderPath
+from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.cli.option_values import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_basis
+from sfnode.storage import AtStep, DataDirectory, evaluations, stored_basis
 from sfnode.worker_protocol import FLOATS
 
 
@@ -48,6 +48,8 @@ def export(
     from sfnode.training.model import loading
 
     check_free(out, force, (data_dir.path,))
+    if at_step is None and (said := evaluations.better_before_in_words(data_dir.evaluations.read())):
+        click.echo(f"Warning: {said}", err=True)
     state = data_dir.state(at_step)
     manifest = state.signed.manifest
     bases = stored_basis.read_bases(manifest, state.basis)

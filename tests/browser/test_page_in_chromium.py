@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from sfnode.page.report import write_report
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.browser.served_pages import served_in_thread

@@ -24,14 +24,14 @@ from protocol.errors import OperatorError
 from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.node.control.decision import Moment, PauseReason, WorkLimits, decide, work_limits
-from sfnode.node.control.machine_watch import MachineWatch
-from sfnode.node.control.overseer import Overseer
+from sfnode.node.control.battery_and_load import MachineWatch
+from sfnode.node.control.operator_limits import Overseer
+from sfnode.node.control.work_or_pause import Moment, PauseReason, WorkLimits, decide, work_limits
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
-from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import Slips
 from sfnode.worker.trainer import Job, Trainer
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER, small_manifest
@@ -281,7 +281,7 @@ async def test_overseer__node_not_admitted_or_excluded__has_no_worker_and_gives_
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.run)
         await trio.sleep(5)
-        assert (bench.is_training, bench.overseer.is_needed, bench.overseer.paused) == (False, False, "")
+        assert [bench.is_training, bench.overseer.is_needed, bench.overseer.paused] == [False, False, ""]
         bench.is_admitted = True
         await trio.sleep(3)
         assert (bench.is_training, bench.overseer.is_needed) == (True, True)

@@ -11,7 +11,7 @@ import pytest
 
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import AUTHORS_MAX, Page
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.ledgers import ledger_of, seal, signer
