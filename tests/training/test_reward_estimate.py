@@ -27,12 +27,12 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import encode_basis
 from protocol.subspace.directions import answer_draws
-from sfnode.run.builder import dense_method_of
+from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration import calibrate
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.tensors import attach, trainable_tensors
+from sfnode.training.model.tensor_groups import attach, trainable_tensors
 from sfnode.training.reward_estimate import RewardGradient, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
@@ -204,10 +204,3 @@ def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -
     judge.close()
     assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
     judge.close()
-
-
-def test_estimator__rewards_without_a_dense_core__are_refused_at_the_start() -> None:
-    """`init` makes no such run, but a stranger's manifest may be one."""
-    plain = small_manifest()
-    with pytest.raises(OperatorError, match="rewards are learnt by a dense core"):
-        Estimator(SharedModel(tiny_llama()), Bases(plain), some_questions())
