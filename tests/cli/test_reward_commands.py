@@ -152,4 +152,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
-    assert not call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run").stderr.count("Warning")
+    assert "start    mean reward 0.00: the model has drawn 40 answers, and 0 are fully right" in made.stdout
+    assert "Warning: no answer got anything, and what is never rewarded is not learnt" in made.stderr  # none ends
+    again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
+    assert again.code == 0 and "prompts are cut" not in again.stderr
