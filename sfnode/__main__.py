@@ -18,7 +18,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 # ends, is a quarter of what `sfnode --version` takes.
 gc.disable()
 try:
-    from sfnode.children.command_line import hide_secrets
+    from sfnode.children.command_line_secrets import hide_secrets
 
     hide_secrets()  # before all other imports, which take a second
     from sfnode.cli import main

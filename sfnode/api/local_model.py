@@ -9,15 +9,7 @@ from protocol.errors import OperatorError
 from protocol.run import CoreKind, ModelSpec, TaskKind, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
-from sfnode.run import (
-    DataOptions,
-    MethodOptions,
-    RewardOptions,
-    RunDraft,
-    RunOptions,
-    TaskOptions,
-    builder,
-)
+from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training.calibration import EXAMPLES_MIN, calibrate
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
@@ -104,7 +96,7 @@ class LocalModel:
         found = None
         if given.dense_batch_rows:
             data = read_task(self.tokenizer, spec, rows, None, rows=loading.token_rows(self.shared.model))
-            bits = given.method.bits or builder.BITS
+            bits = given.method.bits or manifest_builder.BITS
             found = calibrate(self.shared, tensors, data, given.dense_batch_rows, bits)
         if found is None and (spec.kind is TaskKind.REWARD or given.method.core is CoreKind.DENSE):
             raise OperatorError(

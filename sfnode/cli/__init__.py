@@ -5,7 +5,7 @@ import sys
 import click
 
 from sfnode import __version__
-from sfnode.cli import exits
+from sfnode.cli import exit_codes
 from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
 from sfnode.cli.bench import bench
@@ -35,7 +35,7 @@ __all__ = ["main"]
 @click.group(
     cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=exits.EXIT_TABLE,
+    epilog=exit_codes.EXIT_TABLE,
 )
 @click.version_option(__version__, prog_name="sfnode")
 def cli() -> None:
@@ -62,6 +62,6 @@ cli.set_sections(
 
 def main() -> None:
     """Run the command line, then leave the process with its exit code."""
-    with exits.ending():
-        code = cli.main(standalone_mode=not exits.wants_json())
+    with exit_codes.ending():
+        code = cli.main(standalone_mode=not exit_codes.wants_json())
         sys.exit(code)

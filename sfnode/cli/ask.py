@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sfnode.cli import options
-from sfnode.cli.extras import check_can_train, found_model
+from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.reporter import printable
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, stored_basis
 
 if TYPE_CHECKING:
-    from sfnode.training.asking import Reply
+    from sfnode.training.model_questions import Reply
 
 
 @click.command()
@@ -45,8 +45,8 @@ def ask(
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
     """
     check_can_train()
-    from sfnode.training.asking import ask_model
     from sfnode.training.model import loading
+    from sfnode.training.model_questions import ask_model
 
     state = data_dir.state(at_step)
     manifest = state.signed.manifest

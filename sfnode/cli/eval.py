@@ -13,13 +13,13 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
-from sfnode.cli.extras import check_can_train
+from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
-from sfnode.cli.settings import read_settings
-from sfnode.quality import Quality
+from sfnode.cli.remembered_options import read_settings
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, data_files, disk
+from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
@@ -72,7 +72,7 @@ def evaluate(
         raise OperatorError("--data names the examples for --compare: add --compare, or leave --data out")
     state = data_dir.state(at_step)
     manifest = state.signed.manifest
-    held_out = data_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
+    held_out = example_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
@@ -102,15 +102,15 @@ def evaluate(
 def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) -> Path | None:
     """Return the file of the node's own examples; None if none is known. OperatorError: it is not the run's."""
     data = given or _remembered(data_dir, "data")
-    if data is None and not task.data.startswith(data_files.EMBEDDED):
+    if data is None and not task.data.startswith(example_files.EMBEDDED):
         return None
-    return data_files.training_file(task, data)
+    return example_files.training_file(task, data)
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(data_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
+    if isinstance(data, str) and (data.startswith(example_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
         return data
     return None
 

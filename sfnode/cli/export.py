@@ -6,8 +6,8 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli import options
-from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.value_types import FolderPath
+from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.cli.option_values import FolderPath
 from sfnode.run import find_model
 from sfnode.storage import AtStep, DataDirectory, evaluations, stored_basis
 from sfnode.worker_protocol import FLOATS

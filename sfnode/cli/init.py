@@ -10,15 +10,15 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, TaskKind, parse_reward
-from sfnode.cli.asking_command import AskingCommand, check_is_new, command_with_answers
+from sfnode.cli.interactive_questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
+from sfnode.cli.option_values import FilePath, NewFilePath
 from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
-from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import printable
 from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
-from sfnode.storage import data_files, disk, pasteable, stored_basis
+from sfnode.storage import disk, example_files, pasteable, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -133,7 +133,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
     if options.model != manifest.model.id:
         given["--model"] = options.model
-    if not manifest.task.data.startswith(data_files.EMBEDDED):
+    if not manifest.task.data.startswith(example_files.EMBEDDED):
         given["--data"] = data
     if invitation is not None:
         given |= {"--invite": f"@{invitation}", "--owner-key": key_path}

@@ -8,7 +8,7 @@ import click
 
 from sfnode.cli.join_options import join_options, output_options
 from sfnode.cli.joining import run_node
-from sfnode.cli.settings import given_settings
+from sfnode.cli.remembered_options import given_settings
 from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -3,7 +3,7 @@
 import click
 
 from sfnode.cli import options
-from sfnode.cli.value_types import SocketPath
+from sfnode.cli.option_values import SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, PageAddress

@@ -14,8 +14,8 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, Method
 from protocol.state import Replica
+from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
-from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter, counted
 from sfnode.run import HOME, find_data_directory
 from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log

@@ -11,8 +11,8 @@ from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
+from sfnode.cli.option_values import NodeFolder, NodeOrFile
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import NodeFolder, NodeOrFile
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.run import default_directory

@@ -6,7 +6,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.join_options import exit_option, output_options
 from sfnode.cli.joining import run_node
 from sfnode.cli.options import node_option
-from sfnode.run import JoinOptions, RunSource, node_file
+from sfnode.run import JoinOptions, RunSource, node_toml
 from sfnode.storage import DataDirectory, pasteable
 
 
@@ -22,7 +22,7 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     \b
     Example: sfnode start my-run
     """
-    if node_file.read_node_file(data_dir) is None:
+    if node_toml.read_node_file(data_dir) is None:
         raise OperatorError(
             f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with "
             f"`{pasteable('sfnode join --data-dir', data_dir)}` and the options that it is to have"

@@ -18,19 +18,19 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import TaskSpec
 from sfnode import demo
 from sfnode.cli.new_run import make_run
+from sfnode.cli.option_values import FiniteFloat, FolderPath
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
-from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import data_files, disk, stored_basis
+from sfnode.storage import disk, example_files, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
-_TASK = data_files.EMBEDDED + demo.DATA_NAME
+_TASK = example_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
 _PROMPT_MAX = 76
 
@@ -45,7 +45,7 @@ _PROMPT_MAX = 76
     "options",
     RunOptions,
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
-    model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
+    model_option("Train this model", default=example_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
     group(
         "data",
@@ -119,11 +119,11 @@ def testnet(
         options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     )
     signed = run.signed
-    data = data_files.training_file(signed.manifest.task, run.data)
+    data = example_files.training_file(signed.manifest.task, run.data)
     training = TrainingConfig(
         model=options.model,
         data=data,
-        eval_data=data_files.evaluation_file(signed.manifest.task, eval_data),
+        eval_data=example_files.evaluation_file(signed.manifest.task, eval_data),
         devices=devices,
         basis=run.basis,
     )

@@ -21,9 +21,9 @@ from protocol.wire import Records
 from sfnode.network import Address, Network, ServedRun, saved_peers
 from sfnode.node.control import Overseer, stay_awake
 from sfnode.node.daemon_config import DaemonConfig
-from sfnode.node.executor import Executor
+from sfnode.node.effect_executor import Executor
+from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.invitations import Invitations
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
@@ -32,9 +32,9 @@ from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
-from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import Store, data_files
+from sfnode.storage import Store, example_files
+from sfnode.unexpected_errors import Slips
 from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
 
@@ -118,7 +118,7 @@ class RunningNode:
         def sent() -> list[RowsOfStep]:
             return [(each.step, each.scalars[0]) for each in map(codec.decode_untrusted, self._store.read_all(author))]
 
-        least = self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
+        least = self._store.hold_noise(author, noise.multiplier, example_files.sha256_of(training.data))
         return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:

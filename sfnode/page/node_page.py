@@ -12,7 +12,7 @@ from sfnode.network import PeerState, policy
 from sfnode.page.contributions import contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.status import Names, Status, StatusWords, author_names, last_status
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations

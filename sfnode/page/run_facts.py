@@ -2,7 +2,7 @@
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counted
 
 Fact = tuple[str, str]

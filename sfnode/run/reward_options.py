@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import RewardRule, bounded_json, parse_reward, reward
 from protocol.schema import Malformed
 from sfnode.rewards import Checker
-from sfnode.run.option import given
+from sfnode.run.option_field import given
 from sfnode.storage import disk
 
 SAMPLES: Final = 8

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.status.node_status import Status
 from sfnode.status.status_detail import LossPoint
 from sfnode.storage import evaluations

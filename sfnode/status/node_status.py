@@ -11,9 +11,9 @@ from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
-from sfnode.slips import SlipState
 from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import DataDirectory, disk
+from sfnode.unexpected_errors import SlipState
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs

@@ -15,9 +15,9 @@ from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
-from sfnode.storage.invited_file import InvitedFile
+from sfnode.storage.invitation_notes import InvitedFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.last_life import EndFile
+from sfnode.storage.last_ending import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.quality import AnswerSpread, Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"

@@ -10,11 +10,11 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
-from sfnode.children.program import Stillness
-from sfnode.quality import Quality
+from sfnode.children.child_program import Stillness
+from sfnode.quality_figures import Quality
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
-from sfnode.testnet.learnt import Learnt, measure_learnt, measure_members
+from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
 from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, author_names, sparkline
 from sfnode.top.node_view import NodeView

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.subspace import Bases
-from sfnode.quality import SAMPLE_CHARACTERS, AnswerSpread, SampleAnswer
+from sfnode.quality_figures import SAMPLE_CHARACTERS, AnswerSpread, SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
 from sfnode.training.model import MatrixTerm

@@ -13,13 +13,13 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
-from sfnode.worker.client import WorkerSession, coefficients_of
-from sfnode.worker.measuring import evaluated_step
+from sfnode.worker.held_out_measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
+from sfnode.worker.worker_client import WorkerSession, coefficients_of
 from sfnode.worker_protocol import TrainingConfig, messages
 
 

@@ -14,7 +14,7 @@ import msgpack
 from protocol.errors import Reject, WorkerError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.quality import AnswerSpread, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, SampleAnswer
 from sfnode.worker_protocol.training_config import TrainingConfig
 
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32

@@ -9,7 +9,7 @@ from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
 from sfnode.api.authors import LocalAuthor
 from sfnode.api.local_model import LocalModel
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
 from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer

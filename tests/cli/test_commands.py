@@ -19,10 +19,10 @@ from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.run.node_file import write_node_file
+from sfnode.run.node_toml import write_node_file
 from sfnode.status import Status
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_below

@@ -14,9 +14,9 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.run.task import DATA_PRIVATE
 from sfnode.demo import data_file
-from sfnode.run.node_file import write_node_file
+from sfnode.run.node_toml import write_node_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run
 from tests.support.manifests import OWNER

@@ -15,15 +15,15 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import SignedManifest
 from protocol.run.task import Objective
 from sfnode.cli import new_run
-from sfnode.node.preparation import _noise_config
-from sfnode.quality import AnswerSpread
+from sfnode.node.join_preparation import _noise_config
+from sfnode.quality_figures import AnswerSpread
 from sfnode.run import DataOptions, RunOptions, TaskOptions
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
-from sfnode.storage.store import Store
-from sfnode.worker.remeasuring import check_auditable
+from sfnode.storage.record_store import Store
+from sfnode.worker.audit_measuring import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
 

@@ -11,7 +11,7 @@ from typing import Final
 from transformers import AutoTokenizer
 
 from sfnode import demo
-from sfnode.model_files.folder import CONFIG_FILE, SINGLE_FILE
+from sfnode.model_files.model_folder import CONFIG_FILE, SINGLE_FILE
 
 BEYOND: Final = "<|im_start|>"  # a token that `token_without_a_row` adds to the tokenizer, and not to the model
 _TOKENIZER: Final = "tokenizer.json"

@@ -9,8 +9,8 @@ from tests.mutants.patch import Edit
 _REWARD = "protocol.run.reward"
 _JSON = "protocol.run.bounded_json"
 _TASK = "protocol.run.task"
-_CHECKER = "sfnode.rewards.checker"
-_FORM = "sfnode.rewards.json_form"
+_CHECKER = "sfnode.rewards.rule_checker"
+_FORM = "sfnode.rewards.json_schema"
 _RULES = Vectors(("manifests.json",))
 _CHECKS = Vectors(("checks.json",))
 _LONGEST = "tests/rewards/test_checker.py::test_reward__of_the_longest_answers__takes_no_time"

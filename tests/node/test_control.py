@@ -24,15 +24,15 @@ from protocol.errors import OperatorError
 from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.node.control.decision import Moment, PauseReason, WorkLimits, decide, work_limits
-from sfnode.node.control.machine_watch import MachineWatch
-from sfnode.node.control.overseer import Overseer
+from sfnode.node.control.battery_and_load import MachineWatch
+from sfnode.node.control.operator_limits import Overseer
+from sfnode.node.control.work_or_pause import Moment, PauseReason, WorkLimits, decide, work_limits
 from sfnode.reporter import Reporter
 from sfnode.run.amounts import parse_program, parse_rate, parse_size, parse_time
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
-from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import Slips
 from sfnode.worker.trainer import Job, Trainer
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER, small_manifest

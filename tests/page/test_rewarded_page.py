@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfnode.page.run_facts import facts_of
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep
 from tests.support.cli_calls import call

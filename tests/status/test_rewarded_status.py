@@ -11,9 +11,9 @@ from rich.console import Console
 
 from protocol.run.task import TaskKind
 from sfnode.cli.status import _rows
-from sfnode.metrics.exposition import exposition
+from sfnode.metrics.prometheus_text import exposition
 from sfnode.node.watching.learning_curve import LearningCurve
-from sfnode.quality import AnswerSpread, Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.reporter import Reporter
 from sfnode.status import LossPoint, Status, StatusWords, sparkline
 from sfnode.status.learning import describe_learning

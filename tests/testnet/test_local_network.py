@@ -16,11 +16,11 @@ import trio
 from protocol.errors import OperatorError, SfnodeError
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
-from sfnode.quality import Quality, SampleAnswer
+from sfnode.quality_figures import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
+from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_members
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.task_specs import TEXT, task_spec

@@ -27,12 +27,12 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import encode_basis
 from protocol.subspace.directions import answer_draws
-from sfnode.run.builder import dense_method_of
+from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration import calibrate
 from sfnode.training.dense_estimate import dense_terms, mean_gradient, row_gradients
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.tensors import attach, trainable_tensors
+from sfnode.training.model.tensor_groups import attach, trainable_tensors
 from sfnode.training.reward_estimate import RewardGradient, judge_of, likeliest_answers, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge

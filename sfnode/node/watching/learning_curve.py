@@ -8,7 +8,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable

@@ -12,12 +12,12 @@ from protocol.events import Event
 from protocol.node import statistics
 from protocol.wire import PeerId
 from sfnode.network import policy
-from sfnode.node.watching.catch_up import CatchUpMonitor
+from sfnode.node.watching.catch_up_speed import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
 from sfnode.storage import DataDirectory, disk

@@ -9,7 +9,7 @@ inputs at the tokens that are read, scaled to variance one. U has directions of 
 So the loss has curvature one along each column of U: at even predictions (elsewhere at most half the number of label
 words), for texts where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest
 curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
-that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss (`rate`).
+that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss.
 """
 
 import math
@@ -27,9 +27,9 @@ from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
-from sfnode.training.calibration.look import Look, look_at
-from sfnode.training.calibration.rate import suited_rate
-from sfnode.training.calibration.writers import moving_tensors
+from sfnode.training.calibration.example_passes import Look, look_at
+from sfnode.training.calibration.learning_rate import suited_rate
+from sfnode.training.calibration.residual_writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
