@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,16 @@ def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, 
     )
     assert best == second
     assert call("export", "--data-dir", node, "--at-step", BEST_STEP, "--out", tmp_path / "out").code == 0
+
+
+def test_eval__node_with_a_program_of_its_own__checks_as_the_node_does(node: DataDirectory, tmp_path: Path) -> None:
+    """The figures of `eval` stand beside those that the node has measured."""
+    program = tmp_path / "check.py"
+    program.write_text("import sys\nfor line in sys.stdin:\n    print(0.25, flush=True)\n")
+    command = f"{sys.executable} {program}"
+    (node.path / "node.toml").write_text(f"private-reward = {json.dumps(command)}\n")
+    shown = call("eval", "--data-dir", node, "--eval-data", write_prompts(tmp_path / "held-out.jsonl"))
+    assert "mean reward 0.25" in shown.stdout and "Note: answers are checked as this node does" in shown.stderr
 
 
 def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, tmp_path: Path) -> None:
