@@ -91,13 +91,17 @@ def evaluate(
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
+    private_reward = read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
         model=find_model(manifest, model, revision),
         data=None,
         eval_data=held_out,
         devices=devices,
         basis=data_dir.basis.find(manifest),
+        private_reward=private_reward if isinstance(private_reward, str) else None,
     )
+    if config.private_reward is not None:
+        click.echo(printable(f"Note: answers are checked as this node does, by {config.private_reward!r}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     with counting("evaluating", "rows") as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)
