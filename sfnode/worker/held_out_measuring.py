@@ -112,7 +112,7 @@ async def evaluate_alone(
             on_progress(min(step + manifest.method.local_steps, total), total)
         found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
         await session.aclose()
-    return found
+    return _with_answers(found, manifest.task, config.eval_data)
 
 
 class Measuring:
