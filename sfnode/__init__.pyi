@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 from protocol.crypto import Signer as Signer
 from protocol.errors import (
     Ignore as Ignore,
@@ -23,4 +21,4 @@ from sfnode.worker_protocol import Estimated as Estimated, Evaluated as Evaluate
 
 __version__: str
 
-def lazy_face(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]: ...
+def lazy_face(package: str, file: str) -> tuple[object, object]: ...
