@@ -46,7 +46,7 @@ class Slips:
 
     def note(self, where: str, error: Exception, **fields: str) -> None:
         """Count and log ``error``; call it from the handler. ``where`` names the part of the node that goes on."""
-        cause = error
+        cause: BaseException = error
         while isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
         kind = f"{type(cause).__name__} in {where}, {_place(cause)}"
