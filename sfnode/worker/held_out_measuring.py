@@ -70,11 +70,11 @@ def _with_answers(found: messages.Evaluated, task: TaskSpec, data: Path | None) 
     answers = [
         SampleAnswer(
             prompt=" ".join(row.prompt.split())[-SAMPLE_CHARACTERS:],
-            text=words[told],
-            reward=float(told == row.label),
+            text=words[predicted],
+            reward=float(predicted == row.label),
             right=words[row.label],
         )
-        for row, told in zip(texts, found.predictions, strict=True)
+        for row, predicted in zip(texts, found.predictions, strict=True)
     ]
     return replace(found, answers=tuple(answers))
 
