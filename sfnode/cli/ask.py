@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sfnode.api.runs import open_run
 from sfnode.cli import options
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.reporter import printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_basis
+from sfnode.storage import AtStep, DataDirectory
 
 if TYPE_CHECKING:
     from sfnode.training.model_questions import Reply
@@ -48,11 +49,10 @@ def ask(
     from sfnode.training.model import loading
     from sfnode.training.model_questions import ask_model
 
-    state = data_dir.state(at_step)
-    manifest = state.signed.manifest
-    bases = stored_basis.read_bases(manifest, state.basis)
+    run = open_run(data_dir.path)
+    coefficients, manifest = run.state(at_step).coefficients, run.manifest
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
-    found = ask_model(folder, bases, state.coefficients, questions, loading.choose_dtype(dtype), tokens)
+    found = ask_model(folder, run.bases(), coefficients, questions, loading.choose_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))

@@ -10,12 +10,13 @@ from typing import Final
 import click
 import trio
 
+import sfnode.doctor
 from protocol.errors import OperatorError
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder
 from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
 from sfnode.cli.remembered_options import given_settings, recall
-from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
+from sfnode.doctor import Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
 from sfnode.run import (
@@ -143,7 +144,7 @@ async def _collect(question: Question, faults: list[Finding], is_json: bool) -> 
 
     for fault in faults:
         report(fault)
-    await Examination(question, report).run()
+    await sfnode.doctor.Examination(question, report).run()
     return findings
 
 

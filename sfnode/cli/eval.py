@@ -13,6 +13,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
+from sfnode.api.runs import open_run
 from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
 from sfnode.cli.remembered_options import read_settings
@@ -70,8 +71,8 @@ def evaluate(
     check_can_train()
     if data is not None and not compare:
         raise OperatorError("--data names the examples for --compare: add --compare, or leave --data out")
-    state = data_dir.state(at_step)
-    manifest = state.signed.manifest
+    run = open_run(data_dir.path)
+    state, manifest = run.state(at_step), run.manifest
     held_out = example_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
@@ -82,14 +83,14 @@ def evaluate(
         data=None,
         eval_data=held_out,
         devices=devices,
-        basis=state.basis,
+        basis=data_dir.basis.find(manifest),
         private_reward=private_reward if isinstance(private_reward, str) else None,
     )
     if config.private_reward is not None:
         click.echo(printable(f"Note: answers are checked as this node does, by {config.private_reward!r}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     with counting("evaluating", "rows") as report:
-        results = trio.run(evaluate_states, state.signed, config, states, report)
+        results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     _show(named, quality, is_json)
     if not is_json:
@@ -97,7 +98,7 @@ def evaluate(
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
-            named["own"] = trio.run(alone, state.signed, replace(config, data=own), _ALONE)
+            named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
         _show({"own": named["own"]}, quality, is_json)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}

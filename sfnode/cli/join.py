@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
+from sfnode.cli import joining
 from sfnode.cli.join_options import join_options, output_options
-from sfnode.cli.joining import run_node
 from sfnode.cli.remembered_options import given_settings
 from sfnode.run import JoinOptions, private_words
 
@@ -69,4 +69,4 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_json: 
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))
-    run_node(options, given_settings(context), log_level, is_json)
+    joining.run_node(options, given_settings(context), log_level, is_json)

@@ -2,50 +2,29 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run import Manifest, SignedManifest
+from protocol.run import Manifest
 from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
 from sfnode.doctor.clock import check_clock
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
+from sfnode.doctor.question import Question
 from sfnode.doctor.reachability import judge_nat, judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, size_of_run
-from sfnode.worker_protocol import DeviceOptions, DeviceReport, free_memory
+from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
 _HASHING_S: Final = 300.0  # 100 GB from a good disk
 _DEVICE_S: Final = 100.0
 _REMEMBERED: Final = 3  # peers to ask when no bootstrap is given
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Holds the options of the node to check, as for `sfnode join`.
-
-    Attributes:
-        data_dir: the node's; None: not known.
-        is_new: whether the directory may be missing; else it must be a node's.
-        run_id: the run that the bootstraps must be in; None: any run.
-    """
-
-    data_dir: DataDirectory | None
-    is_new: bool
-    signed: SignedManifest | None
-    bootstrap: tuple[Address, ...]
-    run_id: bytes | None
-    listen: tuple[Address, ...]
-    model: str | None
-    revision: str | None
-    devices: DeviceOptions
-    is_relay: bool
 
 
 class Examination:
@@ -212,10 +191,3 @@ def _pid_on(data_dir: DataDirectory | None) -> int | None:
         return read_status(data_dir).life.pid
     except OperatorError:
         return None
-
-
-def summary_of(findings: list[Finding]) -> Finding:
-    """Return the last line of the report: the number of findings by verdict."""
-    counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
-    text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
-    return ok("doctor", text) if not counts[Verdict.FAIL] else fail("doctor", text, "see the lines above")

@@ -1,37 +1,43 @@
 """Door: `Network`. A node's connections: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
 
+from typing import TYPE_CHECKING
+
+from sfnode import lazy_face
 from sfnode.network.bundled_libp2p import prefer_bundled
 from sfnode.network.fastecdsa_placeholder import provide_when_missing
 
 prefer_bundled()  # both before any module of this package imports libp2p
 provide_when_missing()
 
-from sfnode.network import bounds, discovery, policy, sessions
-from sfnode.network.discovery import MappingReport, NoMappingError, saved_peers
-from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes, unknown_bytes
-from sfnode.network.network import Network
-from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.open_files import allowed_files, connections_max
-from sfnode.network.policy import Address, ip_groups
-from sfnode.network.reports import DialReport, NetworkStatistics, PeerState, Readiness
-from sfnode.network.sessions import (
-    Channel,
-    Download,
-    OtherRunError,
-    Pace,
-    RefusedError,
-    ServedRun,
-    Traffic,
-    Wanted,
-    handshake,
-)
-from sfnode.network.transport import (
-    DialBack,
-    DialError,
-    Host,
-    Link,
-    LinkBrokenError,
-    ReachAnswer,
-    check_can_listen,
-    share_port,
-)
+if TYPE_CHECKING:
+    from sfnode.network import bounds, discovery, policy, saved_peers, sessions
+    from sfnode.network.discovery import MappingReport, NoMappingError
+    from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes, unknown_bytes
+    from sfnode.network.network import Network
+    from sfnode.network.network_config import NetworkConfig, Timings
+    from sfnode.network.open_files import allowed_files, connections_max
+    from sfnode.network.policy import Address, ip_groups
+    from sfnode.network.reports import DialReport, NetworkStatistics, PeerState, Readiness
+    from sfnode.network.sessions import (
+        Channel,
+        Download,
+        OtherRunError,
+        Pace,
+        RefusedError,
+        ServedRun,
+        Traffic,
+        Wanted,
+        handshake,
+    )
+    from sfnode.network.transport import (
+        DialBack,
+        DialError,
+        Host,
+        Link,
+        LinkBrokenError,
+        ReachAnswer,
+        check_can_listen,
+        share_port,
+    )
+else:
+    __getattr__, __dir__ = lazy_face(__name__, __file__)

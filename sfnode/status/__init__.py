@@ -1,9 +1,16 @@
 """Doors: `Status`, `StatusWords`. What a running node reports, in figures and in words, and whether it is well."""
 
-from sfnode.status import author_names
-from sfnode.status.author_names import Names
-from sfnode.status.curve_text import sparkline, thinned
-from sfnode.status.health import ADMITTED, Health
-from sfnode.status.node_status import LifeStatistics, ModelProgress, ModelStage, Status, last_status, read_status
-from sfnode.status.sentences import StatusWords
-from sfnode.status.status_detail import CurveStatistics, LossPoint, News, StatusDetail
+from typing import TYPE_CHECKING
+
+from sfnode import lazy_face
+
+if TYPE_CHECKING:
+    from sfnode.status import author_names
+    from sfnode.status.author_names import Names
+    from sfnode.status.curve_text import sparkline, thinned
+    from sfnode.status.health import ADMITTED, Health
+    from sfnode.status.node_status import LifeStatistics, ModelProgress, ModelStage, Status, last_status, read_status
+    from sfnode.status.sentences import StatusWords
+    from sfnode.status.status_detail import CurveStatistics, LossPoint, News, StatusDetail
+else:
+    __getattr__, __dir__ = lazy_face(__name__, __file__)

@@ -129,11 +129,12 @@ class StatusWords:
 
     @property
     def time_left(self) -> str:
-        """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
+        """Return the time left to the run's last step or, while catching up, until that is done; empty: unknown."""
         left_s = self._status.detail.left_s if self._status.detail else None
         if left_s is None or not 0 < left_s < _LEFT_S_MAX or self._status.node.is_finished:
             return ""
-        return f"{format_seconds(left_s)} left"
+        left = format_seconds(left_s)
+        return f"caught up in {left}" if self._status.is_catching_up else f"{left} left"
 
     # --- what does it hold?
 

@@ -50,13 +50,10 @@ class StoredState:
 
     Attributes:
         steps: number of the run's steps that it covers, up to the last one with an update.
-        basis: file of the basis of a dense core; None with other cores, or if the file is not there.
     """
 
-    signed: SignedManifest
     coefficients: Coefficients
     steps: int
-    basis: Path | None
 
 
 class DataDirectory(PrivateFolder):
@@ -170,17 +167,11 @@ class DataDirectory(PrivateFolder):
             OperatorError: no node has run there, or no best step is known.
             StorageDamagedError: a record cannot be right.
         """
-        signed = self.signed_manifest()
         step = None if at_step is None else self.evaluations.step_at(at_step)
-        with self.replayed(signed.manifest) as replica:
+        with self.replayed(self.signed_manifest().manifest) as replica:
             made = max(replica.ledger.authors().values(), default=-1) + 1
             coefficients = replica.coefficients() if step is None else replica.coefficients_at(step)
-            return StoredState(
-                signed=signed,
-                coefficients=coefficients,
-                steps=made if step is None else min(step, made),
-                basis=self.basis.find(signed.manifest),
-            )
+            return StoredState(coefficients=coefficients, steps=made if step is None else min(step, made))
 
 
 def decode_run_file(path: Path) -> SignedManifest:

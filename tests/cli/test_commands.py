@@ -89,7 +89,7 @@ def test_help__every_command_that_does_something__shows_an_example(path: tuple[s
 def test_help__program__names_every_command_and_its_version() -> None:
     outcome = call("--help")
     assert outcome.code == 0
-    assert all(f"\n  {name} " in outcome.stdout for name in cli.commands)
+    assert all(f"\n  {name} " in outcome.stdout for name in cli.list_commands(click.Context(cli)))
     assert call("--version").stdout.startswith("sfnode, version ")
     assert call("-h").stdout == outcome.stdout
 

@@ -132,7 +132,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("reach", _replaced("sfnode.network.transport.reachability.DialBack", range(5))),
     ("addresses", _replaced("sfnode.network.policy.addresses._check_host", lambda kind, host: host)),
     ("exchange", _replaced("sfnode.network.policy.author_of_peer", _nothing)),
-    ("known-peers", _replaced("sfnode.network.discovery.saved_peers.Malformed", ZeroDivisionError)),
+    ("known-peers", _replaced("sfnode.network.saved_peers.Malformed", ZeroDivisionError)),
     ("worker", _replaced("sfnode.worker_protocol.messages.Malformed", ZeroDivisionError)),
     ("store", _replaced("sfnode.storage.record_store.sqlite3.Error", ZeroDivisionError)),
     ("replay", _replaced("sfnode.storage.replay.Reject", ZeroDivisionError)),

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from sfnode.doctor.all_checks import Examination, Question
+from sfnode.doctor import Examination, Question
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
+from sfnode.doctor.question import Question
 from sfnode.network import bounds, discovery
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway

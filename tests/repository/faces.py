@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.repository.architecture import OURS, Module, dotted, imported_names, target
+from tests.repository.architecture import OURS, Module, dotted, imported_names, is_type_checking, target
 
 # Packages without a face of their own: the rooms in them are doors. Each is a reason why one face would not do.
 STREETS = {
@@ -80,11 +80,13 @@ def _door(module: Module, asked: str) -> str:
 
 def listed_names(module: Module) -> Iterator[str]:
     """The names that a face hands out: those of its `__all__` or, where it has none, what it imports from its rooms."""
-    lists = [node.value for node in module.tree.body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
+    body = module.tree.body
+    lists = [node.value for node in body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
     if lists:
         yield from (name for each in lists for name in ast.literal_eval(each))
     elif module.is_package:
-        for node in module.tree.body:
+        late = [each for block in body if is_type_checking(block) for each in ast.iter_child_nodes(block)]
+        for node in (*body, *late):
             if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module.name}."):
                 yield from (each.asname or each.name for each in node.names)
 

@@ -207,7 +207,7 @@ def test_one_answer__to_nearly_all_prompts_and_often_wrong__is_said(
     assert bool(one_answer_in_words(spread_over(*found))) is is_said
 
 
-def test_one_answer__is_in_the_log_once_and_in_the_status(tmp_path: Path) -> None:
+def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: Path) -> None:
     said = io.StringIO()
     curve, found = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS), spread_over
     steps = found((0.01, 0.1), (0.64, 0.7), (0.55, 1.0), (0.55, 1.0))
