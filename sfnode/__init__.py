@@ -17,15 +17,16 @@ __all__ = ["__version__", "lazy_face"]
 def lazy_face(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package that imports a module when one of its names is asked for.
 
-    ``file`` names them as type checkers read it: a stub, or the package's own file, below `if TYPE_CHECKING:`. Torch,
-    libp2p and NumPy take seconds.
+    ``file`` imports them from their rooms as type checkers read it: a stub, or the package's own file, below
+    `if TYPE_CHECKING:`. Torch, libp2p and NumPy take seconds.
     """
 
     @cache
     def places() -> dict[str, str]:
         found = ast.walk(ast.parse(Path(file).read_text("utf-8")))
         imports = (node for node in found if isinstance(node, ast.ImportFrom))
-        return {each.name: str(node.module) for node in imports for each in node.names}
+        ours = [node for node in imports if str(node.module).startswith(("sfnode.", "protocol."))]
+        return {each.name: str(node.module) for node in ours for each in node.names}
 
     def get(name: str) -> object:
         module = None if name.startswith("__") else places().get(name)

@@ -4,9 +4,15 @@ The figures are kept as a loss and an accuracy everywhere. Of rewards, the loss 
 accuracy is the share of answers with the whole reward.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.run import TaskKind, TaskSpec
+
+SAMPLE_CHARACTERS: Final = 80  # the last ones of a prompt, the first ones of an answer
+_OFTEN: Final = 0.1  # an answer that one prompt in ten gets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +22,35 @@ class SampleAnswer:
     prompt: str
     text: str
     reward: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSpread:
+    """Says how unlike a model's answers to different prompts are.
+
+    Attributes:
+        distinct: number of different answers.
+        commonest: the most frequent one, cut to a line; share: of the prompts that get it.
+    """
+
+    distinct: int
+    commonest: str
+    share: float
+
+    @staticmethod
+    def of(texts: Sequence[str]) -> "AnswerSpread":
+        """Count answers, one to each prompt; there is at least one."""
+        ((commonest, count), *_), distinct = Counter(texts).most_common(1), len(set(texts))
+        return AnswerSpread(distinct=distinct, commonest=commonest[:SAMPLE_CHARACTERS], share=count / len(texts))
+
+    def in_words(self) -> str:
+        """Return the number of different answers, and the most frequent one where many prompts get it."""
+        said = f"{self.distinct:,} different answer{'s' * (self.distinct != 1)}"
+        return f"{said}, {self.to_most()}" if self.share >= _OFTEN else said
+
+    def to_most(self) -> str:
+        """Return the most frequent answer with its share."""
+        return f'"{self.commonest}" to {100 * self.share:.1f} % of the prompts'
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,9 @@ def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
     if not quality.is_reward:
         return plain
-    return {**plain, "reward": quality.reward(found.loss), "answers": [asdict(each) for each in found.answers]}
+    spread = None if found.spread is None else asdict(found.spread)
+    answers = [asdict(each) for each in found.answers]
+    return {**plain, "reward": quality.reward(found.loss), "answers": answers, "spread": spread}
 
 
 def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
@@ -132,7 +134,8 @@ def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> Non
     for name, result in results.items() if not is_json else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
-        click.echo(f"{name:<7} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows")
+        spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
+        click.echo(f"{name:<7} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}")
 
 
 def _show_answers(results: dict[str, Evaluated]) -> None:

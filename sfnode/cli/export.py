@@ -10,7 +10,7 @@ from sfnode.cli import options
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.cli.option_values import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory
+from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 
 
@@ -57,6 +57,8 @@ def export(
     from sfnode.training.model import loading
 
     check_free(out, force, (data_dir.path,))
+    if at_step is None and (said := evaluations.better_before_in_words(data_dir.evaluations.read())):
+        click.echo(f"Warning: {said}", err=True)
     run = open_run(data_dir.path)
     coefficients, bases = run.state(at_step).coefficients, run.bases()
     base = found_model(find_model(run.manifest, model, revision), run.manifest.model.revision).path

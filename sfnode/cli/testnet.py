@@ -294,6 +294,8 @@ def _print_learnt(learnt: Learnt, quality: Quality) -> None:
         prompt = " ".join(answer.prompt.split())
         prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
         click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
+    if learnt.after.spread is not None:
+        click.echo(printable(f"answers    {learnt.after.spread.in_words()}"))
     for was, now in zip(learnt.before.samples, learnt.after.samples, strict=True):
         rewards = f"reward {was.reward:.2f} -> {now.reward:.2f}"
         click.echo(printable(f"answer     {was.prompt} {was.text!r} -> {now.text!r} ({rewards})"))

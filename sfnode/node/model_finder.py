@@ -87,8 +87,10 @@ class ModelFinder:
     async def _fetch(self, sources: PieceSources, folder: Path, *, is_whole: bool) -> Path:
         spec = self._manifest.model
         self._fetcher = ModelFetcher(spec, sources, self._pace, self._reporter)
-        await self._fetcher.fetch(spec.files if is_whole else (spec.config, *spec.tokenizer), folder)
-        self._fetcher = None
+        try:
+            await self._fetcher.fetch(spec.files if is_whole else (spec.config, *spec.tokenizer), folder)
+        finally:
+            self._fetcher = None
         return folder
 
     def _tell(self, text: str, done: int, total: int) -> None:

@@ -133,13 +133,20 @@ class RunningNode:
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
-                nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)
+                jobs, inbox = self._executor.jobs, self._inbox_in
+                nursery.start_soon(self.overseer.run, train, self.trainer, jobs, inbox, self._is_admitted)
                 if self.config.limits.keeps_awake:
-                    # Not while the node is paused or after the end of the run: then the machine may go to sleep.
-                    awake = partial(stay_awake, lambda: not (self.overseer.paused or self.node.end.ending.is_over))
-                    nursery.start_soon(self.slips.outlive, "staying awake", partial(awake, self.reporter))
+                    awake = partial(stay_awake, self._is_at_work, self.reporter)
+                    nursery.start_soon(self.slips.outlive, "staying awake", awake)
             started(addresses)
             await self._handle_all()
+
+    def _is_admitted(self) -> bool:
+        return self.node.own_steps.is_admitted_for(self.node.clock.next_step)
+
+    def _is_at_work(self) -> bool:
+        """Return whether the node trains: else, and after the end of the run, the machine may go to sleep."""
+        return self.overseer.is_needed and not (self.overseer.paused or self.node.end.ending.is_over)
 
     async def _train(self, trainer: Trainer, training: TrainingConfig) -> None:
         """Find the model, then train with it, and give its files to others.

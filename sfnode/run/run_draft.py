@@ -16,6 +16,7 @@ from protocol.run import (
     Objective,
     Sharing,
     SignedManifest,
+    TaskKind,
     TaskSpec,
     TensorSpec,
     sign_manifest,
@@ -152,8 +153,17 @@ class RunDraft:
         self._tensors = tensors
         return file
 
+    def check(self) -> None:
+        """Check the manifest before there is a basis. OperatorError names the field at fault."""
+        # A run of rewards is no run without a basis, so what else is wrong with it shows as a completion's
+        is_reward = self._task.kind is TaskKind.REWARD
+        self._manifest(replace(self._task, kind=TaskKind.COMPLETION) if is_reward else self._task)
+
     def manifest(self) -> Manifest:
         """Return the manifest as it is now. OperatorError names the field at fault."""
+        return self._manifest(self._task)
+
+    def _manifest(self, task: TaskSpec) -> Manifest:
         options = self._options
         manifest = Manifest(
             format=FORMAT,
@@ -161,7 +171,7 @@ class RunDraft:
             owner=self._signer.author.hex(),
             model=self._model,
             tensors=self._tensors,
-            task=self._task,
+            task=task,
             method=self._method,
             schedule=self._schedule,
             steps=options.steps,

@@ -1,14 +1,17 @@
 """Judge whether a node is well, with its exit code and what is wrong; and whether it may contribute to its run."""
 
+from __future__ import annotations
+
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from sfnode.storage import pasteable
 
-if TYPE_CHECKING:  # the command line needs the codes, and nothing else of this
+if TYPE_CHECKING:  # every command takes its exit codes from here, and a status takes the protocol along
     from sfnode.status.node_status import Status
 
 ADMITTED: Final = "admitted"
+_WITHOUT_MODEL: Final = "the node follows the run, and loads no model"
 
 
 class Health(IntEnum):
@@ -21,7 +24,7 @@ class Health(IntEnum):
     IDLE = 6
 
 
-def health_of(status: "Status") -> tuple[Health, str]:
+def health_of(status: Status) -> tuple[Health, str]:
     """Return whether the node is well, and what is wrong.
 
     A node whose run is over needs no peers; a relay needs no admission.
@@ -42,21 +45,22 @@ def health_of(status: "Status") -> tuple[Health, str]:
     return Health.WELL, ""
 
 
-def admission_of(status: "Status") -> str:
+def admission_of(status: Status) -> str:
     """Return whether this node may contribute, and what to do if not."""
     roster, author = status.roster, status.node.author
     if roster.excluded_from is not None:
-        return f"excluded by the owner from step {roster.excluded_from} on"
+        return f"excluded by the owner from step {roster.excluded_from} on: {_WITHOUT_MODEL}"
     if roster.is_admitted:
         return ADMITTED
     if not status.training.is_training:
         return "not needed: a relay contributes nothing"
     if roster.is_open:
-        return "following only: this node's key does not have the work that the run asks for"
+        text = "following only: this node's key does not have the work that the run asks for"
+        return f"{text}; {_WITHOUT_MODEL}"
     admit = f"`{pasteable('sfnode run admit', author)} --owner-key FILE`"
     if roster.is_invitation_used:
         return (
             "not admitted: the string to join is used, another node has joined with it. Ask the owner for a new "
-            f"one, and join with that; or to run {admit}"
+            f"one, and join with that; or to run {admit}. Until then {_WITHOUT_MODEL}"
         )
-    return f"not admitted: ask the owner to run {admit}"
+    return f"not admitted: ask the owner to run {admit}. Until then {_WITHOUT_MODEL}"

@@ -129,11 +129,12 @@ class StatusWords:
 
     @property
     def time_left(self) -> str:
-        """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
+        """Return the time left to the run's last step or, while catching up, until that is done; empty: unknown."""
         left_s = self._status.detail.left_s if self._status.detail else None
         if left_s is None or not 0 < left_s < _LEFT_S_MAX or self._status.node.is_finished:
             return ""
-        return f"{format_seconds(left_s)} left"
+        left = format_seconds(left_s)
+        return f"caught up in {left}" if self._status.is_catching_up else f"{left} left"
 
     # --- what does it hold?
 
@@ -168,9 +169,9 @@ class StatusWords:
         last, best, quality = curve.evaluations[-1], curve.best, self.quality
         what = f"{quality.name} " if quality.is_reward else ""
         text = f"{what}{quality.figure(last.loss)}, {quality.share(last.accuracy)} at step {last.step}"
-        if last.step == best.step:
-            return f"{text} (the best so far)"
-        return f"{text}; best {quality.figure(best.loss)} at step {best.step}"
+        is_best = last.step == best.step
+        text += " (the best so far)" if is_best else f"; best {quality.figure(best.loss)} at step {best.step}"
+        return text if last.spread is None else f"{text}; {last.spread.in_words()}"
 
     @property
     def gain(self) -> str:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.quality_figures import Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"
@@ -19,7 +19,9 @@ _LATER: Final = 3  # how many evaluations after the best one decide whether the 
 _WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
 _REWARD_LOST: Final = 0.05  # or the part of the best mean reward that is gone
 _NOISES: Final = 2.0  # if it is more than these standard errors of a mean reward
-_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": []}  # of files of earlier releases
+_ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
+_SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
+_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class EvaluatedStep:
         loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
         rows: number of rows.
         reward: mean over the rows; None where the run does not learn from rewards.
-        answers: to the first rows; kept for few steps.
+        answers: to the first rows; kept for few steps. spread: how unlike all answers are; None where there are none.
     """
 
     step: int
@@ -40,6 +42,7 @@ class EvaluatedStep:
     rows: int
     reward: float | None = None
     answers: tuple[SampleAnswer, ...] = ()
+    spread: AnswerSpread | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,43 @@ def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
     mean = sum(later) / _LATER
     if best.reward is None:
         return mean > _WORSE * best.loss
+    return mean - best.loss > max(_REWARD_LOST * best.reward, _noise(best))
+
+
+def one_answer_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
+    """Return that the model gives one answer to nearly all held-out prompts, where it is often wrong; else nothing.
+
+    Also where an answer spreads while the rewards fall below those of the best step by more than chance.
+    """
+    best, last = best_of(evaluations), evaluations[-1] if evaluations else None
+    if best is None or last is None or last.spread is None or last.reward is None or last.step == 0:
+        return ""
+    share, noise = last.spread.share, _noise(last)
+    is_constant = share >= _ONE_ANSWER and last.reward < share - noise
+    before = best.spread.share if best.spread else share
+    is_spreading = share > before + _SHARE_GAINED and last.loss - best.loss > noise
+    if not is_constant and not is_spreading:
+        return ""
+    since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
+    return (
+        f"the model gives the answer {last.spread.to_most()} (mean reward {last.reward:.2f}{since}), and cannot learn "
+        "where all answers are the same. Make a run with balanced prompts or a lower --learning-rate"
+    )
+
+
+def better_before_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
+    """Return which step had a better model than the last one, where that is no chance; else nothing."""
+    best = best_of(evaluations)
+    if best is None or best.step == evaluations[-1].step:
+        return ""
+    if not has_become_worse(evaluations) and not one_answer_in_words(evaluations):
+        return ""
+    quality, last = Quality(best.reward is not None), evaluations[-1]
+    figures = f"{quality.figure(last.loss)} at step {last.step}, {quality.figure(best.loss)} at step {best.step}"
+    return f"the {quality.name} on held-out data was better before: {figures}. Take that model with --at-step best"
+
+
+def _noise(found: EvaluatedStep) -> float:
+    """Return by how much chance moves a mean reward."""
     # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
-    error = math.sqrt((best.reward * best.loss + 1 / (best.rows + 1)) / (best.rows + 1))
-    return mean - best.loss > max(_REWARD_LOST * best.reward, _NOISES * error)
+    return _NOISES * math.sqrt((found.loss * (1 - found.loss) + 1 / (found.rows + 1)) / (found.rows + 1))

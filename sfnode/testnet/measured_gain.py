@@ -8,7 +8,7 @@ from statistics import median
 
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.quality_figures import Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.worker import evaluate_alone, evaluate_states
 from sfnode.worker_protocol import TrainingConfig
@@ -20,7 +20,7 @@ class Knowledge:
 
     Attributes:
         predictions: its labels for the first rows; samples: its answers to them, in a run that learns from rewards.
-        reward: mean reward; None where the run does not learn from rewards.
+        reward: mean reward; None where the run does not learn from rewards. spread: how unlike its answers are.
     """
 
     accuracy: float
@@ -29,6 +29,7 @@ class Knowledge:
     predictions: tuple[int, ...]
     reward: float | None = None
     samples: tuple[SampleAnswer, ...] = ()
+    spread: AnswerSpread | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,7 @@ async def measure_learnt(
             predictions=found.predictions,
             reward=quality.reward(found.loss),
             samples=found.answers,
+            spread=found.spread,
         )
         for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress)
     )

@@ -41,10 +41,6 @@ class Estimator:
         self.data, self._noise = data, noise
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
-        if data.judge is not None and not manifest.method.is_dense:
-            raise OperatorError(
-                "rewards are learnt by a dense core, and this run draws directions: nobody can train it"
-            )
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._shown: dict[int, bytes | None] = {}  # digests of epochs that came from `show`

@@ -27,6 +27,7 @@ def evaluated_step(found: messages.Evaluated, step: int, quality: Quality) -> Ev
         rows=found.rows,
         reward=quality.reward(found.loss),
         answers=found.answers,
+        spread=found.spread,
     )
 
 

@@ -16,6 +16,7 @@ from protocol.run.manifest import SignedManifest
 from protocol.run.task import Objective
 from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
+from sfnode.quality_figures import AnswerSpread
 from sfnode.run import DataOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
@@ -54,11 +55,12 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     assert shown.code == 0, shown
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["before", "after", *("prompt", "before", "after") * 3]
-    assert "% fully right, mean reward 0." in lines[0] and lines[0].endswith(", 8 rows")
+    assert "% fully right, mean reward 0." in lines[0] and ", 8 rows; " in lines[0] and "different answer" in lines[0]
     assert lines[2] == "prompt  a good film 0 It was" and "great" in lines[3]
     told: dict[str, Any] = json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--json").stdout)
     after = told["after"]
     assert after["reward"] == 1 - after["loss"] and len(after["answers"]) == 3
+    assert 1 <= after["spread"]["distinct"] <= 8 and 1 / 8 <= after["spread"]["share"] <= 1
     gain = node.gain.read()
     assert gain is not None and gain.after.reward == after["reward"]
     assert [each.text for each in gain.after.answers] == [each["text"] for each in after["answers"]]
@@ -78,6 +80,20 @@ def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, 
     )
     assert best == second
     assert call("export", "--data-dir", node, "--at-step", BEST_STEP, "--out", tmp_path / "out").code == 0
+
+
+def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, tmp_path: Path) -> None:
+    spread = AnswerSpread(distinct=1, commonest="yes", share=1.0)
+    node.evaluations.write(
+        [
+            EvaluatedStep(step=at, accuracy=0.5, loss=loss, rows=99, reward=1 - loss, spread=spread)
+            for at, loss in enumerate((0.9, 0.2, 0.5))
+        ]
+    )
+    exported = call("export", "--data-dir", node, "--out", tmp_path / "out")
+    assert exported.code == 0 and "Warning: the mean reward on held-out data was better before" in exported.stderr
+    again = call("export", "--data-dir", node, "--out", tmp_path / "out", "--force", "--at-step", BEST_STEP)
+    assert again.code == 0 and "Warning" not in again.stderr
 
 
 def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None:
@@ -107,6 +123,7 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
         ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
         ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
         ({}, "needs --data with 32 prompts or more"),
     ],
 )

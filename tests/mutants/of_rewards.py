@@ -23,6 +23,12 @@ RULES = (
         detector=_RULES,
     ),
     Mutant(
+        name="rewards-along-drawn-directions",
+        breaks="a run that nobody can train is taken: nodes fetch its model, and their workers end",
+        edits=(Edit("protocol.run.manifest", "_broken_dense_rules", "manifest.task.kind is TaskKind.REWARD", "False"),),
+        detector=_RULES,
+    ),
+    Mutant(
         name="sums-without-depth",
         breaks="sums nest without bound: a manifest overflows the stack of its readers",
         edits=(Edit(_REWARD, "_Grammar.check", "depth > CHECK_DEPTH_MAX", "False"),),

@@ -106,7 +106,7 @@ def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_sil
 
 
 def test_end__no_work_of_its_own_beside_a_busy_author__says_one_at_once() -> None:
-    """A fault once: a paused node said 0 for as long as its neighbour's updates kept coming, since roots differ then. The
+    """A fault once: a paused node said 0 while updates of its neighbour kept coming, since roots differ then. The
     neighbour, alone at work, took it for an author about to send its first update and waited half a minute for it."""
     paused = node(manifest=small_manifest(steps=9))
     join(paused, X)

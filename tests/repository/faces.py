@@ -80,12 +80,12 @@ def _door(module: Module, asked: str) -> str:
 
 def listed_names(module: Module) -> Iterator[str]:
     """The names that a face hands out: those of its `__all__` or, where it has none, what it imports from its rooms."""
-    lists = [node.value for node in module.tree.body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
+    body = module.tree.body
+    lists = [node.value for node in body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
     if lists:
         yield from (name for each in lists for name in ast.literal_eval(each))
     elif module.is_package:
-        body = module.tree.body
-        late = (node for block in body if is_type_checking(block) for node in ast.iter_child_nodes(block))
+        late = [each for block in body if is_type_checking(block) for each in ast.iter_child_nodes(block)]
         for node in (*body, *late):
             if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module.name}."):
                 yield from (each.asname or each.name for each in node.names)

@@ -76,12 +76,34 @@ def test_step_rate__node_that_catches_up__has_none_before_its_own_steps() -> Non
     """The film of a late node showed 152.5 steps/s and 1 s left, with a minute to go."""
     rate = StepRate(10.0)
     joining = changed(STATUS, own_updates=0, updates=0, catching_up=471)
-    assert rate.of(0.0, 0, joining) is None
-    assert rate.of(1.0, 153, changed(joining, updates=471)) is None
-    assert rate.of(2.0, 164, changed(STATUS, own_updates=9)) is None
-    assert rate.of(3.0, 165, changed(STATUS, own_updates=10)) == 1.0
-    relay = changed(STATUS, is_training=False, own_updates=0)
-    assert [StepRate(10.0).of(0.0, 3, relay), rate.of(4.0, 166, relay)] == [None, 1.0]
+    assert rate.of(0.0, 0, joining, is_live=False) is None
+    assert rate.of(1.0, 153, changed(joining, updates=471), is_live=True) is None
+    assert rate.of(2.0, 164, changed(STATUS, own_updates=9), is_live=True) is None
+    assert rate.of(3.0, 165, changed(STATUS, own_updates=10), is_live=True) == 1.0
+
+
+def test_step_rate__relay_started_again__has_none_before_it_knows_what_the_others_hold() -> None:
+    """Step 100 from its disk, 500 from its neighbours a second later: that was 400 steps/s, for two minutes."""
+    relay, rate = changed(STATUS, is_training=False, own_updates=0), StepRate(120.0)
+    assert [rate.of(0.0, 100, relay, is_live=False), rate.of(1.0, 500, relay, is_live=True)] == [None, None]
+    assert [rate.of(2.0, 501, relay, is_live=True), rate.of(3.0, 502, relay, is_live=True)] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("pace", "round_steps"), [(0.1, 1), (2.0, 1), (2.0, 16), (50.0, 1)])
+def test_step_rate__machine_that_slept__forgets_what_came_at_once_when_it_woke(pace: float, round_steps: int) -> None:
+    rate = StepRate(120.0, round_steps)
+    steps = [round_steps * int(pace * second / round_steps) for second in range(240)]
+    found = [rate.of(float(second), step, STATUS, is_live=True) for second, step in enumerate(steps)]
+    assert found[-1] == pytest.approx(pace, rel=0.15)
+    slept = 3_600 * max(1, int(pace))
+    later = [rate.of(240.0 + second, step + slept, STATUS, is_live=True) for second, step in enumerate(steps)]
+    assert later[0] is None and all(each is None or each <= 2 * pace + round_steps for each in later)
+    assert later[-1] == pytest.approx(pace, rel=0.15)
+
+
+def test_time_left__node_that_catches_up__is_not_that_of_the_run() -> None:
+    words = StatusWords(changed(STATUS, catching_up=1_920, detail=changed(DETAIL, left_s=75.0)))
+    assert (words.time_left, StatusWords(STATUS).time_left) == ("caught up in 1 min 15 s", "4 min 13 s left")
 
 
 def test_gain__with_and_without_own_examples__says_what_the_run_has_given() -> None:

@@ -56,7 +56,7 @@ def test_screen__each_state__fits(status: Status) -> None:
     ("state", "said"),
     [
         ("start", "alone: no other node is known"),
-        ("catching up", "25 % catching up, 1 min 15 s left"),
+        ("catching up", "25 % catching up, caught up in 1 min 15 s"),
         ("training", "step 120/500, 1.5 steps/s, 4 min 13 s left"),
         ("peer lost", "left: it did not answer for 120 s"),
         ("finished", "finished, equal with 3 peers"),

@@ -204,10 +204,3 @@ def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -
     judge.close()
     assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
     judge.close()
-
-
-def test_estimator__rewards_without_a_dense_core__are_refused_at_the_start() -> None:
-    """`init` makes no such run, but a stranger's manifest may be one."""
-    plain = small_manifest()
-    with pytest.raises(OperatorError, match="rewards are learnt by a dense core"):
-        Estimator(SharedModel(tiny_llama()), Bases(plain), some_questions())

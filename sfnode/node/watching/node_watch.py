@@ -37,7 +37,7 @@ class NodeWatch:
         self._life = life
         self._news = NetworkNews(life.reporter, self._label, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
-        self._details = StatusDetails(curve, self._news)
+        self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()

@@ -11,13 +11,7 @@ from sfnode.training.task import row_batch
 
 # What a step's peak is divided by, and the steps whose peaks are measured, by the ending of their ratios' names
 _DENSE: Final = (Alternative.FORWARD_ONCE, {"": Alternative.STEP_DENSE})
-_OTHERS: Final = (
-    Alternative.FORWARD,
-    {
-        "": Alternative.STEP,
-        "_later": Alternative.STEP_LATER,
-    },
-)
+_OTHERS: Final = (Alternative.FORWARD, {"": Alternative.STEP, "_later": Alternative.STEP_LATER})
 
 
 def bench_step(

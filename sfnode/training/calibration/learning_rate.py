@@ -21,12 +21,7 @@ _HALVINGS_MAX: Final = 8
 
 
 def suited_rate(
-    shared: SharedModel,
-    tensors: Sequence[TensorSpec],
-    content: BasisContent,
-    data: TaskData,
-    rate: float,
-    size: float,
+    shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float, size: float
 ) -> tuple[float, int]:
     """Return the rate that suits the model, and how many passes of the examples that took. ``rate``: in theory.
 
