@@ -37,7 +37,7 @@ def shared_folder() -> Path:
     folder = places.ROOT
     for part in ("models", "data"):
         if not (folder / part).is_dir():
-            pytest.skip(f"{folder / part} does not exist: `make data` fetches data, the models are ours (docs/research.md)")
+            pytest.skip(f"{folder / part} does not exist: run `make data`; models: docs/research.md")
     return folder
 
 
