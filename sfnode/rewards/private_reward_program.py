@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,7 +22,7 @@ _HELP: Final = (
 class RewardCommand:
     """Rewards answers by what a command prints, one process for all of them. Use it as a context, or `close` it.
 
-    OperatorError: the command is empty, or its quotes do not match.
+    OperatorError: the command is empty, its quotes do not match, or there is no such program.
     """
 
     def __init__(self, command: str, limit_s: float = _LIMIT_S) -> None:
@@ -33,6 +35,10 @@ class RewardCommand:
             raise self._fault(f"{error}: check its quotes") from None
         if not self._words:
             raise self._fault("name a program")
+        if shutil.which(self._words[0]) is None:
+            is_there = os.path.exists(self._words[0])
+            help_ = "is no program: chmod +x makes a file one, or begin with python3" if is_there else "is not found"
+            raise self._fault(f"{self._words[0]} {help_}")
 
     def __enter__(self) -> "RewardCommand":
         return self
@@ -69,7 +75,7 @@ class RewardCommand:
             try:
                 self._process = Dialogue(self._words)
             except OSError as error:
-                raise self._fault(f"cannot be started: {error.strerror}: give its whole path") from None
+                raise self._fault(f"cannot be started: {error.strerror}") from None
         return self._process
 
     def _number(self, said: bytes) -> float:

@@ -48,5 +48,5 @@ def _schema_said(schema: JsonSchema) -> str:
 
 def _shown(text: RowText) -> str:
     """Return a text in quotes, with its fields in braces."""
-    whole = repr(text.filled(lambda name: f"{{{name}}}"))
+    whole = repr(text.filled(lambda name: f"{{{name}}}")).replace("\\\\", "\\")  # a pattern as it was written
     return whole if len(whole) <= _SHOWN_MAX else f"{whole[: _SHOWN_MAX - 3]}..."

@@ -23,7 +23,7 @@ _COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _FORMS: Final = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
     'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with either in JSON; '
-    "{answer} is a field of the data"
+    "{answer} is a field of the data. A program of your own says how good answers are by `sfnode join --private-reward`"
 )
 
 

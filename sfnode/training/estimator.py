@@ -119,7 +119,7 @@ class Estimator:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
         ``on_progress`` hears how many of how many rows are done.
-        Sessions of one run with equal states and data share one result, which the first call computes.
+        Sessions of one run with equal states, data and rewards share one result, which the first call computes.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
@@ -128,6 +128,7 @@ class Estimator:
             self.manifest.run_id,
             _digest(self._bases, self._epochs),
             hashlib.sha256(repr(examples).encode()).digest(),
+            None if self.data.judge is None else self.data.judge.own,
         )
         known = self._shared.evaluations
         if key not in known:

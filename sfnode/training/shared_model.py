@@ -52,7 +52,7 @@ class SharedModel:
             wide_products.widen(layer_probe.body_of(model), rows_min)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
-        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()
+        self.evaluations: OrderedDict[tuple[object, ...], Evaluated] = OrderedDict()
         self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
         head = loading.output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,11 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     shown = call("eval", "--data-dir", node, "--eval-data", held_out, "--compare")
     assert shown.code == 0, shown
     lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["before", "after", *("prompt", "before", "after") * 3]
+    names = ["the model alone", "the run now"]
+    assert [line.strip()[:15].rstrip() for line in lines[:2]] == names
+    assert [line.split(":")[0].strip()[:15].rstrip() for line in lines[2:]] == ["prompt", *names] * 3
     assert "% fully right, mean reward 0." in lines[0] and ", 8 rows; " in lines[0] and "different answer" in lines[0]
-    assert lines[2] == "prompt  a good film 0 It was" and "great" in lines[3]
+    assert lines[2] == "prompt: a good film 0 It was" and "great" in lines[3]
     told: dict[str, Any] = json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--json").stdout)
     after = told["after"]
     assert after["reward"] == 1 - after["loss"] and len(after["answers"]) == 3
@@ -64,9 +67,8 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     gain = node.gain.read()
     assert gain is not None and gain.after.reward == after["reward"]
     assert [each.text for each in gain.after.answers] == [each["text"] for each in after["answers"]]
-    assert (
-        call("run", "show", node.path).stdout.splitlines()[-1].startswith(f"gain     mean reward {after['reward']:.2f}")
-    )
+    last = call("run", "show", node.path).stdout.splitlines()[-1]
+    assert last.startswith("gain     the model alone mean") and f"the run now mean reward {after['reward']:.2f}" in last
 
 
 def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, tmp_path: Path) -> None:
@@ -80,6 +82,16 @@ def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, 
     )
     assert best == second
     assert call("export", "--data-dir", node, "--at-step", BEST_STEP, "--out", tmp_path / "out").code == 0
+
+
+def test_eval__node_with_a_program_of_its_own__checks_as_the_node_does(node: DataDirectory, tmp_path: Path) -> None:
+    """The figures of `eval` stand beside those that the node has measured."""
+    program = tmp_path / "check.py"
+    program.write_text("import sys\nfor line in sys.stdin:\n    print(0.25, flush=True)\n")
+    command = f"{sys.executable} {program}"
+    (node.path / "node.toml").write_text(f"private-reward = {json.dumps(command)}\n")
+    shown = call("eval", "--data-dir", node, "--eval-data", write_prompts(tmp_path / "held-out.jsonl"))
+    assert "mean reward 0.25" in shown.stdout and "Note: answers are checked as this node does" in shown.stderr
 
 
 def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, tmp_path: Path) -> None:
@@ -152,4 +164,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
-    assert not call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run").stderr.count("Warning")
+    assert "start    mean reward 0.00: the model has drawn 40 answers, and 0 are fully right" in made.stdout
+    assert "Warning: no answer got anything, and what is never rewarded is not learnt" in made.stderr  # none ends
+    again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
+    assert again.code == 0 and "prompts are cut" not in again.stderr

@@ -17,6 +17,7 @@ from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
+from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
@@ -120,6 +121,7 @@ def snapshot(life: "RunningNode") -> Status:
             time=time.time(),
             pid=os.getpid(),
             own_name="" if life.config.network.own_name is None else life.config.network.own_name.name,
+            learns=purpose_of(manifest.task),
             paused=life.overseer.paused,
             model=life.model_progress(),
             join=str(here),
