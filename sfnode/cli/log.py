@@ -19,7 +19,16 @@ from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
 from sfnode.reporter import Reporter, counted
 from sfnode.run import HOME, find_data_directory
-from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
+from sfnode.storage import (
+    AtStep,
+    DataDirectory,
+    KeyFile,
+    LogProgress,
+    LogSummary,
+    StoredRecords,
+    export_log,
+    import_log,
+)
 
 _PROGRESS_S = 1.0
 
@@ -163,7 +172,7 @@ def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: 
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[Tell]:
+def _telling(name: str) -> Iterator[LogProgress]:
     """Yield a callback that prints progress on standard error, at most once a second."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 

@@ -153,10 +153,10 @@ class EvaluationsFile:
         return best.step
 
 
-def _completed(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+def _completed(plain: object) -> object:
     """Return an evaluation with the fields that earlier releases did not write."""
-    if plain is None:
-        return None
+    if not isinstance(plain, dict):
+        return plain
     whole = _NO_ANSWERS | plain
     return {**whole, "answers": [{"right": ""} | answer for answer in whole["answers"]]}
 

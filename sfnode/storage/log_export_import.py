@@ -27,7 +27,7 @@ from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 from sfnode.storage.stored_records import StoredRecords
 
-Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
+LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
 _MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
@@ -58,7 +58,7 @@ class LogSummary:
     writer: str
 
 
-def export_log(data_dir: DataDirectory, path: Path, writer: Signer, tell: Tell) -> LogSummary:
+def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogProgress) -> LogSummary:
     """Write the run in a data directory to ``path``; a daemon may be using it. Every record is verified first.
 
     Raises:
@@ -71,30 +71,30 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, tell: Tell) 
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
     with data_dir.reading() as stored:
-        replica = _replayed(manifest, stored, tell)
+        replica = _replayed(manifest, stored, report)
         replica.coefficients()
         pieces = log_file.encode_log(signed, basis, replica, writer)
-        write_new(path, _counted(pieces, replica, tell))
+        write_new(path, _counted(pieces, replica, report))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(data_dir, replica, records=records, writer=writer.author.hex())
 
 
-def _replayed(manifest: Manifest, stored: StoredRecords, tell: Tell) -> Replica:
+def _replayed(manifest: Manifest, stored: StoredRecords, report: LogProgress) -> Replica:
     replica = Replica(manifest, stored.archive)
     for count in stored.replaying(replica):
-        tell(0, count)
+        report(0, count)
     return replica
 
 
-def _counted(pieces: Iterable[bytes], replica: Replica, tell: Tell) -> Iterator[bytes]:
+def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> Iterator[bytes]:
     done = 0
     for piece in pieces:
         done += len(piece)
-        tell(done, replica.ledger.updates)
+        report(done, replica.ledger.updates)
         yield piece
 
 
-def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory], tell: Tell) -> LogSummary:
+def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory], report: LogProgress) -> LogSummary:
     """Verify the whole file; then make a data directory of it, or add it to an existing one of the same run.
 
     A new directory appears complete, by one rename; additions are made in one transaction. So a directory always
@@ -119,13 +119,13 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
 
         with opened_file(path, "the log file") as file, os_errors(f"read the log file {path}"):
             try:
-                loaded = log_file.load_log_untrusted(file.read, on_manifest, tell)
+                loaded = log_file.load_log_untrusted(file.read, on_manifest, report)
             except Reject as reject:
                 raise OperatorError(
                     f"log file {path}, {reject.detail}. Nothing was changed. Get the file again from where it was made"
                 ) from None
         (staged,) = made
-        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, tell)
+        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.target, report)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +199,10 @@ def _clear_staged(name: str, parent: Path) -> None:
             shutil.rmtree(path)
 
 
-def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, tell: Tell) -> LogSummary:
+def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgress) -> LogSummary:
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
-        replica = _replayed(loaded.signed.manifest, store, tell)
+        replica = _replayed(loaded.signed.manifest, store, report)
         statements: list[bytes] = []
         for statement in loaded.replica.ledger.roster.statements():
             with suppress(Ignore):
