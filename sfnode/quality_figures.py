@@ -17,11 +17,15 @@ _OFTEN: Final = 0.1  # an answer that one prompt in ten gets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleAnswer:
-    """Holds the model's likeliest answer to a held-out prompt, both cut to a line, and its reward."""
+    """Holds the model's likeliest answer to a held-out prompt, both cut to a line, and its reward.
+
+    ``right``: the right answer, where that is a label word; the reward is then 1 or 0.
+    """
 
     prompt: str
     text: str
     reward: float
+    right: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

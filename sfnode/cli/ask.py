@@ -10,7 +10,7 @@ from sfnode.cli import options
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.reporter import printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory
+from sfnode.storage import AtStep, DataDirectory, evaluations
 
 if TYPE_CHECKING:
     from sfnode.training.model_questions import Reply
@@ -56,7 +56,9 @@ def ask(
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))
-        lines += [printable(each.question), f"  before  {before}", f"  after   {after}"]
+        lines += [printable(each.question), f"  {evaluations.ALONE:<15}  {before}", f"  {evaluations.NOW:<15}  {after}"]
+    gain = data_dir.gain.read()
+    lines.append(f"gain: {evaluations.HOW_TO_MEASURE if gain is None else gain.in_words()}")
     options.print_result([asdict(each) for each in found], "\n".join(lines), is_json)
 
 

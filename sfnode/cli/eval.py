@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,12 @@ from sfnode.cli.remembered_options import read_settings
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, example_files
+from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
+_NAMES: Final = {"before": evaluations.ALONE, "after": evaluations.NOW, "own": evaluations.OWN_ALONE}
+_ANSWERS_SHOWN: Final = 3
 _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
 
 
@@ -42,6 +45,13 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
     help="Train on these examples alone, too, by the run's rule, and measure that; for --compare.  [default: what the "
     "node remembers, or the data that come with an embedded task]",
 )
+@click.option(
+    "--show-rows",
+    "is_public",
+    is_flag=True,
+    help="With --compare: let the node's page and its reports show some of the held-out rows, with the answers. Rows "
+    "that come with an embedded task are shown without it, all others only with it.",
+)
 @device_options
 @json_option
 def evaluate(
@@ -52,28 +62,32 @@ def evaluate(
     at_step: AtStep | None,
     compare: bool,
     data: str | None,
+    is_public: bool,
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Measure how good a trained model is on held-out data.
 
-    It prints accuracy, F1 (mean over the labels) and loss. In a run that learns from rewards it measures the mean
-    reward of the likeliest answers, from 0 to 1, and the share of those with the whole reward; with --compare it shows
-    some answers before and after.
+    It prints accuracy, F1 (mean over the labels) and loss, and the answers to some rows. In a run that learns from
+    rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share of those with the whole
+    reward.
 
-    With --compare, "before" is the model alone, and "after" the model now, or at --at-step. "own" is a model that has
-    made as many steps with your own examples alone, by the run's rule; it takes as long as these steps take a node. The
-    result is kept, and `sfnode status`, `sfnode run show` and the page show it.
+    With --compare there are three lines: the model alone; the run now, or at --at-step; and own data alone, which is a
+    model that has made as many steps with your examples only, by the run's rule: that takes as long as these steps take
+    a node. The result is kept: `sfnode status`, `top`, `ask`, `run show` and the page show it.
 
     \b
     Example: sfnode eval my-run --eval-data dev.jsonl
     """
     check_can_train()
-    if data is not None and not compare:
-        raise OperatorError("--data names the examples for --compare: add --compare, or leave --data out")
+    if not compare and (data is not None or is_public):
+        option = "--show-rows is" if is_public else "--data names the examples"
+        raise OperatorError(f"{option} for --compare: add --compare, or leave {option.split()[0]} out")
     run = open_run(data_dir.path)
     state, manifest = run.state(at_step), run.manifest
-    held_out = example_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
+    given = eval_data or _remembered(data_dir, "eval-data")
+    is_public = is_public or given is None  # then they are those of an embedded task
+    held_out = example_files.evaluation_file(manifest.task, given)
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
@@ -102,7 +116,7 @@ def evaluate(
         _show({"own": named["own"]}, quality, is_json)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}
-        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()})
+        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()}, is_public)
     if is_json:
         fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
@@ -126,11 +140,12 @@ def _remembered(data_dir: DataDirectory, key: str) -> str | None:
 
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
-    if not quality.is_reward:
-        return plain
-    spread = None if found.spread is None else asdict(found.spread)
-    answers = [asdict(each) for each in found.answers]
-    return {**plain, "reward": quality.reward(found.loss), "answers": answers, "spread": spread}
+    if quality.is_reward:
+        plain |= {
+            "reward": quality.reward(found.loss),
+            "spread": None if found.spread is None else asdict(found.spread),
+        }
+    return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 
 def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
@@ -139,20 +154,24 @@ def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> Non
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
         spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
-        click.echo(f"{name:<7} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}")
+        text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}"
+        click.echo(f"{_NAMES[name]:<15} {text}")
 
 
 def _show_answers(results: dict[str, Evaluated]) -> None:
     """Print the answers to the first prompts, of each result; none where the model writes none."""
-    for answers in zip(*(result.answers for result in results.values()), strict=True):
-        click.echo(f"prompt  {printable(answers[0].prompt)}")
+    for answers in islice(zip(*(result.answers for result in results.values()), strict=True), _ANSWERS_SHOWN):
+        right = f"  (right: {answers[0].right})" if answers[0].right else ""
+        click.echo(printable(f"prompt: {answers[0].prompt}{right}"))
         for name, answer in zip(results, answers, strict=True):
-            click.echo(f"  {name:<7} {answer.reward:.2f}  {printable(answer.text) or '(nothing)'}")
+            reward = "" if answer.right else f"  (reward {answer.reward:.2f})"
+            click.echo(printable(f"  {_NAMES[name]:<15} {answer.text or '(nothing)'}{reward}"))
 
 
-def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep]) -> None:
+def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep], is_public: bool) -> None:
     """Write the comparison into the data directory; warn if that is not possible."""
     try:
-        data_dir.gain.write(Gain(before=named["before"], own=named.get("own"), after=named["after"]))
+        gain = Gain(before=named["before"], own=named.get("own"), after=named["after"], is_public=is_public)
+        data_dir.gain.write(gain)
     except OperatorError as error:
         click.echo(f"Warning: {error}", err=True)

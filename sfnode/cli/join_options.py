@@ -57,5 +57,6 @@ output_options = options.together(
         show_default=True,
         help="Show what is this important or more; `debug` shows every refused connection and every dial.",
     ),
+    click.option("--verbose", "is_verbose", is_flag=True, help="Show the details of the start, too."),
     options.json_option,
 )

@@ -65,6 +65,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
+        "learns": life.learns,
         "node": f"{life.own_name} {author_names.short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",

@@ -39,7 +39,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     manifest = signed.manifest
     clear_left_overs()
     size = size_of_run(manifest)
-    reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
+    reporter.detail("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
     fetched: Path | None = None

@@ -2,6 +2,7 @@
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
+from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted
 
@@ -33,6 +34,7 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     return [
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
+        ("Learns", purpose_of(task)),
         ("Owner", manifest.owner),
         ("Admission", manifest.admission.in_words()),
         ("Authors at most", f"{manifest.authors_max:,}"),

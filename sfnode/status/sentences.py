@@ -9,6 +9,7 @@ from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.health import Health, admission_of, health_of
 from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
+from sfnode.storage import evaluations
 
 _UNIX_S_MAX: Final = 1e11  # the year 5138
 _LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
@@ -175,6 +176,8 @@ class StatusWords:
 
     @property
     def gain(self) -> str:
-        """Return what the run has given; empty where it was not measured."""
+        """Return what the run has given, or how to measure it; empty where nobody has learned anything yet."""
         gain = self._status.detail.curve.gain if self._status.detail else None
-        return "" if gain is None else gain.in_words()
+        if gain is None:
+            return evaluations.HOW_TO_MEASURE if self._status.ledger.updates else ""
+        return gain.in_words()

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
@@ -19,9 +19,14 @@ _LATER: Final = 3  # how many evaluations after the best one decide whether the 
 _WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
 _REWARD_LOST: Final = 0.05  # or the part of the best mean reward that is gone
 _NOISES: Final = 2.0  # if it is more than these standard errors of a mean reward
+# What a model is called wherever it is measured
+ALONE: Final = "the model alone"
+NOW: Final = "the run now"
+OWN_ALONE: Final = "own data alone"
+HOW_TO_MEASURE: Final = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
 _ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
 _SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
-_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
+_NO_ANSWERS: Final[dict[str, Any]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,17 @@ class EvaluatedStep:
     answers: tuple[SampleAnswer, ...] = ()
     spread: AnswerSpread | None = None
 
+    @property
+    def figure(self) -> str:
+        """Return the accuracy or the mean reward as text."""
+        return f"{100 * self.accuracy:.1f} %" if self.reward is None else f"{self.reward:.2f}"
+
+    def in_words(self) -> str:
+        """Return the accuracy or, of rewards, their mean and the share of whole ones."""
+        if self.reward is None:
+            return self.figure
+        return f"mean reward {self.figure} ({Quality(is_reward=True).share(self.accuracy)})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
@@ -53,20 +69,28 @@ class Gain:
         before: the model alone.
         own: a model that has learned from the node's own examples alone, in as many steps; None: not measured.
         after: the model of the run.
+        is_public: whether anybody may see the rows.
     """
 
     before: EvaluatedStep
     own: EvaluatedStep | None
     after: EvaluatedStep
+    is_public: bool = False
+
+    def figures(self) -> list[tuple[str, EvaluatedStep]]:
+        """Return what was measured, by the names that all commands and pages use."""
+        named = ((ALONE, self.before), (NOW, self.after), (OWN_ALONE, self.own))
+        return [(name, found) for name, found in named if found is not None]
+
+    def in_short(self) -> str:
+        """Return the accuracies or mean rewards in a line of a screen."""
+        return ", ".join(f"{name} {found.figure}" for name, found in self.figures())
 
     def in_words(self) -> str:
-        """Return the accuracies or mean rewards, the number of rows, the step, and the command that repeats it."""
-        text = f"{_share(self.after)} together, {_share(self.before)} the model alone"
-        again = "`sfnode eval --compare` measures your own examples alone, too"
-        if self.own is not None:
-            text += f", {_share(self.own)} your own examples alone"
-            again = "`sfnode eval --compare` measures it again"
-        return f"{text} ({self.after.rows:,} rows, step {self.after.step}; {again})"
+        """Return the accuracies or mean rewards, the number of rows, the step, and how to measure what is missing."""
+        rest = "" if self.own is not None else f"; `sfnode eval --compare` measures {OWN_ALONE}, too"
+        text = ", ".join(f"{name} {found.in_words()}" for name, found in self.figures())
+        return f"{text} ({self.after.rows:,} held-out rows, step {self.after.step}{rest})"
 
 
 class GainFile:
@@ -81,8 +105,8 @@ class GainFile:
             return None
         try:
             plain = json.loads(read_bytes(self._path, "the gain"))
-            steps = {name: None if each is None else _NO_ANSWERS | each for name, each in plain.items()}
-            return from_plain_untrusted(Gain, steps, "gain")
+            steps = {name: each if name == "is_public" else _completed(each) for name, each in plain.items()}
+            return from_plain_untrusted(Gain, {"is_public": False} | steps, "gain")
         except (ValueError, TypeError, AttributeError, RecursionError, Malformed):
             raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
 
@@ -103,7 +127,7 @@ class EvaluationsFile:
             return []
         try:
             found = [
-                from_plain_untrusted(EvaluatedStep, _NO_ANSWERS | each, "evaluation")
+                from_plain_untrusted(EvaluatedStep, _completed(each), "evaluation")
                 for each in json.loads(read_bytes(self._path, "evaluations"))
             ]
         except (ValueError, TypeError, RecursionError, Malformed):
@@ -129,10 +153,12 @@ class EvaluationsFile:
         return best.step
 
 
-def _share(found: EvaluatedStep) -> str:
-    if found.reward is None:
-        return f"{100 * found.accuracy:.1f} %"
-    return f"mean reward {found.reward:.2f} ({Quality(is_reward=True).share(found.accuracy)})"
+def _completed(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an evaluation with the fields that earlier releases did not write."""
+    if plain is None:
+        return None
+    whole = _NO_ANSWERS | plain
+    return {**whole, "answers": [{"right": ""} | answer for answer in whole["answers"]]}
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from protocol.run import SignedManifest, TaskSpec
+from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
-from sfnode.rows import TaskTemplate, row_files
 from sfnode.worker import evaluate_alone, evaluate_states
 from sfnode.worker_protocol import TrainingConfig
 
@@ -19,7 +17,8 @@ class Knowledge:
     """Holds how good a model is on ``rows`` held-out rows.
 
     Attributes:
-        predictions: its labels for the first rows; samples: its answers to them, in a run that learns from rewards.
+        predictions: its labels for the first rows.
+        samples: its answers to them, in words; empty where it gives none.
         reward: mean reward; None where the run does not learn from rewards. spread: how unlike its answers are.
     """
 
@@ -30,16 +29,6 @@ class Knowledge:
     reward: float | None = None
     samples: tuple[SampleAnswer, ...] = ()
     spread: AnswerSpread | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Holds a held-out prompt, the right label word, and the model's words before and after training."""
-
-    prompt: str
-    right: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +46,11 @@ class Learnt:
 
     Attributes:
         before, after: the model alone, and at the run's end.
-        answers: answers to the first prompts; empty where labels are not words.
         members: what each node knows without the others; None if that was not asked for.
     """
 
     before: Knowledge
     after: Knowledge
-    answers: tuple[Answer, ...]
     members: Members | None = None
 
     @property
@@ -76,8 +63,7 @@ async def measure_learnt(
     signed: SignedManifest, config: TrainingConfig, state: Coefficients, on_progress: Callable[[int, int], None]
 ) -> Learnt | None:
     """Measure the model alone and at ``state``; None without evaluation data. Report how many rows are done."""
-    data = config.eval_data
-    if data is None:
+    if config.eval_data is None:
         return None
     quality = Quality.of(signed.manifest.task)
     before, after = (
@@ -92,8 +78,7 @@ async def measure_learnt(
         )
         for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress)
     )
-    answers = _answers(signed.manifest.task, data, before, after)
-    return Learnt(before=before, after=after, answers=answers)
+    return Learnt(before=before, after=after)
 
 
 async def measure_members(
@@ -106,16 +91,3 @@ async def measure_members(
         found.append((await evaluate_alone(signed, replace(config, data=shard), number.to_bytes(32, "big"))).accuracy)
     on_progress(len(shards), len(shards))
     return Members(accuracies=tuple(found), median=median(found), best=max(found))
-
-
-def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) -> tuple[Answer, ...]:
-    if not task.label_words:
-        return ()
-    words = [word.strip() for word in task.label_words]
-    template = TaskTemplate(task)
-    rows = islice(row_files.rows_of(data, template), len(after.predictions))
-    texts = [template.texts(row, where) for where, row in rows]
-    return tuple(
-        Answer(prompt=row.prompt, right=words[row.label], before=words[old], after=words[new])
-        for row, old, new in zip(texts, before.predictions, after.predictions, strict=True)
-    )

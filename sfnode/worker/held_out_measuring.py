@@ -3,14 +3,16 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import SignedManifest
+from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.quality_figures import Quality
+from sfnode.quality_figures import SAMPLE_CHARACTERS, Quality, SampleAnswer
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.supervisor import worker_socket
@@ -52,9 +54,29 @@ async def evaluate_states(
             def report(done: int, rows: int, before: int = number) -> None:
                 on_progress(before * rows + done, len(states) * rows)
 
-            results.append(await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report))
+            found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
+            results.append(_with_answers(found, signed.manifest.task, config.eval_data))
             await session.aclose()
     return results
+
+
+def _with_answers(found: messages.Evaluated, task: TaskSpec, data: Path | None) -> messages.Evaluated:
+    """Return an evaluation with the label words for the first rows as answers; of other tasks as it is."""
+    if data is None or not (task.label_words and found.predictions):
+        return found
+    words, template = [word.strip() for word in task.label_words], TaskTemplate(task)
+    rows = islice(row_files.rows_of(data, template), len(found.predictions))
+    texts = [template.texts(row, where) for where, row in rows]
+    answers = [
+        SampleAnswer(
+            prompt=" ".join(row.prompt.split())[-SAMPLE_CHARACTERS:],
+            text=words[predicted],
+            reward=float(predicted == row.label),
+            right=words[row.label],
+        )
+        for row, predicted in zip(texts, found.predictions, strict=True)
+    ]
+    return replace(found, answers=tuple(answers))
 
 
 async def evaluate_alone(
@@ -90,7 +112,7 @@ async def evaluate_alone(
             on_progress(min(step + manifest.method.local_steps, total), total)
         found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
         await session.aclose()
-    return found
+    return _with_answers(found, manifest.task, config.eval_data)
 
 
 class Measuring:

@@ -55,9 +55,11 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     shown = call("eval", "--data-dir", node, "--eval-data", held_out, "--compare")
     assert shown.code == 0, shown
     lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["before", "after", *("prompt", "before", "after") * 3]
+    names = ["the model alone", "the run now"]
+    assert [line.strip()[:15].rstrip() for line in lines[:2]] == names
+    assert [line.split(":")[0].strip()[:15].rstrip() for line in lines[2:]] == ["prompt", *names] * 3
     assert "% fully right, mean reward 0." in lines[0] and ", 8 rows; " in lines[0] and "different answer" in lines[0]
-    assert lines[2] == "prompt  a good film 0 It was" and "great" in lines[3]
+    assert lines[2] == "prompt: a good film 0 It was" and "great" in lines[3]
     told: dict[str, Any] = json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--json").stdout)
     after = told["after"]
     assert after["reward"] == 1 - after["loss"] and len(after["answers"]) == 3
@@ -65,9 +67,8 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     gain = node.gain.read()
     assert gain is not None and gain.after.reward == after["reward"]
     assert [each.text for each in gain.after.answers] == [each["text"] for each in after["answers"]]
-    assert (
-        call("run", "show", node.path).stdout.splitlines()[-1].startswith(f"gain     mean reward {after['reward']:.2f}")
-    )
+    last = call("run", "show", node.path).stdout.splitlines()[-1]
+    assert last.startswith("gain     the model alone mean") and f"the run now mean reward {after['reward']:.2f}" in last
 
 
 def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, t
 def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None:
     question = '{"sentence": "a good film", "wanted": "great"}'
     before = call("ask", "--data-dir", node, question).stdout.splitlines()[1]
-    assert before.startswith("  before  great") and before.endswith("  (reward 1.00)")
+    assert before.startswith("  the model alone  great") and before.endswith("  (reward 1.00)")
 
 
 def test_audit__rewards__is_refused_with_what_else_there_is(node: DataDirectory) -> None:

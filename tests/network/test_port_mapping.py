@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from sfnode.doctor import Examination, Question
+from sfnode.doctor import Examination
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
 from sfnode.doctor.question import Question

@@ -284,15 +284,15 @@ async def test_overseer__node_not_admitted_or_excluded__has_no_worker_and_gives_
         assert [bench.is_training, bench.overseer.is_needed, bench.overseer.paused] == [False, False, ""]
         bench.is_admitted = True
         await trio.sleep(3)
-        assert bench.overseer.is_needed
+        assert (bench.is_training, bench.overseer.is_needed) == (True, True)
         bench.trainer.estimating, bench.is_admitted = 7, False
         bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1, directions=1))
         assert [await bench.next(), await bench.next()] == [EstimateLost(step=7), EstimateLost(step=9)]
         await trio.sleep(1)
-        assert not bench.overseer.is_needed
+        assert (bench.is_training, bench.overseer.is_needed) == (False, False)
         bench.is_admitted = True  # the owner has admitted by name whom a used invitation had shut out
         await trio.sleep(3)
-        assert bench.is_training
+        assert (bench.is_training, bench.overseer.is_needed) == (True, True)
         nursery.cancel_scope.cancel()
 
 

@@ -144,7 +144,7 @@ def test_worse__few_rows__are_no_reason_to_worry() -> None:
 def test_gain__rewards__are_named_with_the_share() -> None:
     before, after = evaluated(0.1, 0.42)
     assert Gain(before=before, own=None, after=after).in_words().startswith(
-        "mean reward 0.42 (21.0 % fully right) together, mean reward 0.10 (5.0 % fully right) the model alone"
+        "the model alone mean reward 0.10 (5.0 % fully right), the run now mean reward 0.42 (21.0 % fully right)"
     )  # fmt: skip
 
 

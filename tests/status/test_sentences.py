@@ -113,16 +113,16 @@ def test_gain__with_and_without_own_examples__says_what_the_run_has_given() -> N
     )
     gain = Gain(before=before, own=own, after=after)
     assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=gain))).gain == (
-        "80.2 % together, 55.2 % the model alone, 72.1 % your own examples alone (1,500 rows, step 24; "
-        "`sfnode eval --compare` measures it again)"
+        "the model alone 55.2 %, the run now 80.2 %, own data alone 72.1 % (1,500 held-out rows, step 24)"
     )
     gain = Gain(before=before, own=None, after=after)
     assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=gain))).gain == (
-        "80.2 % together, 55.2 % the model alone (1,500 rows, step 24; "
-        "`sfnode eval --compare` measures your own examples alone, too)"
+        "the model alone 55.2 %, the run now 80.2 % (1,500 held-out rows, step 24; "
+        "`sfnode eval --compare` measures own data alone, too)"
     )
-    assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=None))).gain == ""
-    assert StatusWords(changed(STATUS, detail=None)).gain == ""
+    told = "`sfnode eval --compare` measures the model alone, the run now and own data alone"
+    assert StatusWords(changed(STATUS, detail=changed(DETAIL, gain=None))).gain == told
+    assert StatusWords(changed(STATUS, updates=0, detail=None)).gain == ""
 
 
 def test_sparkline__curve__has_its_shape_and_width() -> None:

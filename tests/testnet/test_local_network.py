@@ -39,7 +39,7 @@ def result(
         nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
-        learnt=Learnt(before=known(before), after=known(after), answers=()),
+        learnt=Learnt(before=known(before), after=known(after)),
         curve=[],
         seconds=1.0,
         picture=Path("training.svg"),
@@ -76,11 +76,11 @@ def test_result__rewards__are_printed_with_answers_before_and_after(capsys: pyte
         )
         for mean, text in ((0.0, "five\x1b"), (1.0, "4"))
     )
-    _print_learnt(Learnt(before=before, after=after, answers=()), Quality(is_reward=True))
+    _print_learnt(Learnt(before=before, after=after), Quality(is_reward=True))
     assert capsys.readouterr().out.splitlines() == [
-        "reward     0.00 before, 1.00 after (mean, held-out)",
-        "right      0.0 % before, 100.0 % after (+100.0 points, held-out)",
-        "answer     2 + 2 = 'five\\x1b' -> '4' (reward 0.00 -> 1.00)",
+        "reward     the model alone 0.00, the run now 1.00 (mean, held-out)",
+        "right      the model alone 0.0 %, the run now 100.0 % (+100.0 points, held-out)",
+        "answer     2 + 2 =  'five\\x1b' -> '4' (reward 0.00 -> 1.00)",
     ]
 
 
@@ -144,7 +144,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
         told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
     assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
-    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8
+    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["samples"]) == 8
+    assert {each["reward"] for each in said["learnt"]["after"]["samples"]} <= {0.0, 1.0}
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
 
 

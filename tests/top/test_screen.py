@@ -28,7 +28,18 @@ LOST = changed(
                    news=(News(time=1.7e9, text="peer 12D3*bn3nt8 left: it did not answer for 120 s", is_bad=True),)),
 )  # fmt: skip
 FINISHED = changed(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
-STATES = {"start": START, "catching up": CATCHING_UP, "training": STATUS, "peer lost": LOST, "finished": FINISHED}
+FOLLOWING = changed(
+    STATUS, own_updates=0, is_admitted=False, admission="invite",
+    detail=changed(DETAIL, own_updates=0, run_step=122, steps_per_s=12.5),
+)  # fmt: skip
+STATES = {
+    "following": FOLLOWING,
+    "start": START,
+    "catching up": CATCHING_UP,
+    "training": STATUS,
+    "peer lost": LOST,
+    "finished": FINISHED,
+}
 BAD_NEWS = News(time=1.7e9, text="x\x1b[2J" * 99, is_bad=True)
 HOSTILE = changed(STATUS, run="a\x1b[2Jb" * 40, detail=changed(DETAIL, news=(BAD_NEWS,)))
 
@@ -50,6 +61,14 @@ def test_screen__each_state__fits(status: Status) -> None:
         found = lines([view(each)])
         assert len(found) <= 24 and max(map(len, found)) <= 80
         assert not any("\x1b" in line for line in found)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_screen__each_state__cuts_no_word(state: str) -> None:
+    """The film in the README had `held-o…`, `mem…` and `adm…`: a long line of progress took the labels' room."""
+    found = lines([view(STATES[state])])
+    assert not [line for line in found if "…" in line]
+    assert {"held-out", "admitted", "memory"} <= {line.split()[0] for line in found if line.strip()}
 
 
 @pytest.mark.parametrize(

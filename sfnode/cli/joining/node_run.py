@@ -19,8 +19,10 @@ from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
-from sfnode.reporter import Reporter
+from sfnode.purpose import purpose_of
+from sfnode.reporter import Reporter, counted
 from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_toml, public_data, run_address
+from sfnode.status import author_names
 from sfnode.storage import DataDirectory, pasteable
 from sfnode.unexpected_errors import Slips
 from sfnode.worker_protocol import free_memory
@@ -56,10 +58,10 @@ class Life:
                 self._data_dir.end.write("; ".join(texts))
 
 
-def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_json: bool) -> None:
+def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_json: bool, is_verbose: bool) -> None:
     """Run a node until it is stopped; ``given``: the typed settings, which override the remembered ones."""
     level = LEVELS[log_level]
-    reporter = Reporter(is_json=is_json, level=level)
+    reporter = Reporter(is_json=is_json, level=level, is_verbose=is_verbose)
     show_log(reporter, level)
     life = Life()
     try:
@@ -154,11 +156,11 @@ def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
     if held:
         path = daemon.config.data_dir.node_file
         text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
-        daemon.reporter.event("remembered", text, file=str(path), settings=held)
+        daemon.reporter.detail("remembered", text, file=str(path), settings=held)
 
 
 def _tell_memory(daemon: Daemon) -> None:
-    """Report the memory that this node's own worker will take, before it loads the model. Raises OperatorError."""
+    """Report the memory that this node's own worker takes once it loads the model. Raises OperatorError."""
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
@@ -168,7 +170,7 @@ def _tell_memory(daemon: Daemon) -> None:
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
         peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
-        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
+        daemon.reporter.detail("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
         _check_memory(plan, devices.device, daemon.config.limits.memory_bytes_max)
 
 
@@ -185,13 +187,21 @@ def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:
 
 def _tell_started(daemon: Daemon, addresses: tuple[Address, ...]) -> None:
     manifest, data_dir = daemon.manifest, daemon.config.data_dir
-    text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
+    people = [
+        f"run {manifest.name}: the model learns {purpose_of(manifest.task)}",
+        f"for its owner {author_names.short_key(manifest.owner)}, in {counted(manifest.steps, 'step')}; the time left "
+        "is told once the pace is known",
+        f"stop with Ctrl-C, and nothing is lost; go on with `{pasteable('sfnode start', data_dir)}`",
+        f"look with `{pasteable('sfnode status', data_dir)}` or `{pasteable('sfnode top', data_dir)}`",
+    ]
+    where = f"run id {manifest.run_id.hex()}, data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
     given = run_address.address_for_others(manifest, addresses, daemon.data_sharing.bytes)
     string = run_address.join_string(given)
     fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(map(str, addresses))}
     how = _how_to_join(given, string, manifest, data_dir)
-    daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
+    daemon.reporter.event("started", *people, *how, join=str(given), string=string, **fields)
+    daemon.reporter.detail("listening", where, *listening)
 
 
 def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: DataDirectory) -> list[str]:

@@ -17,6 +17,7 @@ from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
+from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
@@ -35,7 +36,11 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter, self._label, life.config.network.agent)
+
+        def label(peer: PeerId) -> str:
+            return self._names().label(policy.author_of_peer(peer).hex())
+
+        self._news = NetworkNews(life.reporter, label, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -74,9 +79,6 @@ class NodeWatch:
             check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
-
-    def _label(self, peer: PeerId) -> str:
-        return self._names().label(policy.author_of_peer(peer).hex())
 
     def _names(self) -> Names:
         roster = self._life.node.replica.ledger.roster
@@ -120,6 +122,7 @@ def snapshot(life: "RunningNode") -> Status:
             time=time.time(),
             pid=os.getpid(),
             own_name="" if life.config.network.own_name is None else life.config.network.own_name.name,
+            learns=purpose_of(manifest.task),
             paused=life.overseer.paused,
             model=life.model_progress(),
             join=str(here),
