@@ -75,7 +75,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if basis_out and options.dense_batch_rows else 0)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
-    draft.check()
+    draft.manifest(is_complete=False)  # raises
     found: FoundBasis | None = None
     if basis_out is not None and options.dense_batch_rows:
         if os.path.lexists(basis_out):

@@ -153,17 +153,15 @@ class RunDraft:
         self._tensors = tensors
         return file
 
-    def check(self) -> None:
-        """Check the manifest before there is a basis. OperatorError names the field at fault."""
-        # A run of rewards is no run without a basis, so what else is wrong with it shows as a completion's
-        is_reward = self._task.kind is TaskKind.REWARD
-        self._manifest(replace(self._task, kind=TaskKind.COMPLETION) if is_reward else self._task)
+    def manifest(self, *, is_complete: bool = True) -> Manifest:
+        """Return the manifest as it is now. OperatorError names the field at fault.
 
-    def manifest(self) -> Manifest:
-        """Return the manifest as it is now. OperatorError names the field at fault."""
-        return self._manifest(self._task)
-
-    def _manifest(self, task: TaskSpec) -> Manifest:
+        ``is_complete``: False: a basis may still come, without which rewards make no run. What else is wrong with them
+        shows as a completion's.
+        """
+        task = self._task
+        if not is_complete and task.kind is TaskKind.REWARD:
+            task = replace(task, kind=TaskKind.COMPLETION)
         options = self._options
         manifest = Manifest(
             format=FORMAT,

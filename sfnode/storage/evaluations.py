@@ -205,7 +205,7 @@ def one_answer_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
         return ""
     since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
     return (
-        f"the model gives the answer {last.spread.to_most()} (mean reward {last.reward:.2f}{since}), and cannot learn "
+        f"the model gives the answer {last.spread.to_most} (mean reward {last.reward:.2f}{since}), and cannot learn "
         "where all answers are the same. Make a run with balanced prompts or a lower --learning-rate"
     )
 

@@ -102,12 +102,17 @@ def calibrate(
     rewards: list[float] = []
     if data.judge is not None:
         data, rewards = _answered(shared, data, on_progress)
-        on_progress = _second_half(on_progress, len(rewards))
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    look = look_at(shared, moving, replace(data, examples=tuple(examples)), on_progress)
+    done = len(rewards)
+    look = look_at(
+        shared,
+        moving,
+        replace(data, examples=tuple(examples)),
+        lambda more, total: on_progress(done + more, done + total),
+    )
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
     u_Hr = _label_sides(shared, data.label_tokens, look.size) if labels else _leading_excess(look)
@@ -173,10 +178,6 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
         rewards += [reward for _, reward in checked_answers(judge, part, written)]
         on_progress(len(examples), 2 * len(chosen))
     return replace(data, examples=tuple(examples)), rewards
-
-
-def _second_half(on_progress: Progress, half: int) -> Progress:
-    return lambda done, _total: on_progress(half + done, 2 * half)
 
 
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
