@@ -48,8 +48,8 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
     "--show-rows",
     "is_public",
     is_flag=True,
-    help="With --compare: let the node's page and its reports show some of the held-out rows, with the answers. Rows "
-    "that come with an embedded task are shown without it, all others only with it.",
+    help="Let the node's page and its reports show some held-out rows, with the answers; for --compare. Rows that come "
+    "with an embedded task are shown without it, all others only with it.",
 )
 @device_options
 @json_option

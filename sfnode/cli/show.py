@@ -14,9 +14,8 @@ from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.option_values import NodeFolder, NodeOrFile
 from sfnode.cli.options import json_option, print_result
 from sfnode.page import Contribution, contributions_to, facts_of
-from sfnode.purpose import purpose_of
 from sfnode.reporter import counted, counting, printable
-from sfnode.run import default_directory
+from sfnode.run import default_directory, purpose_of
 from sfnode.status import Names, author_names
 from sfnode.storage import DataDirectory, decode_run_file, evaluations
 

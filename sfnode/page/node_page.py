@@ -12,9 +12,9 @@ from sfnode.network import PeerState, policy
 from sfnode.page.contributions import contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
-from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
+from sfnode.run import purpose_of
 from sfnode.status import Names, Status, StatusWords, author_names, last_status
 from sfnode.storage import DataDirectory, Gain, evaluations
 

@@ -2,9 +2,9 @@
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
-from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted
+from sfnode.run import purpose_of
 
 Fact = tuple[str, str]
 

@@ -19,6 +19,7 @@ from sfnode.run.node_options import (
     with_values,
 )
 from sfnode.run.node_toml import FieldValue
+from sfnode.run.purpose import purpose_of
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.run_address import RunAddress
 from sfnode.run.run_draft import RunDraft, RunOptions

@@ -158,6 +158,7 @@ def test_status__node_that_has_compared__shows_what_the_run_has_given(running: P
         "rows": 200,
         "reward": None,
         "answers": [],
+        "spread": None,
     }
     assert told["detail"]["gain"]["after"] == after
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from protocol.run import TaskKind
-from sfnode.purpose import purpose_of
+from sfnode.run.purpose import purpose_of
 from tests.support.manifests import small_manifest
 from tests.support.reward_runs import rewarded
 

@@ -19,9 +19,17 @@ from sfnode.event_log import LEVELS, show_log
 from sfnode.metrics import parse_metrics_address
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
-from sfnode.purpose import purpose_of
 from sfnode.reporter import Reporter, counted
-from sfnode.run import JoinOptions, RunAddress, find_data_directory, find_manifest, node_toml, public_data, run_address
+from sfnode.run import (
+    JoinOptions,
+    RunAddress,
+    find_data_directory,
+    find_manifest,
+    node_toml,
+    public_data,
+    purpose_of,
+    run_address,
+)
 from sfnode.status import author_names
 from sfnode.storage import DataDirectory, pasteable
 from sfnode.unexpected_errors import Slips

@@ -17,9 +17,8 @@ from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
-from sfnode.purpose import purpose_of
 from sfnode.quality_figures import Quality
-from sfnode.run import run_address
+from sfnode.run import purpose_of, run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
 from sfnode.storage import DataDirectory, disk
 from sfnode.worker import TrainingStatistics
