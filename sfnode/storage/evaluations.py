@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
@@ -26,7 +26,7 @@ OWN_ALONE: Final = "own data alone"
 HOW_TO_MEASURE: Final = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
 _ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
 _SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
-_NO_ANSWERS: Final[dict[str, Any]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
+_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,9 @@ def _completed(plain: object) -> object:
     if not isinstance(plain, dict):
         return plain
     whole = _NO_ANSWERS | plain
-    return {**whole, "answers": [{"right": ""} | answer for answer in whole["answers"]]}
+    answers = whole["answers"]
+    whole["answers"] = [{"right": ""} | each for each in answers] if isinstance(answers, list) else answers
+    return whole
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
