@@ -1,6 +1,6 @@
 """Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -72,15 +72,24 @@ class Learnt:
 
 
 async def measure_learnt(
-    signed: SignedManifest, config: TrainingConfig, state: Coefficients, on_progress: Callable[[int, int], None]
+    signed: SignedManifest,
+    config: TrainingConfig,
+    state: Coefficients,
+    known: Mapping[str, Knowledge],
+    on_progress: Callable[[int, int], None],
 ) -> Learnt | None:
-    """Measure the model alone and at ``state``; None without evaluation data. Report how many rows are done."""
+    """Return how good the model is alone and at ``state``; None without evaluation data.
+
+    A state whose digest is in ``known`` is not measured again. ``on_progress`` hears how many rows are done.
+    """
     data = config.eval_data
     if data is None:
         return None
     quality = Quality.of(signed.manifest.task)
-    before, after = (
-        Knowledge(
+    states = {each.digest().hex(): each for each in (Coefficients(signed.manifest), state)}
+    new = [digest for digest in states if digest not in known]
+    measured = {
+        digest: Knowledge(
             accuracy=found.accuracy,
             loss=found.loss,
             rows=found.rows,
@@ -88,8 +97,12 @@ async def measure_learnt(
             reward=quality.reward(found.loss),
             samples=found.answers,
         )
-        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress)
-    )
+        for digest, found in zip(
+            new, await evaluate_states(signed, config, [states[each] for each in new], on_progress), strict=True
+        )
+    }
+    ends = [{**known, **measured}[each] for each in states]
+    before, after = ends[0], ends[-1]
     answers = _answers(signed.manifest.task, data, before, after)
     return Learnt(before=before, after=after, answers=answers)
 

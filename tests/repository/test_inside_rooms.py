@@ -10,7 +10,9 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 42_650,  # 3,400 for: Python API, names and strings for many, files of rows, formats by measure, install
+    # 3,400 for: Python API, names and strings for many, files of rows, formats by measure, install; 150: what is said
+    # of a model or of data that are something else, further chat templates, no state measured twice
+    "lines": 42_800,
     "exported_names": 502,  # nine of sfnode.rows and of names, one that prints commands, the rest of models and disks
     "init_lines": 809,  # half of what is new: the names that sfnode hands out to programs
     "import_share": 9.3,

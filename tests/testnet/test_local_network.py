@@ -10,17 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 
 from protocol.errors import OperatorError, SfnodeError
+from protocol.state import Coefficients
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.testnet import learnt as learnt_module
 from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
+from sfnode.worker_protocol.messages import Evaluated
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.task_specs import TEXT, task_spec
@@ -62,6 +66,33 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     view.show_rows(128, 2_000)  # too soon for another line
     shown = [line for line in capsys.readouterr().err.splitlines() if "rows" in line]
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
+
+
+async def test_measure_learnt__state_that_a_node_has_evaluated__is_not_evaluated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model alone was measured twice, by the first node and at the end: a quarter of an hour with a real model."""
+    asked: list[str] = []
+
+    async def evaluate(
+        _signed: object, _config: object, states: list[Coefficients], _report: object
+    ) -> list[Evaluated]:
+        asked.extend(state.digest().hex() for state in states)
+        return [Evaluated(accuracy=0.75, f1=0.75, loss=0.5, rows=4, predictions=(0, 1)) for _ in states]
+
+    signed = demo_run(steps=4)
+    alone, trained = Coefficients(signed.manifest), Coefficients(signed.manifest)
+    trained.set_flat(0, np.ones_like(trained.flat(0)))
+    event = {"event": "evaluated", "step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+    process: Any = SimpleNamespace(new_events=lambda: [event | {"state_digest": alone.digest().hex()}])
+    node = LocalNode(name="node0", process=process, is_late=False)
+    node.listen()
+    monkeypatch.setattr(learnt_module, "evaluate_states", evaluate)
+    config: Any = SimpleNamespace(eval_data=data_file("reviews", "eval"))
+    for state, after, new in ((trained, 0.75, [trained.digest().hex()]), (alone, 0.5, [])):
+        asked.clear()
+        found = await learnt_module.measure_learnt(signed, config, state, node.known, lambda _done, _total: None)
+        assert found is not None and (found.before.accuracy, found.after.accuracy, asked) == (0.5, after, new)
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:
