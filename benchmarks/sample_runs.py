@@ -14,7 +14,7 @@ from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
 from protocol.run import FORMAT, Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
 from protocol.state import Replica
-from sfnode.run import MethodOptions, builder
+from sfnode.run import MethodOptions, manifest_builder
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m
@@ -60,7 +60,7 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
 
     With more than 1,024 authors the clip is lower, so that the coefficients' bound holds (SPEC 1.4.11).
     """
-    method, schedule = builder.method_of(MethodOptions())
+    method, schedule = manifest_builder.method_of(MethodOptions())
     authors_max = 1_024
     while authors_max < shape.authors:
         authors_max, method = 2 * authors_max, replace(method, clip=method.clip // 2)
@@ -85,10 +85,10 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
         schedule=schedule,
         steps=shape.steps,
         authors_max=authors_max,
-        staleness=builder.STALENESS,
-        admission=builder.OPEN,
+        staleness=manifest_builder.STALENESS,
+        admission=manifest_builder.OPEN,
     )
-    return builder.build_manifest(manifest)
+    return manifest_builder.build_manifest(manifest)
 
 
 def weights_of(tensors: Sequence[TensorSpec]) -> int:

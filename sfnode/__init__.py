@@ -1,34 +1,40 @@
 """`cli` is the door, `node` the daemon: fine-tune a language model together by flooding signed projected gradients.
 
-Other programs take the names of `_PLACES` from here (docs/reference/api.md); `__init__.pyi` has their types.
+Other programs take the names of `__init__.pyi` from here (docs/reference/api.md); what nobody asks for is not imported.
 """
 
+import ast
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
-from typing import Final
+from pathlib import Path
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
-
-# Name -> module. What is not asked for is not imported: torch alone takes seconds.
-_PLACES: Final = {
-    **dict.fromkeys(("LocalRun", "open_run", "save_run"), "sfnode.api.runs"),
-    **dict.fromkeys(("Learner", "LocalAuthor", "Measured"), "sfnode.api.authors"),
-    **dict.fromkeys(("Simulation", "VirtualWorld", "simulate"), "sfnode.api.simulation"),
-    **dict.fromkeys(("JoinedNode", "NodeEvent", "join"), "sfnode.api.joining"),
-    "LocalModel": "sfnode.api.local_model",
-    **dict.fromkeys(("JoinOptions", "MethodOptions", "RewardOptions", "TaskOptions"), "sfnode.run"),
-    **dict.fromkeys(("Estimated", "Evaluated"), "sfnode.worker_protocol"),
-    "Signer": "protocol.crypto",
-    **dict.fromkeys(("Ignore", "NumericError", "OperatorError", "Reject", "SfnodeError"), "protocol.errors"),
-}
+__all__ = ["__version__", "lazy_face"]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'sfnode' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+def lazy_face(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports a module when one of its names is asked for.
+
+    ``file`` imports them from their rooms as type checkers read it: a stub, or the package's own file, below
+    `if TYPE_CHECKING:`. Torch, libp2p and NumPy take seconds.
+    """
+
+    @cache
+    def places() -> dict[str, str]:
+        found = ast.walk(ast.parse(Path(file).read_text("utf-8")))
+        imports = (node for node in found if isinstance(node, ast.ImportFrom))
+        ours = [node for node in imports if str(node.module).startswith(("sfnode.", "protocol."))]
+        return {each.name: str(node.module) for node in ours for each in node.names}
+
+    def get(name: str) -> object:
+        module = None if name.startswith("__") else places().get(name)
+        if module is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return import_module(f"{package}.{name}") if module == package else getattr(import_module(module), name)
+
+    return get, lambda: sorted({"__version__", *places()} if package == __name__ else places())
 
 
-def __dir__() -> list[str]:
-    return sorted({"__version__", *_PLACES})
+__getattr__, __dir__ = lazy_face(__name__, f"{__file__}i")

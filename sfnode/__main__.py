@@ -1,6 +1,5 @@
 """``sfnode``, and ``python -m sfnode``."""
 
-import gc
 import os
 import sys
 
@@ -14,19 +13,13 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     if os.path.realpath(_here) != os.path.realpath(_root):
         del sys.path[0]
 
-# What is imported makes no garbage and stays to the end. To look for some meanwhile, and once more when the process
-# ends, is a quarter of what `sfnode --version` takes.
-gc.disable()
 try:
-    from sfnode.children.command_line import hide_secrets
+    from sfnode.children.command_line_secrets import hide_secrets
 
-    hide_secrets()  # before all other imports, which take a second
+    hide_secrets()  # before all other imports, which take time
     from sfnode.cli import main
-except KeyboardInterrupt:  # the commands take a second to import: then, too, Ctrl-C shows no traceback
+except KeyboardInterrupt:  # while the command line is imported, too, Ctrl-C shows no traceback
     sys.exit("Aborted!")
-finally:
-    gc.freeze()
-    gc.enable()
 
 if __name__ == "__main__":
     main()

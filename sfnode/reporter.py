@@ -27,6 +27,7 @@ class Reporter:
         is_json: write one JSON object per line, including all progress.
         stream: stdout by default.
         level: the least level to show.
+        is_verbose: show people the details, too.
         clock: seconds.
     """
 
@@ -36,10 +37,11 @@ class Reporter:
         is_json: bool = False,
         stream: TextIO | None = None,
         level: int = logging.INFO,
+        is_verbose: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream or sys.stdout
-        self._is_json = is_json
+        self._is_json, self._is_verbose = is_json, is_verbose
         self._is_living = self._stream.isatty() and not is_json
         self._is_line_open = False
         self._work = ""
@@ -53,6 +55,10 @@ class Reporter:
         A line may contain text of strangers: it stays one line, and every invisible character is escaped.
         """
         self.event_at(logging.INFO, name, *lines, **fields)
+
+    def detail(self, name: str, *lines: str, **fields: object) -> None:
+        """Report an event that people read where they have asked for details; see `event`."""
+        self.event(name, *(lines if self._is_verbose else ()), **fields)
 
     def event_at(self, level: int, name: str, *lines: str, **fields: object) -> None:
         """Report an event with a level of Python's ``logging``; see `event`."""

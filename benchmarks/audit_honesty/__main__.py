@@ -30,9 +30,9 @@ from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
 from protocol.run import sign_manifest
-from sfnode.run import builder
+from sfnode.run import manifest_builder
 from sfnode.storage import DataDirectory, Store
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring, worker_process
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring, worker_process
 from sfnode.worker_protocol import TrainingConfig
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
@@ -64,7 +64,7 @@ async def _audit_run(models: Models, number: int, steps: int, config: TrainingCo
             ledger = stored.replica(manifest).ledger
             past, chosen = PastStates(manifest, ledger, stored), list(_chosen(ledger.slots.envelopes(), run))
             here = replace(config, basis=models.basis(manifest))
-            found = await remeasuring.audit_messages(signed, here, past, chosen)
+            found = await audit_measuring.audit_messages(signed, here, past, chosen)
     return _row(number, run, found)
 
 
@@ -154,7 +154,11 @@ async def _run(
 @click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
 @click.option("--dense", is_flag=True, help="Let messages hold dense cores.")
 @click.option(
-    "--bits", type=click.Choice((2, 4, 8)), default=builder.BITS, show_default=True, help="Of a dense core's numbers."
+    "--bits",
+    type=click.Choice((2, 4, 8)),
+    default=manifest_builder.BITS,
+    show_default=True,
+    help="Of a dense core's numbers.",
 )
 @click.option("--model", default=MODEL, show_default=True, help="Audit runs of this model.")
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, help="Let them learn from this file.")

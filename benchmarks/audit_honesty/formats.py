@@ -23,7 +23,7 @@ from protocol.state import Coefficients
 from protocol.subspace import basis_file
 from sfnode.demo import LABEL_WORDS, MODEL_NAME, TEMPLATE, data_file
 from sfnode.model_files import resolve_model
-from sfnode.run import BUILTIN_TASKS, MethodOptions, builder
+from sfnode.run import BUILTIN_TASKS, MethodOptions, manifest_builder
 from sfnode.storage import stored_basis
 from sfnode.training.calibration import calibrate
 from sfnode.training.devices import choose_device
@@ -58,7 +58,7 @@ class Subject:
     data: Path = DATA
     task: str | None = None
     is_dense: bool = False
-    bits: int = builder.BITS
+    bits: int = manifest_builder.BITS
 
 
 class Models:
@@ -88,11 +88,11 @@ class Models:
             scalar=_SCALARS[number % len(_SCALARS)],
             epoch_steps=32,
         )
-        tensors, task, (method, schedule) = self._tensors, self._task, builder.method_of(options)
+        tensors, task, (method, schedule) = self._tensors, self._task, manifest_builder.method_of(options)
         if self._subject.is_dense:
             task = replace(task, batch_rows=options.directions)
             tensors, (method, schedule) = self._dense(options.directions, _DENSE_RATES[number % len(_DENSE_RATES)])
-        return builder.build_manifest(
+        return manifest_builder.build_manifest(
             Manifest(
                 format=FORMAT,
                 name=f"audits {number}",
@@ -103,9 +103,9 @@ class Models:
                 method=method,
                 schedule=schedule,
                 steps=steps,
-                staleness=builder.STALENESS,
-                admission=builder.OPEN,
-                authors_max=builder.AUTHORS_MAX,
+                staleness=manifest_builder.STALENESS,
+                admission=manifest_builder.OPEN,
+                authors_max=manifest_builder.AUTHORS_MAX,
             )
         )
 
@@ -116,7 +116,7 @@ class Models:
         data = basis_file.encode_basis(found.content)
         digest = sha256(data).hexdigest()
         (self._folder / digest).write_bytes(data)
-        return found.tensors, builder.dense_method_of(
+        return found.tensors, manifest_builder.dense_method_of(
             ScheduleKind.LINEAR, rate * found.learning_rate, digest, found.settings, rows
         )
 

@@ -16,7 +16,7 @@ from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases, direction_factors
-from sfnode.training.bench import subjects, timing
+from sfnode.training.bench import synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import live_terms
 from sfnode.training.shared_model import SharedModel
@@ -49,9 +49,9 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int 
         rademacher_8: the same figures, dense with 8 numbers per weight and update.
     """
     where = choose_device(device)
-    tensors = subjects.shape_tensors(shape)
-    canonical = subjects.bench_manifest(tensors, directions=1)
-    rademacher = subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER)
+    tensors = synthetic_models.shape_tensors(shape)
+    canonical = synthetic_models.bench_manifest(tensors, directions=1)
+    rademacher = synthetic_models.bench_manifest(tensors, core=CoreKind.RADEMACHER)
     dense = _dense_seconds(weights_of(tensors), where)
     return {
         "shape": shape,

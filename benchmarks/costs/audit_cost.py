@@ -13,7 +13,7 @@ from benchmarks.sample_runs import OWNER
 from protocol.crypto import hashing
 from protocol.documents import audit_report
 from protocol.subspace import Bases
-from sfnode.training.bench import subjects, timing
+from sfnode.training.bench import synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
@@ -58,7 +58,7 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
     first, other = sessions
     manifest = first.manifest
-    states = [subjects.some_coefficients(manifest, epoch) for epoch in (0, 1)]
+    states = [synthetic_models.some_coefficients(manifest, epoch) for epoch in (0, 1)]
 
     def audit() -> None:
         for state in states:
@@ -89,6 +89,6 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
 
 
 def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Estimator:
-    model = subjects.random_model(shape, where, loading.choose_dtype(dtype))
-    manifest = subjects.bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
-    return Estimator(SharedModel(model), Bases(manifest), subjects.random_data(rows, tokens))
+    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    manifest = synthetic_models.bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
+    return Estimator(SharedModel(model), Bases(manifest), synthetic_models.random_data(rows, tokens))

@@ -8,8 +8,8 @@ from typing import Final
 import torch
 
 from benchmarks.costs import references
-from sfnode.children.program import Program
-from sfnode.training.bench import BenchBasis, memory, subjects, timing
+from sfnode.children.child_program import Program
+from sfnode.training.bench import BenchBasis, peak_memory, synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 
@@ -28,20 +28,23 @@ def bench_references(
         memory_of_mezo, memory_of_backprop, memory_of_lora: peak of the reference / the step's, in a first epoch.
     """
     where = choose_device(device)
-    model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)
-    scratch, plain = copy.deepcopy(model), subjects.shared_copy(model)
-    bases = subjects.bench_bases(trainable_tensors(model), basis, size=size)
+    model, data = (
+        synthetic_models.random_model(shape, where, loading.choose_dtype(dtype)),
+        synthetic_models.random_data(*size),
+    )
+    scratch, plain = copy.deepcopy(model), synthetic_models.shared_copy(model)
+    bases = synthetic_models.bench_bases(trainable_tensors(model), basis, size=size)
     actions = {
         "mezo": references.mezo(scratch, data),
         "mezo_same_tensors": references.mezo(scratch, data, [tensor.name for tensor in bases.manifest.tensors]),
         "adamw": references.adamw(scratch, data),
         "lora": references.lora(plain, data),
-        "step": subjects.first_step(model, bases, data),
+        "step": synthetic_models.first_step(model, bases, data),
     }
     times = timing.timed_in_turn(actions, where, repeats)
     peak = _peaks((shape, *map(str, size), dtype, where.type))
     return {
-        **subjects.setting(shape, size, dtype, basis, where),
+        **synthetic_models.setting(shape, size, dtype, basis, where),
         **timing.compared(times, {f"to_{name}": (reference, "step") for name, reference in _RATIOS.items()}),
         **{f"memory_of_{name}": peak[_RATIOS[name]] / peak["step"] for name in ("mezo", "backprop", "lora") if peak},
         "peak_bytes": peak,
@@ -50,5 +53,5 @@ def bench_references(
 
 def _peaks(setting: tuple[str, ...]) -> dict[str, int]:
     programs = {name: Program(module=references.__name__, arguments=(name, *setting)) for name in references.MEASURED}
-    step = memory.peaks(setting, (memory.Alternative.STEP,))
-    return step | memory.median_peaks(programs, torch.device(setting[-1]))
+    step = peak_memory.peaks(setting, (peak_memory.Alternative.STEP,))
+    return step | peak_memory.median_peaks(programs, torch.device(setting[-1]))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.bench import memory, subjects
+from sfnode.training.bench import peak_memory, synthetic_models
 from sfnode.training.model import loading
 from sfnode.training.task import RowBatch, TaskData, row_batch
 
@@ -59,7 +59,7 @@ def mezo_step(
     return projected
 
 
-def mezo(scratch: PreTrainedModel, data: TaskData, names: Iterable[str] | None = None) -> subjects.Action:
+def mezo(scratch: PreTrainedModel, data: TaskData, names: Iterable[str] | None = None) -> synthetic_models.Action:
     """Return MeZO's step in place: two passes over the rows. On all parameters as published, or on ``names``."""
     chosen = list(scratch.parameters()) if names is None else [scratch.get_parameter(name) for name in names]
     rows = _rows(scratch, data)
@@ -71,7 +71,7 @@ def mezo(scratch: PreTrainedModel, data: TaskData, names: Iterable[str] | None =
     return run
 
 
-def adamw(scratch: PreTrainedModel, data: TaskData) -> subjects.Action:
+def adamw(scratch: PreTrainedModel, data: TaskData) -> synthetic_models.Action:
     """Return a step of AdamW on all parameters, with back-propagation (moments in their dtype, gradients dropped)."""
     parameters, rows = list(scratch.parameters()), _rows(scratch, data)
     optimiser = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
@@ -104,9 +104,9 @@ class LoraLinear(nn.Module):
         return y
 
 
-def lora(model: PreTrainedModel, data: TaskData) -> subjects.Action:
+def lora(model: PreTrainedModel, data: TaskData) -> synthetic_models.Action:
     """Return a step of AdamW on rank-8 adapters of queries and values, with back-propagation; the base is unchanged."""
-    adapted, rows = subjects.shared_copy(model), _rows(model, data)
+    adapted, rows = synthetic_models.shared_copy(model), _rows(model, data)
     generator = torch.Generator(device=rows.tokens.device).manual_seed(0)
     trained: list[nn.Parameter] = []
     for parent in list(adapted.modules()):
@@ -130,11 +130,11 @@ def _rows(model: PreTrainedModel, data: TaskData) -> RowBatch:
     return row_batch(data.examples, 0, model.device)
 
 
-MEASURED: Final[dict[str, Callable[[PreTrainedModel, TaskData], subjects.Action]]] = {
+MEASURED: Final[dict[str, Callable[[PreTrainedModel, TaskData], synthetic_models.Action]]] = {
     "mezo": mezo,
     "adamw": adamw,
     "lora": lora,
 }
 
 if __name__ == "__main__":
-    memory.print_peak(MEASURED[sys.argv[1]], sys.argv[2:])
+    peak_memory.print_peak(MEASURED[sys.argv[1]], sys.argv[2:])

@@ -14,7 +14,7 @@ from benchmarks.sample_runs import weights_of
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
-from sfnode.training.bench import memory, subjects, timing
+from sfnode.training.bench import peak_memory, synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.model import fold_weights, loading
 
@@ -35,11 +35,11 @@ def bench_view(
             plain merge gets wrong in the last bits.
     """
     where = choose_device(device)
-    every = subjects.shape_tensors(shape)
+    every = synthetic_models.shape_tensors(shape)
     tensors = every[: _per_layer(every)]
-    manifest = subjects.bench_manifest(tensors)
+    manifest = synthetic_models.bench_manifest(tensors)
     bases, base = Bases(manifest), _base(tensors, loading.choose_dtype(dtype), where)
-    cores = {epoch: CORE_SCALE * subjects.some_coefficients(manifest, epoch) for epoch in range(epochs)}
+    cores = {epoch: CORE_SCALE * synthetic_models.some_coefficients(manifest, epoch) for epoch in range(epochs)}
     scratch = _scratch_bytes(bases, cores, base, where)
     actions = {
         "view": lambda: fold_weights(bases, cores, base),
@@ -106,10 +106,10 @@ def _scratch_bytes(
 ) -> int | None:
     with torch.inference_mode():
         fold_weights(bases, cores, base)  # what torch keeps from its first product is not scratch
-        memory.reset_peak(device)
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else memory.process_bytes()
+        peak_memory.reset_peak(device)
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else peak_memory.process_bytes()
         fold_weights(bases, cores, base)
-        peak = memory.peak_bytes(device)
+        peak = peak_memory.peak_bytes(device)
     if before is None or peak is None:
         return None
     return max(0, peak - before - sum(weight.nbytes for weight in base.values()))

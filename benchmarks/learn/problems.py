@@ -22,7 +22,7 @@ from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind, TaskSpec
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.model_files import resolve_model
-from sfnode.run import BUILTIN_TASKS, builder
+from sfnode.run import BUILTIN_TASKS, manifest_builder
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, quantised
 from sfnode.training.task import TaskData, read_task
@@ -145,7 +145,7 @@ def read_user_task(path: Path) -> Task:
     Raises:
         OperatorError: a field is missing, unknown or wrong.
     """
-    given = builder.read_toml(path)
+    given = manifest_builder.read_toml(path)
     usual: dict[str, object] = {"name": path.stem, "test_rows": _REAL_ROWS, "max_tokens": 128}
     if (builtin := given.pop("builtin", None)) is not None:
         known = BUILTIN_TASKS.get(str(builtin))

@@ -12,7 +12,7 @@ from benchmarks.sample_runs import OWNER
 from protocol.errors import OperatorError
 from protocol.run import CoreKind, Objective, ScalarKind, ScheduleKind, TaskSpec, TensorSpec, no_model
 from protocol.subspace import Bases, basis_file
-from sfnode.run import DataOptions, MethodOptions, RunDraft, RunOptions, TaskOptions, builder
+from sfnode.run import DataOptions, MethodOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -54,7 +54,7 @@ def _found(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, batch_rows: int, seed: int
 ) -> FoundBasis:
     mixed = random.Random(seed).sample(data.examples, len(data.examples))
-    found = calibrate(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows, builder.BITS)
+    found = calibrate(shared, tensors, replace(data, examples=tuple(mixed)), batch_rows, manifest_builder.BITS)
     if found is None:
         raise OperatorError("this model or task can have no dense core: take other recipes")
     return found
@@ -69,7 +69,7 @@ def _options(recipe: NetworkTrial, rate: float | None) -> RunOptions:
         sides=recipe.sides,
         shares=recipe.shares,
         epoch_steps=recipe.epoch_steps,
-        learning_rate=builder.LEARNING_RATE * recipe.rate_factor if rate is None else rate,
+        learning_rate=manifest_builder.LEARNING_RATE * recipe.rate_factor if rate is None else rate,
         schedule=ScheduleKind(recipe.schedule),
         epsilon_exp=recipe.epsilon_exp,
     )

@@ -18,7 +18,7 @@ from benchmarks.sample_runs import verified_envelopes, weights_of
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.bench import subjects
+from sfnode.training.bench import synthetic_models
 from sfnode.training.model import fold_weights
 
 COUNTS: Final = (1, 10, 100, 1_000, 10_000)
@@ -53,10 +53,10 @@ class ApplyTime:
 
 def apply_times(shape: str, *, counts: Sequence[int] = COUNTS, repeats: int = 5) -> list[ApplyTime]:
     """Both methods on a shape of `sfnode bench`."""
-    tensors = subjects.shape_tensors(shape)
+    tensors = synthetic_models.shape_tensors(shape)
     manifests = {
-        PAPER: subjects.bench_manifest(tensors, directions=1),
-        SEVERAL: subjects.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
+        PAPER: synthetic_models.bench_manifest(tensors, directions=1),
+        SEVERAL: synthetic_models.bench_manifest(tensors, core=CoreKind.RADEMACHER, rank=1),
     }
     return [_measured(shape, name, manifest, counts, repeats) for name, manifest in manifests.items()]
 
@@ -89,7 +89,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         for count in counts
     }
     actions["rebuild"] = lambda: perturb([sample], 1, 1e-9)
-    actions["fold"] = _folding(manifest, subjects.SHAPES[shape].num_hidden_layers)
+    actions["fold"] = _folding(manifest, synthetic_models.SHAPES[shape].num_hidden_layers)
     with torch.inference_mode():
         found = cpu_seconds(actions, repeats)
     return ApplyTime(
@@ -99,7 +99,7 @@ def _measured(shape: str, name: str, manifest: Manifest, counts: Sequence[int], 
         weights=weights,
         seconds={count: found[str(count)] for count in counts},
         rebuilt_seconds=found["rebuild"] * manifest.method.directions * weights / len(sample),
-        fold_seconds=found["fold"] * subjects.SHAPES[shape].num_hidden_layers,
+        fold_seconds=found["fold"] * synthetic_models.SHAPES[shape].num_hidden_layers,
     )
 
 
@@ -107,6 +107,6 @@ def _folding(manifest: Manifest, layers: int) -> Callable[[], object]:
     """Derives the weights of the first of ``layers`` layers, which are all alike, with random bases drawn anew."""
     method = manifest.method
     tensors = manifest.tensors[: len(manifest.tensors) // layers]
-    one = subjects.bench_manifest(tensors, directions=method.directions, core=method.core, rank=method.rank)
+    one = synthetic_models.bench_manifest(tensors, directions=method.directions, core=method.core, rank=method.rank)
     base = {tensor.name: torch.zeros(tensor.rows, tensor.cols) for tensor in tensors}
-    return lambda: fold_weights(Bases(one), {0: subjects.some_coefficients(one, 0)}, base)
+    return lambda: fold_weights(Bases(one), {0: synthetic_models.some_coefficients(one, 0)}, base)

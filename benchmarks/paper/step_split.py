@@ -18,7 +18,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases
-from sfnode.training.bench import BenchBasis, subjects
+from sfnode.training.bench import BenchBasis, synthetic_models
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -64,10 +64,10 @@ class StepSplit:
 def bases_by_method(model: PreTrainedModel, rows: int = ROWS, tokens: int = TOKENS) -> dict[str, Bases]:
     """The paper's method, and the one of `init`."""
     trained = trainable_tensors(model)
-    paper = subjects.bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
+    paper = synthetic_models.bench_manifest(trained, rows=rows, tokens=tokens, directions=1)
     return {
         "rank 32, one canonical direction": Bases(paper),
-        "dense core": subjects.bench_bases(trained, BenchBasis.DENSE, size=(rows, tokens)),
+        "dense core": synthetic_models.bench_bases(trained, BenchBasis.DENSE, size=(rows, tokens)),
     }
 
 
@@ -76,8 +76,8 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
     manifest = bases.manifest
     data = _data(manifest, int(model.config.vocab_size))
     rows, sides = row_batch(data.examples, 0, model.device), manifest.method.sides
-    passes = subjects.forward(subjects.shared_copy(model), rows, sides=sides)
-    session = Estimator(SharedModel(subjects.shared_copy(model)), bases, data)
+    passes = synthetic_models.forward(synthetic_models.shared_copy(model), rows, sides=sides)
+    session = Estimator(SharedModel(synthetic_models.shared_copy(model)), bases, data)
     message = session.estimate(1, 1).scalars
     records = _records(manifest, message)
     codec = EnvelopeCodec(manifest)
@@ -110,7 +110,7 @@ def split_of(model: PreTrainedModel, title: str, method: str, bases: Bases, *, r
 
 
 def _data(manifest: Manifest, vocabulary: int) -> TaskData:
-    data = subjects.random_data(manifest.task.batch_rows, manifest.task.max_tokens)
+    data = synthetic_models.random_data(manifest.task.batch_rows, manifest.task.max_tokens)
     examples = (replace(each, tokens=tuple(token % vocabulary for token in each.tokens)) for each in data.examples)
     return replace(data, examples=tuple(examples))
 

@@ -28,7 +28,7 @@ from benchmarks.rewards.runs import Run, kept_or_run
 from benchmarks.rewards.tasks import ANSWERS, REWARD_TASKS, TOKENS_MAX, RewardTask
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.storage import data_files
+from sfnode.storage import example_files
 from sfnode.training.model import loading
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
 _PLAIN_FILE = "rte/dev_277.jsonl"  # its premises are news that no task asks about
 _PLAIN_TEXTS = 64
-_QUICK_MODEL = ModelChoice(reference=data_files.EMBEDDED + demo.MODEL_NAME, dtype="fp32")
+_QUICK_MODEL = ModelChoice(reference=example_files.EMBEDDED + demo.MODEL_NAME, dtype="fp32")
 _QUICK_TASK = "sums"  # made up, and with short answers
 METHODS: dict[str, Callable[[Bench], Course]] = {
     ALONE: ask_alone,

@@ -13,7 +13,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from benchmarks.measures import say
-from sfnode.training.model import MatrixTerm, probe
+from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
@@ -58,7 +58,7 @@ class Costs:
     def __init__(self, model: PreTrainedModel) -> None:
         self.tokens, self.seconds = 0, 0.0
         self._is_on = False
-        probe.body_of(model).register_forward_pre_hook(self._note, with_kwargs=True)
+        layer_probe.body_of(model).register_forward_pre_hook(self._note, with_kwargs=True)
 
     def _note(self, _module: nn.Module, _inputs: tuple[object, ...], named: dict[str, object]) -> None:
         tokens = named["input_ids"]
@@ -128,7 +128,7 @@ def plain_loss(shared: SharedModel, terms: Terms, texts: Sequence[tuple[int, ...
         tokens_NT = torch.tensor([[*text, *[0] * (width - len(text))] for text in chunk], device=shared.device)
         targets_NT = torch.tensor([[*text, *[-100] * (width - len(text))] for text in chunk], device=shared.device)
         with shared.pass_context.carrying(terms, 1, tokens_NT.numel()):
-            hidden_NTH = probe.hidden_states(shared.model, tokens_NT)[:, :-1]
+            hidden_NTH = layer_probe.hidden_states(shared.model, tokens_NT)[:, :-1]
             logits = shared.scored_head.logits(hidden_NTH.flatten(0, 1).to(shared.loss_dtype), None, slice(None))
         total += float(functional.cross_entropy(logits, targets_NT[:, 1:].flatten(), reduction="sum"))
         count += int((targets_NT[:, 1:] >= 0).sum())

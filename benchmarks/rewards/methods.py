@@ -24,7 +24,7 @@ from benchmarks.rewards.looks import Costs, Course, Watch
 from protocol.errors import NumericError
 from protocol.run import TaskSpec
 from sfnode.training.answers import Answers
-from sfnode.training.model import probe
+from sfnode.training.model import layer_probe
 from sfnode.training.reward_estimate import advantages_of, checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
@@ -145,7 +145,7 @@ def _mean_losses(shared: SharedModel, texts: Sequence[tuple[tuple[int, ...], tup
         tokens.append([*prompt, *answer, *[0] * rest])
         targets.append([*[-100] * len(prompt), *answer, *[-100] * rest][1:])
     targets_NT = torch.tensor(targets, device=shared.device)
-    hidden_NTH = probe.hidden_states(shared.model, torch.tensor(tokens, device=shared.device))[:, :-1]
+    hidden_NTH = layer_probe.hidden_states(shared.model, torch.tensor(tokens, device=shared.device))[:, :-1]
     logits_NTV = functional.linear(hidden_NTH, shared.head.weight).float()
     loss_NT = functional.cross_entropy(logits_NTV.flatten(0, 1), targets_NT.flatten(), reduction="none")
     return loss_NT.view_as(targets_NT).sum(dim=1) / (targets_NT >= 0).sum(dim=1).clamp_min(1)
@@ -158,7 +158,7 @@ def train_evolution(bench: Bench, rate: float = 0.01, sigma: float = 0.02, direc
     """
     shared = SharedModel(bench.model)
     costs, watch, chance = Costs(bench.model), bench.watch(shared), np.random.default_rng(bench.seed)
-    layers = [each for each in probe.body_of(bench.model).modules() if isinstance(each, nn.Linear)]
+    layers = [each for each in layer_probe.body_of(bench.model).modules() if isinstance(each, nn.Linear)]
     held = [layer.weight.data.float() for layer in layers]
     prompts = max(1, bench.answers // (2 * directions))
     watch.look(0, 0, costs, {})

@@ -26,7 +26,7 @@ export function checkRules(manifest) {
   checkTensors(manifest.tensors);
   checkMethod(manifest);
   checkBasis(manifest);
-  checkTask(manifest.task);
+  checkTask(manifest.task, manifest.method);
   demand(manifest.admission.kind === "open" || manifest.admission.pow_bits === 0, 9);
   demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
   demand(viewBound(manifest) < 2n ** 53n, 11);
@@ -64,22 +64,26 @@ function checkBasis(manifest) {
   else demand(LOWER_HEX_64.test(method.basis_sha256) && basisFileBytes(manifest) <= BASIS_BYTES_MAX, 7);
 }
 
-function checkTask({ kind, completion, label_words: labelWords, objective, data, data_sha256: digest }) {
+function checkTask(task, method) {
+  const { kind, completion, label_words: labelWords, objective, data, data_sha256: digest } = task;
   const isClassification = kind === "classification";
   demand(isClassification ? labelWords.length >= 2 : labelWords.length === 0, 12);
   demand((completion === "") === isClassification, 12);
-  demand(!["completion", "reward"].includes(kind) || objective === "loss", 12);
-  demand(kind !== "reward" || isRule(completion), 12);
+  demand(kind !== "completion" || objective === "loss", 12);
+  if (kind === "reward") {
+    demand(samplesOf(completion) <= task.batch_rows, 12);
+    demand(isDense(method), 12);
+  }
   demand(digest === "" || LOWER_HEX_64.test(digest), 1);
   demand((digest === "") === (data === "private"), 8);
 }
 
-function isRule(text) {
+/** The samples of a rule of rewards; Infinity: the text is none. */
+function samplesOf(text) {
   try {
-    readRule(text);
-    return true;
+    return readRule(text).samples;
   } catch (error) {
-    if (error instanceof Unfit) return false;
+    if (error instanceof Unfit) return Infinity;
     throw error;
   }
 }

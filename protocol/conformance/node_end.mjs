@@ -25,7 +25,7 @@ export class EndOfRun {
     const most = this.#limits.WORK_DISTANCE_MAX;
     if (nearest !== null) {
       const distance = Math.min(most, nearest + 1);
-      this.workDistance = isHeld ? Math.min(distance, this.workDistance) : distance;
+      this.workDistance = isHeld ? Math.min(distance, Math.max(1, this.workDistance)) : distance;
     }
     const isFar = peers === 0 || this.workDistance === most;
     this.isOver = isFinished && !isHeld && isFar && (equal > 0 || !hadNeighbour);

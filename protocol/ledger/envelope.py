@@ -20,7 +20,7 @@ from protocol.crypto import (
     is_signed,
 )
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.packing import pack_numbers, packed_bytes, unpack_numbers
+from protocol.ledger.bit_packing import pack_numbers, packed_bytes, unpack_numbers
 from protocol.limits import NORMALISED_CLIP
 from protocol.run import Manifest, Method, ScalarKind, has_work
 

@@ -53,11 +53,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        archive: Archive | None = None,
-        *,
-        in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
+        self, manifest: Manifest, archive: Archive | None = None, *, in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX
     ) -> None:
         """Create an empty ledger.
 

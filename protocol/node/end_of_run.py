@@ -59,10 +59,11 @@ class EndOfRun:
         equal, differing, nearest = self._sync.agreement()
         awaited = len(self._clock.awaited(self._ledger.authors(), now_ms))
         is_held = bool(awaited or differing)
-        # One more than the nearest neighbour's distance. It cannot rise without a head, or while anything is missing.
+        # One more than the nearest neighbour's distance. It does not rise without a head, nor above 1 while anything is
+        # missing: this node has no work itself, and a lone author waits for a neighbour that says 0 (SPEC 9.1.4).
         distance = self.ending.work_distance if nearest is None else min(WORK_DISTANCE_MAX, nearest + 1)
         if is_held:
-            distance = min(distance, self.ending.work_distance)
+            distance = min(distance, max(1, self.ending.work_distance))
         if self._finished_ms is None or not is_finished:
             self._finished_ms = now_ms
         is_compared = equal > 0 or not (self._expects_peers or self._sync.met_ms is not None)

@@ -7,7 +7,7 @@ from protocol import limits
 from protocol.errors import Ignore, IgnoreReason
 from protocol.events import SendMessage, StoreRecords, StoreStatements
 from protocol.ledger import Statement, Voided
-from protocol.node.mismatch import Mismatch
+from protocol.node.state_mismatch import Mismatch
 from protocol.node.turn import Turn
 from protocol.sync import Flood
 from protocol.wire import PeerId, Records, Statements

@@ -12,10 +12,10 @@ from protocol.crypto import Signer, hashing
 from protocol.errors import Reject
 from protocol.node.end_of_run import EndOfRun
 from protocol.node.intake import Intake
-from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
 from protocol.node.own_steps import OwnSteps
 from protocol.node.snapshots import Snapshots
+from protocol.node.state_mismatch import Mismatch
 from protocol.node.step_clock import StepClock
 from protocol.node.turn import Turn
 from protocol.run import Manifest

@@ -6,7 +6,7 @@ from statistics import median, median_low
 
 from protocol import limits, timings
 from protocol.crypto import Author
-from protocol.node.affordable import AffordableDirections
+from protocol.node.measured_directions import AffordableDirections
 from protocol.run import Manifest
 
 _PACES_KEPT = 16

@@ -17,7 +17,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.method import CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
-from protocol.run.task import Objective, TaskSpec, broken_task_rules
+from protocol.run.task import Objective, TaskKind, TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
 FORMAT = 6
@@ -227,6 +227,8 @@ def _broken_dense_rules(manifest: Manifest) -> Iterator[str]:
     """Check the rules for a dense core that concern fields outside the method (SPEC 1.4.14)."""
     method, tensors = manifest.method, manifest.tensors
     if not method.is_dense:
+        if manifest.task.kind is TaskKind.REWARD:
+            yield "method.core: rewards are learnt by a dense core, and this run draws directions: nobody can train it"
         if any(tensor.kind is TensorKind.TRANSPOSED for tensor in tensors):
             yield "tensors: only one with a dense core is transposed"
         return

@@ -66,11 +66,13 @@ def broken_task_rules(task: TaskSpec) -> Iterator[str]:
         yield "task.label_words: two or more for a classification, else none"
     if (task.completion == "") != is_classification:
         yield "task.completion: empty exactly for a classification"
-    if task.kind in (TaskKind.COMPLETION, TaskKind.REWARD) and task.objective is not Objective.LOSS:
-        yield f"task.objective: a {task.kind} has a loss only"
+    if task.kind is TaskKind.COMPLETION and task.objective is not Objective.LOSS:
+        yield "task.objective: a completion has a loss only"
     if task.kind is TaskKind.REWARD:
         try:
-            parse_reward(task.completion)
+            rule = parse_reward(task.completion)
+            if rule.samples > task.batch_rows:
+                yield f"task.batch_rows: {task.batch_rows} answers, fewer than the {rule.samples} samples to a prompt"
         except Malformed as error:
             yield f"task.completion: {error}"
     if (task.data == DATA_PRIVATE) != (task.data_sha256 == ""):

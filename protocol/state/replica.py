@@ -9,9 +9,9 @@ from protocol.errors import Ignore, Reject
 from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statement, records_of
 from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
+from protocol.state.pending_updates import WaitingUpdates
 from protocol.state.recount import Recount
 from protocol.state.snapshot import Snapshot, SnapshotOverlay
-from protocol.state.unsummed import WaitingUpdates
 
 _SUMMED_AT_ONCE = 64  # summed one by one, each would cost several times as much
 

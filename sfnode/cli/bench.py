@@ -8,7 +8,7 @@ import click
 
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import reward
-from sfnode.cli.extras import check_can_train
+from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option, together
 from sfnode.doctor import plan_memory
 from sfnode.training.allocator import keep_freed_memory
@@ -114,10 +114,10 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: 
     Example: sfnode bench memory --shape opt-1.3b --dtype int8
     """
     check_can_train()
-    from sfnode.training.bench import BenchBasis, random_files, subjects, worker_peaks
+    from sfnode.training.bench import BenchBasis, random_files, synthetic_models, worker_peaks
 
     size, kind = (rows, tokens), BenchBasis(basis)
-    manifest = subjects.bench_bases(subjects.shape_tensors(shape), kind, size=size).manifest
+    manifest = synthetic_models.bench_bases(synthetic_models.shape_tensors(shape), kind, size=size).manifest
     with random_files(shape) as folder:
         plan = plan_memory(manifest, folder, dtype)
         found = worker_peaks(folder, shape, size, dtype, kind)

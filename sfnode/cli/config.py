@@ -5,10 +5,19 @@ import click
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.cli.options import data_dir_option, json_option, node_option, print_result
-from sfnode.cli.settings import SETTINGS, as_kept, check_key, converted, other_fields, recall, shown, typed_options
+from sfnode.cli.remembered_options import (
+    SETTINGS,
+    as_kept,
+    check_key,
+    converted,
+    other_fields,
+    recall,
+    shown,
+    typed_options,
+)
 from sfnode.reporter import printable
-from sfnode.run import FieldValue, find_model, node_file, run_address
-from sfnode.storage import DataDirectory, data_files, pasteable
+from sfnode.run import FieldValue, find_model, node_toml, run_address
+from sfnode.storage import DataDirectory, example_files, pasteable
 
 
 @click.group()
@@ -61,8 +70,8 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
     value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
     assert value is not None
     _check(manifest, key, value)
-    node_file.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
-    _say(f"{key} = {node_file.toml_of(value)}", data_dir, is_json)
+    node_toml.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
+    _say(f"{key} = {node_toml.toml_of(value)}", data_dir, is_json)
 
 
 @config.command()
@@ -76,9 +85,9 @@ def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
     Example: sfnode config unset upnp
     """
     data_dir.signed_manifest()
-    if key not in (node_file.read_node_file(data_dir) or {}):
+    if key not in (node_toml.read_node_file(data_dir) or {}):
         check_key(key, "sfnode config unset")
-    node_file.write_node_file(data_dir, other_fields(data_dir, key))
+    node_toml.write_node_file(data_dir, other_fields(data_dir, key))
     _say(f"{key} is forgotten", data_dir, is_json)
 
 
@@ -88,9 +97,9 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
         case "model", str():
             find_model(manifest, value)
         case "data", str():
-            data_files.training_file(manifest.task, value)
+            example_files.training_file(manifest.task, value)
         case "eval-data", str():
-            data_files.evaluation_file(manifest.task, value)
+            example_files.evaluation_file(manifest.task, value)
 
 
 def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:

@@ -10,15 +10,24 @@ from typing import Final
 import click
 import trio
 
+import sfnode.doctor
 from protocol.errors import OperatorError
-from sfnode.cli.exits import ExitCode
+from sfnode.cli.exit_codes import ExitCode
+from sfnode.cli.option_values import NodeFolder
 from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
-from sfnode.cli.settings import given_settings, recall
-from sfnode.cli.value_types import NodeFolder
-from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
+from sfnode.cli.remembered_options import given_settings, recall
+from sfnode.doctor import Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
-from sfnode.run import JoinOptions, NetworkOptions, RunSource, TrainingOptions, find_data_directory, option, run_address
+from sfnode.run import (
+    JoinOptions,
+    NetworkOptions,
+    RunSource,
+    TrainingOptions,
+    find_data_directory,
+    option_field,
+    run_address,
+)
 from sfnode.storage import DataDirectory, decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
@@ -41,7 +50,7 @@ _MARKS: Final = {
     "--listen",
     metavar="MULTIADDR",
     multiple=True,
-    help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first one. {option.REPEAT}",
+    help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first. {option_field.REPEAT}",
 )
 @device_options
 @click.option(
@@ -135,7 +144,7 @@ async def _collect(question: Question, faults: list[Finding], is_json: bool) -> 
 
     for fault in faults:
         report(fault)
-    await Examination(question, report).run()
+    await sfnode.doctor.Examination(question, report).run()
     return findings
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -13,16 +14,19 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
-from sfnode.cli.extras import check_can_train
+from sfnode.api.runs import open_run
+from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
-from sfnode.cli.settings import read_settings
-from sfnode.quality import Quality
+from sfnode.cli.remembered_options import read_settings
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, data_files, disk
+from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, evaluations, example_files
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
+_NAMES: Final = {"before": evaluations.ALONE, "after": evaluations.NOW, "own": evaluations.OWN_ALONE}
+_ANSWERS_SHOWN: Final = 3
 _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
 
 
@@ -41,6 +45,13 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
     help="Train on these examples alone, too, by the run's rule, and measure that; for --compare.  [default: what the "
     "node remembers, or the data that come with an embedded task]",
 )
+@click.option(
+    "--show-rows",
+    "is_public",
+    is_flag=True,
+    help="With --compare: let the node's page and its reports show some of the held-out rows, with the answers. Rows "
+    "that come with an embedded task are shown without it, all others only with it.",
+)
 @device_options
 @json_option
 def evaluate(
@@ -51,37 +62,49 @@ def evaluate(
     at_step: AtStep | None,
     compare: bool,
     data: str | None,
+    is_public: bool,
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Measure how good a trained model is on held-out data.
 
-    It prints accuracy, F1 (mean over the labels) and loss. In a run that learns from rewards it measures the mean
-    reward of the likeliest answers, from 0 to 1, and the share of those with the whole reward; with --compare it shows
-    some answers before and after.
+    It prints accuracy, F1 (mean over the labels) and loss, and the answers to some rows. In a run that learns from
+    rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share of those with the whole
+    reward.
 
-    With --compare, "before" is the model alone, and "after" the model now, or at --at-step. "own" is a model that has
-    made as many steps with your own examples alone, by the run's rule; it takes as long as these steps take a node. The
-    result is kept, and `sfnode status`, `sfnode run show` and the page show it.
+    With --compare there are three lines: the model alone; the run now, or at --at-step; and own data alone, which is a
+    model that has made as many steps with your examples only, by the run's rule: that takes as long as these steps take
+    a node. The result is kept: `sfnode status`, `top`, `ask`, `run show` and the page show it.
 
     \b
     Example: sfnode eval my-run --eval-data dev.jsonl
     """
     check_can_train()
-    if data is not None and not compare:
-        raise OperatorError("--data names the examples for --compare: add --compare, or leave --data out")
-    state = data_dir.state(at_step)
-    manifest = state.signed.manifest
-    held_out = data_files.evaluation_file(manifest.task, eval_data or _remembered(data_dir, "eval-data"))
+    if not compare and (data is not None or is_public):
+        option = "--show-rows is" if is_public else "--data names the examples"
+        raise OperatorError(f"{option} for --compare: add --compare, or leave {option.split()[0]} out")
+    run = open_run(data_dir.path)
+    state, manifest = run.state(at_step), run.manifest
+    given = eval_data or _remembered(data_dir, "eval-data")
+    is_public = is_public or given is None  # then they are those of an embedded task
+    held_out = example_files.evaluation_file(manifest.task, given)
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
+    private_reward = read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
-        model=find_model(manifest, model, revision), data=None, eval_data=held_out, devices=devices, basis=state.basis
+        model=find_model(manifest, model, revision),
+        data=None,
+        eval_data=held_out,
+        devices=devices,
+        basis=data_dir.basis.find(manifest),
+        private_reward=private_reward if isinstance(private_reward, str) else None,
     )
+    if config.private_reward is not None:
+        click.echo(printable(f"Note: answers are checked as this node does, by {config.private_reward!r}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     with counting("evaluating", "rows") as report:
-        results = trio.run(evaluate_states, state.signed, config, states, report)
+        results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     _show(named, quality, is_json)
     if not is_json:
@@ -89,11 +112,11 @@ def evaluate(
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
-            named["own"] = trio.run(alone, state.signed, replace(config, data=own), _ALONE)
+            named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
         _show({"own": named["own"]}, quality, is_json)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}
-        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()})
+        _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()}, is_public)
     if is_json:
         fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
@@ -102,24 +125,27 @@ def evaluate(
 def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) -> Path | None:
     """Return the file of the node's own examples; None if none is known. OperatorError: it is not the run's."""
     data = given or _remembered(data_dir, "data")
-    if data is None and not task.data.startswith(data_files.EMBEDDED):
+    if data is None and not task.data.startswith(example_files.EMBEDDED):
         return None
-    return data_files.training_file(task, data)
+    return example_files.training_file(task, data)
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:
     """Return the data that the node remembers under ``key``, if they are still there. OperatorError."""
     data = read_settings(data_dir).get(key)
-    if isinstance(data, str) and (data.startswith(data_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
+    if isinstance(data, str) and (data.startswith(example_files.ELSEWHERE) or os.path.isfile(disk.from_home(data))):
         return data
     return None
 
 
 def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     plain: dict[str, object] = {"accuracy": found.accuracy, "f1": found.f1, "loss": found.loss, "rows": found.rows}
-    if not quality.is_reward:
-        return plain
-    return {**plain, "reward": quality.reward(found.loss), "answers": [asdict(each) for each in found.answers]}
+    if quality.is_reward:
+        plain |= {
+            "reward": quality.reward(found.loss),
+            "spread": None if found.spread is None else asdict(found.spread),
+        }
+    return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 
 def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
@@ -127,20 +153,25 @@ def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> Non
     for name, result in results.items() if not is_json else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
-        click.echo(f"{name:<7} {quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows")
+        spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
+        text = f"{quality.share(result.accuracy, 2)}, {f1}{figure}, {result.rows} rows{spread}"
+        click.echo(f"{_NAMES[name]:<15} {text}")
 
 
 def _show_answers(results: dict[str, Evaluated]) -> None:
     """Print the answers to the first prompts, of each result; none where the model writes none."""
-    for answers in zip(*(result.answers for result in results.values()), strict=True):
-        click.echo(f"prompt  {printable(answers[0].prompt)}")
+    for answers in islice(zip(*(result.answers for result in results.values()), strict=True), _ANSWERS_SHOWN):
+        right = f"  (right: {answers[0].right})" if answers[0].right else ""
+        click.echo(printable(f"prompt: {answers[0].prompt}{right}"))
         for name, answer in zip(results, answers, strict=True):
-            click.echo(f"  {name:<7} {answer.reward:.2f}  {printable(answer.text) or '(nothing)'}")
+            reward = "" if answer.right else f"  (reward {answer.reward:.2f})"
+            click.echo(printable(f"  {_NAMES[name]:<15} {answer.text or '(nothing)'}{reward}"))
 
 
-def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep]) -> None:
+def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep], is_public: bool) -> None:
     """Write the comparison into the data directory; warn if that is not possible."""
     try:
-        data_dir.gain.write(Gain(before=named["before"], own=named.get("own"), after=named["after"]))
+        gain = Gain(before=named["before"], own=named.get("own"), after=named["after"], is_public=is_public)
+        data_dir.gain.write(gain)
     except OperatorError as error:
         click.echo(f"Warning: {error}", err=True)

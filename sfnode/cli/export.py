@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
+from sfnode.api.runs import open_run
 from sfnode.cli import options
-from sfnode.cli.extras import check_can_train, found_model
-from sfnode.cli.value_types import FolderPath
+from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.cli.option_values import FolderPath
 from sfnode.run import find_model
-from sfnode.storage import AtStep, DataDirectory, stored_basis
+from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 
 
@@ -18,7 +19,14 @@ from sfnode.worker_protocol import FLOATS
 @options.local_model_option
 @click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
 @options.at_step_option
-@click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("model", "peft", "gguf")),
+    show_default="model",
+    help="Write the whole model, or a LoRA adapter for PEFT or for llama.cpp.",
+)
+@click.option("--adapter", "form", flag_value="peft", help="Write what --format peft writes.")
 @options.dtype_option
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder; nothing else is replaced.")
 @options.json_option
@@ -28,7 +36,7 @@ def export(
     revision: str | None,
     out: Path,
     at_step: AtStep | None,
-    adapter: bool,
+    form: str | None,
     dtype: str,
     force: bool,
     is_json: bool,
@@ -41,21 +49,23 @@ def export(
     \b
     Example: sfnode export my-run --out my-model
     """
-    if adapter and dtype != FLOATS[0]:
+    is_adapter = form in ("peft", "gguf")
+    if is_adapter and dtype != FLOATS[0]:
         raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")
     check_can_train()
     from sfnode.training.export import check_free, export_adapter, export_model
     from sfnode.training.model import loading
 
     check_free(out, force, (data_dir.path,))
-    state = data_dir.state(at_step)
-    manifest = state.signed.manifest
-    bases = stored_basis.read_bases(manifest, state.basis)
-    base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
-    if adapter:
-        export_adapter(bases, state.coefficients, base, out, force)
+    if at_step is None and (said := evaluations.better_before_in_words(data_dir.evaluations.read())):
+        click.echo(f"Warning: {said}", err=True)
+    run = open_run(data_dir.path)
+    coefficients, bases = run.state(at_step).coefficients, run.bases()
+    base = found_model(find_model(run.manifest, model, revision), run.manifest.model.revision).path
+    if is_adapter:
+        export_adapter(bases, coefficients, base, out, force, is_gguf=form == "gguf")
     else:
-        export_model(bases, state.coefficients, base, out, loading.choose_dtype(dtype), force)
-    digest = state.coefficients.digest().hex()
-    fields = {"folder": str(out), "is_adapter": adapter, "state_digest": digest}
+        export_model(bases, coefficients, base, out, loading.choose_dtype(dtype), force)
+    digest = coefficients.digest().hex()
+    fields = {"folder": str(out), "is_adapter": is_adapter, "state_digest": digest}
     options.print_result(fields, f"written  {out} (state {digest[:16]})", is_json)

@@ -5,8 +5,8 @@ import sys
 import click
 
 from protocol.errors import OperatorError
+from sfnode.cli.option_values import DataFolder
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import DataFolder
 from sfnode.model_files import cache_folder
 from sfnode.storage import DataDirectory, disk, pasteable
 

@@ -7,8 +7,8 @@ import click
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
+from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath, NodeFolder
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import policy
 from sfnode.run import default_directory

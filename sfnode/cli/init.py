@@ -1,6 +1,7 @@
 """``sfnode init``: write and sign the manifest of a new run."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,15 +10,15 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, TaskKind, parse_reward
-from sfnode.cli.asking_command import AskingCommand, check_is_new, command_with_answers
+from sfnode.cli.interactive_questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
+from sfnode.cli.option_values import FilePath, NewFilePath
 from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
-from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import printable
 from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
-from sfnode.storage import data_files, disk, pasteable, stored_basis
+from sfnode.storage import disk, example_files, pasteable, stored_basis
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -132,7 +133,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
     if options.model != manifest.model.id:
         given["--model"] = options.model
-    if not manifest.task.data.startswith(data_files.EMBEDDED):
+    if not manifest.task.data.startswith(example_files.EMBEDDED):
         given["--data"] = data
     if invitation is not None:
         given |= {"--invite": f"@{invitation}", "--owner-key": key_path}
@@ -156,8 +157,24 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"method   {method}")
     if manifest.task.kind is TaskKind.REWARD:
         click.echo(f"reward   {rule_in_words(parse_reward(manifest.task.completion))}")
+        if run.found is not None:
+            _say_start(run.found.rewards)
     click.echo(f"update   {run.record_bytes:,} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
+
+
+def _say_start(rewards: Sequence[float]) -> None:
+    """Print what the answers get that the model has written before the run; warn if that is nothing."""
+    count, right = len(rewards), sum(reward >= 1.0 for reward in rewards)
+    mean = sum(rewards) / count
+    click.echo(f"start    mean reward {mean:.2f}: the model has drawn {count} answers, and {right} are fully right")
+    if not any(rewards):
+        click.echo(
+            "Warning: no answer got anything, and what is never rewarded is not learnt. Look whether the rule rewards "
+            "an answer that you call right (a row's field is in braces, a number has no other words), reward parts of "
+            "an answer by a sum, or take a stronger model",
+            err=True,
+        )
 
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:

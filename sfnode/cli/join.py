@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
+from sfnode.cli import joining
 from sfnode.cli.join_options import join_options, output_options
-from sfnode.cli.joining import run_node
-from sfnode.cli.settings import given_settings
+from sfnode.cli.remembered_options import given_settings
 from sfnode.run import JoinOptions, private_words
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,7 +52,7 @@ class GroupedCommand(click.Command):
 @join_options
 @output_options
 @click.pass_context
-def join(context: click.Context, options: JoinOptions, log_level: str, is_json: bool) -> None:
+def join(context: click.Context, options: JoinOptions, log_level: str, is_verbose: bool, is_json: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
     ADDRESS is the string to join that the run's owner has sent you, for you alone: give it as @FILE, or as - and paste
@@ -69,4 +69,4 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_json: 
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))
-    run_node(options, given_settings(context), log_level, is_json)
+    joining.run_node(options, given_settings(context), log_level, is_json=is_json, is_verbose=is_verbose)

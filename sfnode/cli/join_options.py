@@ -3,7 +3,7 @@
 import click
 
 from sfnode.cli import options
-from sfnode.cli.value_types import SocketPath
+from sfnode.cli.option_values import SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, PageAddress
@@ -57,5 +57,6 @@ output_options = options.together(
         show_default=True,
         help="Show what is this important or more; `debug` shows every refused connection and every dial.",
     ),
+    click.option("--verbose", "is_verbose", is_flag=True, help="Show the details of the start, too."),
     options.json_option,
 )

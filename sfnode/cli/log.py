@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import groupby, takewhile
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -14,8 +14,9 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, Method
 from protocol.state import Replica
+from sfnode.api.runs import open_run
+from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
-from sfnode.cli.value_types import DataFolder, FilePath, NewFilePath
 from sfnode.reporter import Reporter, counted
 from sfnode.run import HOME, find_data_directory
 from sfnode.storage import AtStep, DataDirectory, KeyFile, LogSummary, StoredRecords, Tell, export_log, import_log
@@ -83,14 +84,10 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
     \b
     Example: sfnode log show my-run --limit 5
     """
-    manifest = data_dir.signed_manifest().manifest
-    with data_dir.replayed(manifest) as replica:
-        envelopes = replica.ledger.slots.envelopes()
-        if at_step is not None:
-            last = data_dir.evaluations.step_at(at_step)
-            envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)
-        for envelope in deque(envelopes, maxlen=limit) if limit else envelopes:
-            _show(envelope, manifest.method, is_json)
+    run = open_run(data_dir.path)
+    updates = run.updates(at_step)
+    for envelope in deque(updates, maxlen=limit) if limit else updates:
+        _show(envelope, run.manifest.method, is_json)
 
 
 def _show(envelope: Envelope, method: Method, is_json: bool) -> None:

@@ -13,12 +13,12 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import CoreKind, Objective, SignedManifest, TaskKind, TaskSpec
-from sfnode.cli.extras import check_can_train, found_model
+from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
-from sfnode.run import RunDraft, RunOptions, builder
-from sfnode.storage import KeyFile, data_files, disk
+from sfnode.run import RunDraft, RunOptions, manifest_builder
+from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
@@ -60,7 +60,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     """
     check_can_train()
     from sfnode.training import calibration  # imports torch
-    from sfnode.training.describe import describe_run
+    from sfnode.training.described_model import describe_run
     from sfnode.training.shared_model import SharedModel
 
     options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
@@ -75,14 +75,14 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if basis_out and options.dense_batch_rows else 0)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
-    draft.manifest()  # raises
+    draft.check()
     found: FoundBasis | None = None
     if basis_out is not None and options.dense_batch_rows:
         if os.path.lexists(basis_out):
             raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
         with counting("making a basis from some of the data", "examples") as report:
             parts = SharedModel(described.model), described.tensors, described.data
-            bits = options.method.bits or builder.BITS
+            bits = options.method.bits or manifest_builder.BITS
             found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
     if found is not None and basis_out is not None:
         data = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
@@ -119,9 +119,9 @@ def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptio
     place. OperatorError: a row lacks a field, or the file cannot be read.
     """
     named, template = options.data.named(options.task), options.texts.row_template
-    if named is None or named.startswith(data_files.EMBEDDED):
+    if named is None or named.startswith(example_files.EMBEDDED):
         return options
-    path = data_files.locate(named)
+    path = example_files.locate(named)
     if options.data.is_private or basis_out is None:
         row_files.checked_texts(path, template)
         return options
@@ -174,7 +174,7 @@ def _check_rewardable(options: RunOptions) -> None:
 def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.chat import chat_prompt  # imports torch
-    from sfnode.training.describe import default_max_tokens
+    from sfnode.training.described_model import default_max_tokens
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
@@ -183,6 +183,6 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"
         click.echo(printable(f"Note: taken as {what}: with the space before a word"), err=True)
-    named = data_files.data_spec(data.named(task), is_private=data.is_private)
+    named = example_files.data_spec(data.named(task), is_private=data.is_private)
     tokens = task.max_tokens or default_max_tokens(folder)
     return texts.spec(task.objective, max_tokens=tokens, batch_rows=rows, data=named)

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.value_types import DataFolder, FilePath, NodeFolder, Whole
-from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, default_directory, option, private_words
+from sfnode.cli.option_values import DataFolder, FilePath, NodeFolder, Whole
+from sfnode.run import BUILTIN_TASKS, RunOptions, TaskOptions, default_directory, option_field, private_words
 from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -108,7 +108,7 @@ def field_option(kind: type, name: str) -> Decorator:
     declared, found = get_type_hints(kind)[name], next(each for each in fields(kind) if each.name == name)
     if is_dataclass(declared) and isinstance(declared, type):
         return group_of_fields(name, declared)
-    said, default = found.metadata.get(option.OPTION_KEY), cast(Any, found.default)
+    said, default = found.metadata.get(option_field.OPTION_KEY), cast(Any, found.default)
     if said is None:
         return together()
     metavar, parse = said.form or (None, None)
@@ -290,7 +290,7 @@ def run_address_options(parse: Callable[[list[str]], object]) -> Decorator:
         click.option(
             "--bootstrap",
             multiple=True,
-            help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {option.REPEAT}",
+            help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {option_field.REPEAT}",
         ),
     )
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
+from sfnode.cli.option_values import NewFilePath
 from sfnode.cli.options import node_option
-from sfnode.cli.value_types import NewFilePath
 from sfnode.page import publish_run, write_report
 from sfnode.reporter import counting
 from sfnode.storage import DataDirectory

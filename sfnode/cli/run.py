@@ -12,14 +12,14 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
-from sfnode.cli.asking_command import can_ask
-from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statements_given, strings_for
+from sfnode.cli.interactive_questions import can_ask
+from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statement_delivery, strings_for
+from sfnode.cli.option_values import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
-from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import default_directory, option
+from sfnode.run import default_directory, option_field
 from sfnode.status import author_names
 from sfnode.storage import DataDirectory, KeyFile, decode_run_file, pasteable, read_statements_file, write_statements
 
@@ -30,7 +30,7 @@ class OwnerOptions:
 
     owner_key: Path
     data_dir: DataDirectory | None = None
-    run_file: Path | None = option.given(
+    run_file: Path | None = option_field.given(
         None, "Read the run from this file, where this machine has no node of it.", name="--run"
     )
 
@@ -218,7 +218,7 @@ def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author
             f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`), or a name "
             "with the --data-dir of a node that knows it"
         )
-    roster = statements_given.held_roster(node, manifest)
+    roster = statement_delivery.held_roster(node, manifest)
     with node.reading() as stored:
         names = author_names.stored_names(node, stored, roster)
         authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
@@ -241,7 +241,7 @@ def _hand_over(
 def _submit(
     data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool, *, is_asked: bool
 ) -> None:
-    path, fresh = statements_given.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
+    path, fresh = statement_delivery.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
     what = _what(manifest, statements)
     if path is None:
         print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)

@@ -11,9 +11,10 @@ from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
+from sfnode.cli.option_values import NodeFolder, NodeOrFile
 from sfnode.cli.options import json_option, print_result
-from sfnode.cli.value_types import NodeFolder, NodeOrFile
 from sfnode.page import Contribution, contributions_to, facts_of
+from sfnode.purpose import purpose_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.run import default_directory
 from sfnode.status import Names, author_names
@@ -39,8 +40,8 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
     were, it is the root mean square of a message's slopes ("rms"). It does not say what the others would have measured
     without the author, nor who is honest: that is asked by `sfnode audit`.
 
-    The last line is the run's gain over the model alone, and over a model that has learned from this node's own
-    examples alone, as `sfnode eval --compare` measured it last.
+    The last lines say what the model learns, and how good the model alone, the run now and own data alone were when
+    `sfnode eval --compare` measured them last.
 
     \b
     Example: sfnode run show my-run
@@ -64,8 +65,12 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
     _show_parts(parts, manifest, names, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
+    learns = purpose_of(manifest.task)
+    print_result({"kind": "task", "learns": learns}, f"\n{'learns':<8} {printable(learns)}", is_json)
     if gain is not None:
-        print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"\n{'gain':<8} {gain.in_words()}", is_json)
+        print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"{'gain':<8} {gain.in_words()}", is_json)
+    elif not is_json:
+        click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
 
 
 def _show_statement(statement: Statement, is_json: bool) -> None:

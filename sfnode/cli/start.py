@@ -3,10 +3,10 @@
 import click
 
 from protocol.errors import OperatorError
+from sfnode.cli import joining
 from sfnode.cli.join_options import exit_option, output_options
-from sfnode.cli.joining import run_node
 from sfnode.cli.options import node_option
-from sfnode.run import JoinOptions, RunSource, node_file
+from sfnode.run import JoinOptions, RunSource, node_toml
 from sfnode.storage import DataDirectory, pasteable
 
 
@@ -14,7 +14,9 @@ from sfnode.storage import DataDirectory, pasteable
 @node_option
 @exit_option
 @output_options
-def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_json: bool) -> None:
+def start(
+    data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_verbose: bool, is_json: bool
+) -> None:
     """Start a node again with the options that it remembers.
 
     They come from `sfnode join` and `sfnode config set`.
@@ -22,11 +24,11 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
     \b
     Example: sfnode start my-run
     """
-    if node_file.read_node_file(data_dir) is None:
+    if node_toml.read_node_file(data_dir) is None:
         raise OperatorError(
             f"{data_dir} has no node.toml: no node has started there that remembers its options. Start it once with "
             f"`{pasteable('sfnode join --data-dir', data_dir)}` and the options that it is to have"
         )
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)
-    run_node(options, frozenset(), log_level, is_json)
+    joining.run_node(options, frozenset(), log_level, is_json=is_json, is_verbose=is_verbose)

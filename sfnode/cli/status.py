@@ -5,11 +5,11 @@ from typing import Final
 
 import click
 
-from sfnode.cli import exits
-from sfnode.cli.exits import ExitCode
+from sfnode.cli import exit_codes
+from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.options import json_option, node_option
 from sfnode.network import PeerState
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import Status, StatusDetail, StatusWords, author_names, read_status, sparkline
 from sfnode.storage import DataDirectory, pasteable
@@ -45,7 +45,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
         click.echo(f"Warning: {words.learning}", err=True)
     code, trouble = words.health
     if code:
-        exits.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))
+        exit_codes.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 
@@ -65,6 +65,7 @@ def _rows(current: Status) -> dict[str, str]:
     excluded = counted(current.roster.authors_excluded, "author")
     rows = {
         "run": f"{node.run} ({node.run_id[:16]})",
+        "learns": life.learns,
         "node": f"{life.own_name} {author_names.short_key(node.author)}".strip(),
         "stage": ", ".join(part for part in stage if part),
         "lag": "",

@@ -18,21 +18,20 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import TaskSpec
 from sfnode import demo
 from sfnode.cli.new_run import make_run
+from sfnode.cli.option_values import FiniteFloat, FolderPath
 from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
-from sfnode.cli.value_types import FiniteFloat, FolderPath
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import DataOptions, RunOptions
-from sfnode.storage import data_files, disk, stored_basis
+from sfnode.storage import disk, evaluations, example_files, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
-_TASK = data_files.EMBEDDED + demo.DATA_NAME
+_TASK = example_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
-_PROMPT_MAX = 76
 
 
 @click.command()
@@ -45,7 +44,7 @@ _PROMPT_MAX = 76
     "options",
     RunOptions,
     number_option("--steps", demo.STEPS, "Let each node make this many steps."),
-    model_option("Train this model", default=data_files.EMBEDDED + demo.MODEL_NAME),
+    model_option("Train this model", default=example_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
     group(
         "data",
@@ -119,11 +118,11 @@ def testnet(
         options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{stored_basis.BASIS_ENDING}"
     )
     signed = run.signed
-    data = data_files.training_file(signed.manifest.task, run.data)
+    data = example_files.training_file(signed.manifest.task, run.data)
     training = TrainingConfig(
         model=options.model,
         data=data,
-        eval_data=data_files.evaluation_file(signed.manifest.task, eval_data),
+        eval_data=example_files.evaluation_file(signed.manifest.task, eval_data),
         devices=devices,
         basis=run.basis,
     )
@@ -283,20 +282,20 @@ def _print_learnt(learnt: Learnt, quality: Quality) -> None:
     before, after = (100 * each.accuracy for each in (learnt.before, learnt.after))
     if quality.is_reward:
         old, new = (quality.figure(each.loss) for each in (learnt.before, learnt.after))
-        click.echo(f"reward     {old} before, {new} after (mean, held-out)")
+        click.echo(f"reward     {evaluations.ALONE} {old}, {evaluations.NOW} {new} (mean, held-out)")
     name = "right" if quality.is_reward else quality.share_name
-    click.echo(f"{name:<10} {before:.1f} % before, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    points = f"{learnt.points:+.1f} points, held-out"
+    click.echo(f"{name:<10} {evaluations.ALONE} {before:.1f} %, {evaluations.NOW} {after:.1f} % ({points})")
     if learnt.members is not None:
         middle, best = 100 * learnt.members.median, 100 * learnt.members.best
-        click.echo(f"members    {middle:.1f} % with a node's own part alone (median; the best {best:.1f} %)")
-    for answer in learnt.answers:
-        verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
-        prompt = " ".join(answer.prompt.split())
-        prompt = prompt if len(prompt) <= _PROMPT_MAX else "..." + prompt[3 - _PROMPT_MAX :]
-        click.echo(f"answer     {prompt} {answer.before} -> {answer.after} ({verdict})")
+        click.echo(f"members    {evaluations.OWN_ALONE} {middle:.1f} % (median; the best {best:.1f} %)")
+    if learnt.after.spread is not None:
+        click.echo(printable(f"answers    {learnt.after.spread.in_words()}"))
     for was, now in zip(learnt.before.samples, learnt.after.samples, strict=True):
         rewards = f"reward {was.reward:.2f} -> {now.reward:.2f}"
-        click.echo(printable(f"answer     {was.prompt} {was.text!r} -> {now.text!r} ({rewards})"))
+        if now.right:
+            rewards = "right" if now.reward else f"wrong, it is {now.right}"
+        click.echo(printable(f"answer     {was.prompt}  {was.text!r} -> {now.text!r} ({rewards})"))
 
 
 def _as_json(result: LocalNetworkResult) -> dict[str, object]:

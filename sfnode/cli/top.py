@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from sfnode.cli.exits import ExitCode
-from sfnode.cli.value_types import NewFilePath, NodeFolder
+from sfnode.cli.exit_codes import ExitCode
+from sfnode.cli.option_values import NewFilePath, NodeFolder
 from sfnode.run import default_directory
 from sfnode.storage import DataDirectory, disk
 from sfnode.top import show

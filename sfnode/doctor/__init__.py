@@ -3,10 +3,14 @@
 The checks start no node.
 """
 
-from sfnode.doctor.diagnosis import Examination as Examination, Question as Question, summary_of as summary_of
-from sfnode.doctor.findings import Finding as Finding, Verdict as Verdict
-from sfnode.doctor.memory_plan import (
-    MemoryPlan as MemoryPlan,
-    foresee_memory as foresee_memory,
-    plan_memory as plan_memory,
-)
+from typing import TYPE_CHECKING
+
+from sfnode import lazy_face
+
+if TYPE_CHECKING:
+    from sfnode.doctor.all_checks import Examination
+    from sfnode.doctor.findings import Finding, Verdict, summary_of
+    from sfnode.doctor.memory_plan import MemoryPlan, foresee_memory, plan_memory
+    from sfnode.doctor.question import Question
+else:
+    __getattr__, __dir__ = lazy_face(__name__, __file__)

@@ -74,3 +74,10 @@ async def in_thread(check: str, limit_s: float, run: Callable[[], Finding]) -> F
         return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # the stubs are old
 
     return await within(check, limit_s, start)
+
+
+def summary_of(findings: list[Finding]) -> Finding:
+    """Return the last line of the report: the number of findings by verdict."""
+    counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
+    text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return ok("doctor", text) if not counts[Verdict.FAIL] else fail("doctor", text, "see the lines above")

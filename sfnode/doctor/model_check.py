@@ -13,9 +13,9 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import FileSpec, ModelSpec, TaskSpec
 from protocol.schema import from_plain_untrusted, to_plain
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.model_files import folder as files, weight_files
+from sfnode.model_files import model_folder as files, weight_files
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 

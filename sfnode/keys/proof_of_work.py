@@ -11,8 +11,8 @@ import trio
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
-from sfnode.children.awaited import LinesOf, running
-from sfnode.children.program import Program
+from sfnode.children.async_child import LinesOf, running
+from sfnode.children.child_program import Program
 from sfnode.storage import disk
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait

@@ -11,10 +11,10 @@ from typing import Final
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.callers import Strangers, is_name_of_ours
-from sfnode.metrics.exposition import exposition
-from sfnode.slips import Slips
+from sfnode.http_guard import Strangers, is_name_of_ours
+from sfnode.metrics.prometheus_text import exposition
 from sfnode.status import Status
+from sfnode.unexpected_errors import Slips
 
 METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
 _REQUEST_BYTES_MAX: Final = 8_192

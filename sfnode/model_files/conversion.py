@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.children.program import Program
-from sfnode.model_files.folder import CONFIG_FILE, copy_beside, gguf_file, pickle_files, weight_files
+from sfnode.children.child_program import Program
 from sfnode.model_files.model_cache import VARIABLE, cache_folder
-from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
+from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file, pickle_files, weight_files
+from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
 _PROCESS: Final = "sfnode.training.conversion"

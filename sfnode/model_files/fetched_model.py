@@ -12,8 +12,8 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec
-from sfnode.model_files.folder import INDEX_FILE, is_definition, tokenizer_files
 from sfnode.model_files.model_cache import cache_folder
+from sfnode.model_files.model_folder import INDEX_FILE, is_definition, tokenizer_files
 from sfnode.model_files.verify import check_definition
 
 _WEIGHTS: Final = ".safetensors"

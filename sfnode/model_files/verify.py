@@ -12,8 +12,8 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, Sharing, TensorSpec
-from sfnode.model_files import folder as files
-from sfnode.model_files.folder import CONFIG_FILE, ModelFolder, tokenizer_files, weight_files
+from sfnode.model_files import model_folder as files
+from sfnode.model_files.model_folder import CONFIG_FILE, ModelFolder, tokenizer_files, weight_files
 from sfnode.storage import disk
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with

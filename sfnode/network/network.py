@@ -9,15 +9,15 @@ import trio
 from protocol.events import Event
 from protocol.wire import PeerId
 from sfnode.network import bounds, sessions
-from sfnode.network.conversation import Conversation
 from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, PortMapper
-from sfnode.network.introduction import Introduction
 from sfnode.network.memory_guard import MemoryGuard
+from sfnode.network.neighbours import Conversation
 from sfnode.network.network_config import NetworkConfig
+from sfnode.network.own_hello import Introduction
 from sfnode.network.policy import Address, AddressBook, Fault, NameBook, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
 from sfnode.network.transport import Host, check_can_listen
-from sfnode.slips import Slips
+from sfnode.unexpected_errors import Slips
 
 
 class Network:

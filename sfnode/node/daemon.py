@@ -1,7 +1,7 @@
 """The daemon: one life of the node after another, each built from what the disk holds.
 
 After an unforeseen exception in the core nothing in memory can be trusted. So it ends a life but not the daemon: the
-next life starts from the disk, as after a restart. Only the exceptions in `sfnode.slips.ENDINGS` end the daemon.
+next life starts from the disk, as after a restart. Only those in `sfnode.unexpected_errors.ENDINGS` end the daemon.
 """
 
 import time
@@ -16,8 +16,8 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_sharing import DataSharing
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter, counted
-from sfnode.slips import Slips
 from sfnode.storage import Store
+from sfnode.unexpected_errors import Slips
 
 
 class Daemon:

@@ -8,8 +8,8 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Sharing
-from sfnode.children.awaited import LinesOf, running
-from sfnode.children.program import Program
+from sfnode.children.async_child import LinesOf, running
+from sfnode.children.child_program import Program
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
 from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
@@ -19,7 +19,7 @@ from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import disk
 
-_RESOLVING: Final = "sfnode.model_files.resolving"
+_RESOLVING: Final = "sfnode.model_files.resolve_process"
 
 
 class ModelFinder:
@@ -87,8 +87,10 @@ class ModelFinder:
     async def _fetch(self, sources: PieceSources, folder: Path, *, is_whole: bool) -> Path:
         spec = self._manifest.model
         self._fetcher = ModelFetcher(spec, sources, self._pace, self._reporter)
-        await self._fetcher.fetch(spec.files if is_whole else (spec.config, *spec.tokenizer), folder)
-        self._fetcher = None
+        try:
+            await self._fetcher.fetch(spec.files if is_whole else (spec.config, *spec.tokenizer), folder)
+        finally:
+            self._fetcher = None
         return folder
 
     def _tell(self, text: str, done: int, total: int) -> None:

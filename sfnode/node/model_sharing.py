@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
-from sfnode.model_files import PieceIndex, folder as files, pieces
+from sfnode.model_files import PieceIndex, model_folder as files, pieces
 from sfnode.network import Pace, sessions
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions

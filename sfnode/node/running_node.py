@@ -21,9 +21,9 @@ from protocol.wire import Records
 from sfnode.network import Address, Network, ServedRun, saved_peers
 from sfnode.node.control import Overseer, stay_awake
 from sfnode.node.daemon_config import DaemonConfig
-from sfnode.node.executor import Executor
+from sfnode.node.effect_executor import Executor
+from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.invitations import Invitations
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
@@ -32,9 +32,9 @@ from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
-from sfnode.slips import Slips
 from sfnode.status import ModelProgress, ModelStage
-from sfnode.storage import Store, data_files
+from sfnode.storage import Store, example_files
+from sfnode.unexpected_errors import Slips
 from sfnode.worker import NoiseBudget, Trainer
 from sfnode.worker_protocol import TrainingConfig
 
@@ -118,7 +118,7 @@ class RunningNode:
         def sent() -> list[RowsOfStep]:
             return [(each.step, each.scalars[0]) for each in map(codec.decode_untrusted, self._store.read_all(author))]
 
-        least = self._store.hold_noise(author, noise.multiplier, data_files.sha256_of(training.data))
+        least = self._store.hold_noise(author, noise.multiplier, example_files.sha256_of(training.data))
         return NoiseBudget(self.manifest, author, replace(noise, multiplier=least), sent)
 
     async def run(self, started: Callable[[tuple[Address, ...]], None]) -> None:
@@ -133,13 +133,20 @@ class RunningNode:
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
                 train = partial(self._train, self.trainer, self.config.training)
-                nursery.start_soon(self.overseer.run, train, self.trainer, self._executor.jobs, self._inbox_in)
+                jobs, inbox = self._executor.jobs, self._inbox_in
+                nursery.start_soon(self.overseer.run, train, self.trainer, jobs, inbox, self._is_admitted)
                 if self.config.limits.keeps_awake:
-                    # Not while the node is paused or after the end of the run: then the machine may go to sleep.
-                    awake = partial(stay_awake, lambda: not (self.overseer.paused or self.node.end.ending.is_over))
-                    nursery.start_soon(self.slips.outlive, "staying awake", partial(awake, self.reporter))
+                    awake = partial(stay_awake, self._is_at_work, self.reporter)
+                    nursery.start_soon(self.slips.outlive, "staying awake", awake)
             started(addresses)
             await self._handle_all()
+
+    def _is_admitted(self) -> bool:
+        return self.node.own_steps.is_admitted_for(self.node.clock.next_step)
+
+    def _is_at_work(self) -> bool:
+        """Return whether the node trains: else, and after the end of the run, the machine may go to sleep."""
+        return self.overseer.is_needed and not (self.overseer.paused or self.node.end.ending.is_over)
 
     async def _train(self, trainer: Trainer, training: TrainingConfig) -> None:
         """Find the model, then train with it, and give its files to others.

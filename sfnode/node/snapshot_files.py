@@ -14,8 +14,8 @@ from protocol.state import Replica, snapshot
 from sfnode.network import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
-from sfnode.slips import Slips
 from sfnode.storage import DataDirectory, disk
+from sfnode.unexpected_errors import Slips
 
 _KEPT: Final = 2  # a joiner may still be fetching the older one
 _TEXTS: Final = {

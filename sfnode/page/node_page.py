@@ -12,11 +12,13 @@ from sfnode.network import PeerState, policy
 from sfnode.page.contributions import contributions_to
 from sfnode.page.log_tail import LogTail
 from sfnode.page.run_facts import facts_of
-from sfnode.quality import Quality
+from sfnode.purpose import purpose_of
+from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.status import Names, Status, StatusWords, author_names, last_status
-from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
+from sfnode.storage import DataDirectory, Gain, evaluations
 
+_ANSWERS_MAX: Final = 4
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
 # An address of the run may hold an invitation; the values in `detail` have sections of their own.
@@ -76,6 +78,7 @@ class Page:
             "steps": manifest.steps,
             "is_live": self._pid is not None,
             "is_rewarded": self._quality.is_reward,
+            "learns": purpose_of(manifest.task),
             "version": __version__,
             "facts": facts_of(manifest),
         }
@@ -102,22 +105,35 @@ class Page:
         except OperatorError:
             return None
 
-    def _gain(self) -> Sections | None:
-        """Return the accuracies of the last comparison, or its mean rewards; None if there is none."""
+    def _gain(self) -> Sections:
+        """Return the figures of the last comparison by name, and a sentence on it; or on how to measure."""
         gain = self._measured()
         if gain is None:
-            return None
-        own = None if gain.own is None else _share(gain.own)
-        return {"before": _share(gain.before), "own": own, "after": _share(gain.after), "step": gain.after.step}
+            return {"figures": [], "note": f"Not measured here: {evaluations.HOW_TO_MEASURE}."}
+        figures = [(name, found.figure) for name, found in gain.figures()]
+        note = f"Measured at step {gain.after.step:,} on {gain.after.rows:,} held-out rows."
+        if gain.own is None:
+            note += f" `sfnode eval --compare` measures {evaluations.OWN_ALONE}, too."
+        return {"figures": figures, "note": note}
 
     def _answers(self) -> list[Sections]:
-        """Return the first answers of the last comparison, without their prompts, which may be a member's own data."""
+        """Return the first answers of the last comparison.
+
+        Rows of a member's own are never among them: no prompt, and no label that belongs to one.
+        """
         gain = self._measured()
-        if gain is None:
+        if gain is None or not (gain.is_public or self._quality.is_reward):
             return []
         return [
-            {"before": [printable(old.text), old.reward], "after": [printable(new.text), new.reward]}
-            for old, new in zip(gain.before.answers, gain.after.answers, strict=False)
+            {
+                "prompt": printable(new.prompt) if gain.is_public else "",
+                "right": printable(new.right),
+                "answers": [
+                    [name, printable(each.text), each.reward]
+                    for name, each in ((evaluations.ALONE, old), (evaluations.NOW, new))
+                ],
+            }
+            for old, new in zip(gain.before.answers[:_ANSWERS_MAX], gain.after.answers, strict=False)
         ]
 
     def _authors(self, status: Status | None) -> Sections:
@@ -137,10 +153,6 @@ class Page:
                 return author_names.stored_names(self._data_dir, stored, ledger.roster)
         except OperatorError:
             return Names()
-
-
-def _share(found: EvaluatedStep) -> float:
-    return round(found.accuracy if found.reward is None else found.reward, 5)
 
 
 def _status(status: Status) -> Sections:

@@ -2,7 +2,8 @@
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
-from sfnode.quality import Quality
+from sfnode.purpose import purpose_of
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counted
 
 Fact = tuple[str, str]
@@ -32,6 +33,7 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ]
     return [
         ("Run", manifest.name),
+        ("Learns", purpose_of(task)),
         ("Run id", manifest.run_id.hex()),
         ("Owner", manifest.owner),
         ("Admission", manifest.admission.in_words()),

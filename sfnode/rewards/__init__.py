@@ -1,5 +1,5 @@
 """Doors: `Checker`, `RewardCommand`. What an answer is worth, by a run's rule or by a node's own command."""
 
-from sfnode.rewards.checker import Checker as Checker
-from sfnode.rewards.in_words import rule_in_words as rule_in_words
-from sfnode.rewards.reward_command import RewardCommand as RewardCommand
+from sfnode.rewards.private_reward_program import RewardCommand
+from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards.rule_words import rule_in_words

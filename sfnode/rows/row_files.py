@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
-from sfnode.rows import tables
-from sfnode.rows.data_rows import TaskTemplate
+from sfnode.rows import csv_and_parquet
+from sfnode.rows.row_templates import TaskTemplate
 
 Placed: TypeAlias = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
@@ -102,7 +102,7 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
             f"{path}: {size:,} bytes do not fit into this machine's memory: give a part of it"
         ) from None
     if data.startswith(_PARQUET) and not is_specified:
-        return tables.parquet_rows(path, template.names)
+        return csv_and_parquet.parquet_rows(path, template.names)
     text = _text(data, path, is_specified=is_specified)
     if not text.strip():
         raise OperatorError(f"{path}: no examples: the file is empty; {_wanted(template)}")
@@ -166,10 +166,10 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
             f"{path} is a web page or XML, perhaps what a site showed in place of the file: fetch it again"
         )
     text = _EXCEL_LINE.sub("\n", text, count=1)
-    header, delimiter = tables.header_of(text)
+    header, delimiter = csv_and_parquet.header_of(text)
     if len(header) == 1 and header[0] not in template.names:
         raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}")
-    return tables.table_rows(text, delimiter, path, template.names)
+    return csv_and_parquet.table_rows(text, delimiter, path, template.names)
 
 
 def _why(error: Exception) -> str:

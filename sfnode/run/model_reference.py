@@ -6,7 +6,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.model_files import FetchedModel, is_same_package, verify
 from sfnode.run.node_options import TrainingOptions
-from sfnode.storage import data_files, disk
+from sfnode.storage import disk, example_files
 
 _LOCAL = "local:"
 
@@ -43,9 +43,9 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
     if (
         model != wanted
         and not is_same_package(model, wanted)
-        and (not is_copy or wanted.startswith(data_files.EMBEDDED))
+        and (not is_copy or wanted.startswith(example_files.EMBEDDED))
     ):
-        folder = "" if wanted.startswith(data_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
+        folder = "" if wanted.startswith(example_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     if is_copy and disk.from_home(model).is_dir():
         verify.check_shapes(disk.from_home(model), manifest.tensors, wanted)

@@ -12,7 +12,7 @@ from protocol.node import SnapshotUse
 from sfnode.network import Address, bounds, ip_groups, policy
 from sfnode.run.amounts import parse_noise, parse_program, parse_rate, parse_size
 from sfnode.run.default_directory import HOME
-from sfnode.run.option import REPEAT, given
+from sfnode.run.option_field import REPEAT, given
 from sfnode.run.run_address import RunAddress
 from sfnode.run.working_hours import parse_hours
 from sfnode.storage import DataDirectory
@@ -92,7 +92,7 @@ class NetworkOptions:
     name: str | None = given(
         None,
         "Show others this name with the node's key. Nobody checks who you are.",
-        form=("NAME", policy.names.parse_name),
+        form=("NAME", policy.node_names.parse_name),
     )
     listen: tuple[Address, ...] = given(
         (),

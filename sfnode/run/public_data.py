@@ -7,9 +7,9 @@ from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode.network import Download, Wanted, bounds, sessions
 from sfnode.reporter import Reporter
+from sfnode.run.fetch_progress import failures_to, progress_of
 from sfnode.run.run_address import RunAddress
-from sfnode.run.told_progress import failures_to, progress_of
-from sfnode.storage import DataDirectory, data_files, disk
+from sfnode.storage import DataDirectory, disk, example_files
 
 
 def public_data_path(data_dir: DataDirectory, task: TaskSpec) -> Path:
@@ -19,7 +19,7 @@ def public_data_path(data_dir: DataDirectory, task: TaskSpec) -> Path:
 
 def is_of_peers(task: TaskSpec, data: str | None) -> bool:
     """Return whether the run's data are public, not part of this package, and not given as a file (``data``)."""
-    return data is None and bool(task.data_sha256) and not task.data.startswith(data_files.EMBEDDED)
+    return data is None and bool(task.data_sha256) and not task.data.startswith(example_files.EMBEDDED)
 
 
 async def find_public_data(
@@ -49,7 +49,7 @@ def described_source(address: RunAddress) -> str:
     """Return in words what a join string says about model and data."""
     if address.run_data == DATA_PRIVATE:
         data = "data of your own (--data), which never leave this machine"
-    elif address.run_data.startswith(data_files.EMBEDDED):
+    elif address.run_data.startswith(example_files.EMBEDDED):
         data = f"data {address.run_data}, which come with sfnode"
     else:
         data = f"public data {address.run_data}, "
@@ -59,7 +59,7 @@ def described_source(address: RunAddress) -> str:
 
 def shared_data(task: TaskSpec, file: Path | None) -> Path:
     """Return the file that a node may give to others. OperatorError: the run has no public file, or it is too large."""
-    if not task.data_sha256 or task.data.startswith(data_files.EMBEDDED):
+    if not task.data_sha256 or task.data.startswith(example_files.EMBEDDED):
         what = "private" if task.data == DATA_PRIVATE else "part of sfnode"
         raise OperatorError(f"--share-data does not apply: the run's data are {what}. Leave it out")
     if file is None:

@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import RewardRule, bounded_json, parse_reward, reward
 from protocol.schema import Malformed
 from sfnode.rewards import Checker
-from sfnode.run.option import given
+from sfnode.run.option_field import given
 from sfnode.storage import disk
 
 SAMPLES: Final = 8
@@ -23,7 +23,7 @@ _COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _FORMS: Final = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
     'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with either in JSON; '
-    "{answer} is a field of the data"
+    "{answer} is a field of the data. A program of your own says how good answers are by `sfnode join --private-reward`"
 )
 
 

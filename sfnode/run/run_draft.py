@@ -16,15 +16,16 @@ from protocol.run import (
     Objective,
     Sharing,
     SignedManifest,
+    TaskKind,
     TaskSpec,
     TensorSpec,
     sign_manifest,
 )
 from protocol.subspace import BasisContent, basis_file
-from sfnode.run import builder
-from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
+from sfnode.run import manifest_builder
 from sfnode.run.builtin_tasks import TaskTexts
-from sfnode.run.option import given
+from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
+from sfnode.run.option_field import given
 from sfnode.run.reward_options import NO_REWARD, RewardOptions
 from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts, task_texts
 from sfnode.storage import DenseSettings
@@ -121,13 +122,13 @@ class RunDraft:
         self._task = task
         self._model = model
         self._tensors = tensors
-        self._settings = None if options.settings is None else builder.read_toml(options.settings)
+        self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
         self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
 
     def draw(self, *, is_rate_checked: bool = True) -> None:
         """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
         drawn = self._options.drawn_method
-        self._method, self._schedule = builder.method_of(
+        self._method, self._schedule = manifest_builder.method_of(
             drawn if is_rate_checked else replace(drawn, learning_rate=None)
         )
 
@@ -139,7 +140,7 @@ class RunDraft:
         ``learning_rate``: where the owner has given none.
         """
         given = self._options.method
-        if given.learning_rate is None and not builder.is_learning_rate(learning_rate):
+        if given.learning_rate is None and not manifest_builder.is_learning_rate(learning_rate):
             raise OperatorError(
                 f"no learning rate was found by which the examples teach anything, down to {learning_rate:.2g}: they "
                 "may all be alike, or the model knows them. Give more and different ones, or --learning-rate 0.001, or "
@@ -148,12 +149,21 @@ class RunDraft:
         rate = learning_rate if given.learning_rate is None else given.learning_rate
         rows, file = self._options.rows, basis_file.encode_basis(content)
         digest = sha256(file).hexdigest()
-        self._method, self._schedule = builder.dense_method_of(given.schedule, rate, digest, dense, rows)
+        self._method, self._schedule = manifest_builder.dense_method_of(given.schedule, rate, digest, dense, rows)
         self._tensors = tensors
         return file
 
+    def check(self) -> None:
+        """Check the manifest before there is a basis. OperatorError names the field at fault."""
+        # A run of rewards is no run without a basis, so what else is wrong with it shows as a completion's
+        is_reward = self._task.kind is TaskKind.REWARD
+        self._manifest(replace(self._task, kind=TaskKind.COMPLETION) if is_reward else self._task)
+
     def manifest(self) -> Manifest:
         """Return the manifest as it is now. OperatorError names the field at fault."""
+        return self._manifest(self._task)
+
+    def _manifest(self, task: TaskSpec) -> Manifest:
         options = self._options
         manifest = Manifest(
             format=FORMAT,
@@ -161,7 +171,7 @@ class RunDraft:
             owner=self._signer.author.hex(),
             model=self._model,
             tensors=self._tensors,
-            task=self._task,
+            task=task,
             method=self._method,
             schedule=self._schedule,
             steps=options.steps,
@@ -169,7 +179,7 @@ class RunDraft:
             admission=options.admission,
             authors_max=AUTHORS_MAX,
         )
-        return builder.build_manifest(manifest, self._settings)
+        return manifest_builder.build_manifest(manifest, self._settings)
 
     def signed(self) -> SignedManifest:
         """Sign the manifest. OperatorError names the field at fault."""

@@ -7,9 +7,9 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
-from sfnode.run.option import given
+from sfnode.run.option_field import given
 from sfnode.run.reward_options import PROMPT, RewardOptions
-from sfnode.storage import data_files
+from sfnode.storage import example_files
 
 _TEXT_MAX: Final = 4_096  # of a template in a manifest; tokenising a longer one takes minutes
 
@@ -69,7 +69,7 @@ class DataOptions:
 
     def named(self, task: TaskOptions) -> str | None:
         """Return ``data``, or the data that come with an embedded task."""
-        if self.data is None and task.task is not None and task.task.startswith(data_files.EMBEDDED):
+        if self.data is None and task.task is not None and task.task.startswith(example_files.EMBEDDED):
             return task.task
         return self.data
 

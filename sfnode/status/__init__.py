@@ -1,20 +1,16 @@
 """Doors: `Status`, `StatusWords`. What a running node reports, in figures and in words, and whether it is well."""
 
-from sfnode.status import author_names as author_names
-from sfnode.status.author_names import Names as Names
-from sfnode.status.curve_line import sparkline as sparkline, thinned as thinned
-from sfnode.status.node_status import (
-    LifeStatistics as LifeStatistics,
-    ModelProgress as ModelProgress,
-    ModelStage as ModelStage,
-    Status as Status,
-    last_status as last_status,
-    read_status as read_status,
-)
-from sfnode.status.status_detail import (
-    CurveStatistics as CurveStatistics,
-    LossPoint as LossPoint,
-    News as News,
-    StatusDetail as StatusDetail,
-)
-from sfnode.status.wording import Health as Health, StatusWords as StatusWords
+from typing import TYPE_CHECKING
+
+from sfnode import lazy_face
+
+if TYPE_CHECKING:
+    from sfnode.status import author_names
+    from sfnode.status.author_names import Names
+    from sfnode.status.curve_text import sparkline, thinned
+    from sfnode.status.health import ADMITTED, Health
+    from sfnode.status.node_status import LifeStatistics, ModelProgress, ModelStage, Status, last_status, read_status
+    from sfnode.status.sentences import StatusWords
+    from sfnode.status.status_detail import CurveStatistics, LossPoint, News, StatusDetail
+else:
+    __getattr__, __dir__ = lazy_face(__name__, __file__)

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.status.node_status import Status
 from sfnode.status.status_detail import LossPoint
+from sfnode.storage import evaluations
 
 _HELD_OUT_MIN: Final = 6  # points: fewer do not show their noise
 _TRAINING_MIN: Final = 40  # points; each is the loss of a few rows, so more are needed
@@ -25,6 +26,8 @@ def describe_learning(status: Status) -> str:
     if status.detail is None or not status.training.is_training:
         return ""
     curve, quality = status.detail.curve, Quality(status.life.is_rewarded)
+    if said := evaluations.one_answer_in_words(curve.evaluations):
+        return said
     held_out = [LossPoint(step=each.step, loss=each.loss) for each in curve.evaluations]
     if len(held_out) >= _HELD_OUT_MIN:
         return _complaint("held-out loss", held_out, quality, first=1 if quality.is_reward else None)

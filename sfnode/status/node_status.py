@@ -11,9 +11,9 @@ from protocol.ledger import LedgerStatistics, RosterStatistics
 from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
-from sfnode.slips import SlipState
 from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import DataDirectory, disk
+from sfnode.unexpected_errors import SlipState
 from sfnode.worker import TrainingStatistics
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
@@ -54,6 +54,7 @@ class LifeStatistics:
         time: when the figures were taken, in seconds since 1970.
         pid: process of the node.
         own_name: which the node gives itself; empty: none.
+        learns: what the run's model learns, in words.
         paused: why the node does not contribute at present, in words; empty while it does.
         model: progress of the model into the worker; None once it is there, and for a relay.
         join: the argument with which others `sfnode join`; empty where they cannot dial this node.
@@ -66,6 +67,7 @@ class LifeStatistics:
     time: float
     pid: int
     own_name: str
+    learns: str
     paused: str
     model: ModelProgress | None
     join: str

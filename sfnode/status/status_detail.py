@@ -49,8 +49,8 @@ class StatusDetail:
 
     Attributes:
         uptime_s: time since the node began.
-        steps_per_s: of this node, or of the run where the node has no updates of its own; None: not known.
-        left_s: time to the last step or, while catching up, to what the neighbours hold, at the present rate.
+        steps_per_s: of the run; None: not known, as while the node catches up.
+        left_s: time to the last step at that pace; while catching up, to what the neighbours hold.
         bytes_in_per_s, bytes_out_per_s, rows_per_s: recent rates; rows of forward passes.
         processes_bytes: memory of the processes that this node has started, such as the training worker; None where
             the system does not say.

@@ -15,9 +15,9 @@ from protocol.state import Coefficients, Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
-from sfnode.storage.invited_file import InvitedFile
+from sfnode.storage.invitation_notes import InvitedFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.last_life import EndFile
+from sfnode.storage.last_ending import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
@@ -50,13 +50,10 @@ class StoredState:
 
     Attributes:
         steps: number of the run's steps that it covers, up to the last one with an update.
-        basis: file of the basis of a dense core; None with other cores, or if the file is not there.
     """
 
-    signed: SignedManifest
     coefficients: Coefficients
     steps: int
-    basis: Path | None
 
 
 class DataDirectory(PrivateFolder):
@@ -170,17 +167,11 @@ class DataDirectory(PrivateFolder):
             OperatorError: no node has run there, or no best step is known.
             StorageDamagedError: a record cannot be right.
         """
-        signed = self.signed_manifest()
         step = None if at_step is None else self.evaluations.step_at(at_step)
-        with self.replayed(signed.manifest) as replica:
+        with self.replayed(self.signed_manifest().manifest) as replica:
             made = max(replica.ledger.authors().values(), default=-1) + 1
             coefficients = replica.coefficients() if step is None else replica.coefficients_at(step)
-            return StoredState(
-                signed=signed,
-                coefficients=coefficients,
-                steps=made if step is None else min(step, made),
-                basis=self.basis.find(signed.manifest),
-            )
+            return StoredState(coefficients=coefficients, steps=made if step is None else min(step, made))
 
 
 def decode_run_file(path: Path) -> SignedManifest:

@@ -5,11 +5,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.quality import Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
 BEST_STEP: Final = "best"
@@ -19,7 +19,14 @@ _LATER: Final = 3  # how many evaluations after the best one decide whether the 
 _WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
 _REWARD_LOST: Final = 0.05  # or the part of the best mean reward that is gone
 _NOISES: Final = 2.0  # if it is more than these standard errors of a mean reward
-_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": []}  # of files of earlier releases
+# What a model is called wherever it is measured
+ALONE: Final = "the model alone"
+NOW: Final = "the run now"
+OWN_ALONE: Final = "own data alone"
+HOW_TO_MEASURE: Final = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
+_ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
+_SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
+_NO_ANSWERS: Final[dict[str, Any]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +38,7 @@ class EvaluatedStep:
         loss: mean over the rows, in nats; where the run learns from rewards, one minus the mean reward.
         rows: number of rows.
         reward: mean over the rows; None where the run does not learn from rewards.
-        answers: to the first rows; kept for few steps.
+        answers: to the first rows; kept for few steps. spread: how unlike all answers are; None where there are none.
     """
 
     step: int
@@ -40,6 +47,12 @@ class EvaluatedStep:
     rows: int
     reward: float | None = None
     answers: tuple[SampleAnswer, ...] = ()
+    spread: AnswerSpread | None = None
+
+    @property
+    def figure(self) -> str:
+        """Return the accuracy or the mean reward as text."""
+        return f"{100 * self.accuracy:.1f} %" if self.reward is None else f"{self.reward:.2f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +63,28 @@ class Gain:
         before: the model alone.
         own: a model that has learned from the node's own examples alone, in as many steps; None: not measured.
         after: the model of the run.
+        is_public: whether anybody may see the rows.
     """
 
     before: EvaluatedStep
     own: EvaluatedStep | None
     after: EvaluatedStep
+    is_public: bool = False
+
+    def figures(self) -> list[tuple[str, EvaluatedStep]]:
+        """Return what was measured, by the names that all commands and pages use."""
+        named = ((ALONE, self.before), (NOW, self.after), (OWN_ALONE, self.own))
+        return [(name, found) for name, found in named if found is not None]
+
+    def in_short(self) -> str:
+        """Return the accuracies or mean rewards in a line of a screen."""
+        return ", ".join(f"{name} {found.figure}" for name, found in self.figures())
 
     def in_words(self) -> str:
-        """Return the accuracies or mean rewards, the number of rows, the step, and the command that repeats it."""
-        text = f"{_share(self.after)} together, {_share(self.before)} the model alone"
-        again = "`sfnode eval --compare` measures your own examples alone, too"
-        if self.own is not None:
-            text += f", {_share(self.own)} your own examples alone"
-            again = "`sfnode eval --compare` measures it again"
-        return f"{text} ({self.after.rows:,} rows, step {self.after.step}; {again})"
+        """Return the accuracies or mean rewards, the number of rows, the step, and how to measure what is missing."""
+        rest = "" if self.own is not None else f"; `sfnode eval --compare` measures {OWN_ALONE}, too"
+        text = ", ".join(f"{name} {_share(found)}" for name, found in self.figures())
+        return f"{text} ({self.after.rows:,} held-out rows, step {self.after.step}{rest})"
 
 
 class GainFile:
@@ -78,8 +99,8 @@ class GainFile:
             return None
         try:
             plain = json.loads(read_bytes(self._path, "the gain"))
-            steps = {name: None if each is None else _NO_ANSWERS | each for name, each in plain.items()}
-            return from_plain_untrusted(Gain, steps, "gain")
+            steps = {name: each if name == "is_public" else _completed(each) for name, each in plain.items()}
+            return from_plain_untrusted(Gain, {"is_public": False} | steps, "gain")
         except (ValueError, TypeError, AttributeError, RecursionError, Malformed):
             raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
 
@@ -100,7 +121,7 @@ class EvaluationsFile:
             return []
         try:
             found = [
-                from_plain_untrusted(EvaluatedStep, _NO_ANSWERS | each, "evaluation")
+                from_plain_untrusted(EvaluatedStep, _completed(each), "evaluation")
                 for each in json.loads(read_bytes(self._path, "evaluations"))
             ]
         except (ValueError, TypeError, RecursionError, Malformed):
@@ -126,10 +147,18 @@ class EvaluationsFile:
         return best.step
 
 
+def _completed(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an evaluation with the fields that earlier releases did not write."""
+    if plain is None:
+        return None
+    whole = _NO_ANSWERS | plain
+    return {**whole, "answers": [{"right": ""} | answer for answer in whole["answers"]]}
+
+
 def _share(found: EvaluatedStep) -> str:
     if found.reward is None:
-        return f"{100 * found.accuracy:.1f} %"
-    return f"mean reward {found.reward:.2f} ({Quality(is_reward=True).share(found.accuracy)})"
+        return found.figure
+    return f"mean reward {found.figure} ({Quality(is_reward=True).share(found.accuracy)})"
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
@@ -157,6 +186,43 @@ def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
     mean = sum(later) / _LATER
     if best.reward is None:
         return mean > _WORSE * best.loss
+    return mean - best.loss > max(_REWARD_LOST * best.reward, _noise(best))
+
+
+def one_answer_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
+    """Return that the model gives one answer to nearly all held-out prompts, where it is often wrong; else nothing.
+
+    Also where an answer spreads while the rewards fall below those of the best step by more than chance.
+    """
+    best, last = best_of(evaluations), evaluations[-1] if evaluations else None
+    if best is None or last is None or last.spread is None or last.reward is None or last.step == 0:
+        return ""
+    share, noise = last.spread.share, _noise(last)
+    is_constant = share >= _ONE_ANSWER and last.reward < share - noise
+    before = best.spread.share if best.spread else share
+    is_spreading = share > before + _SHARE_GAINED and last.loss - best.loss > noise
+    if not is_constant and not is_spreading:
+        return ""
+    since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
+    return (
+        f"the model gives the answer {last.spread.to_most()} (mean reward {last.reward:.2f}{since}), and cannot learn "
+        "where all answers are the same. Make a run with balanced prompts or a lower --learning-rate"
+    )
+
+
+def better_before_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
+    """Return which step had a better model than the last one, where that is no chance; else nothing."""
+    best = best_of(evaluations)
+    if best is None or best.step == evaluations[-1].step:
+        return ""
+    if not has_become_worse(evaluations) and not one_answer_in_words(evaluations):
+        return ""
+    quality, last = Quality(best.reward is not None), evaluations[-1]
+    figures = f"{quality.figure(last.loss)} at step {last.step}, {quality.figure(best.loss)} at step {best.step}"
+    return f"the {quality.name} on held-out data was better before: {figures}. Take that model with --at-step best"
+
+
+def _noise(found: EvaluatedStep) -> float:
+    """Return by how much chance moves a mean reward."""
     # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
-    error = math.sqrt((best.reward * best.loss + 1 / (best.rows + 1)) / (best.rows + 1))
-    return mean - best.loss > max(_REWARD_LOST * best.reward, _NOISES * error)
+    return _NOISES * math.sqrt((found.loss * (1 - found.loss) + 1 / (found.rows + 1)) / (found.rows + 1))

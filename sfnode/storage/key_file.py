@@ -11,7 +11,7 @@ from typing import Final
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from sfnode.storage.disk import opened_file, os_errors, write_new
-from sfnode.storage.shell_text import pasteable
+from sfnode.storage.pasted_commands import pasteable
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them

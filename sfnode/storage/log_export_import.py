@@ -23,7 +23,7 @@ from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirect
 from sfnode.storage.disk import opened_file, os_errors, read_bytes, sync_folder, write_new
 from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 from sfnode.storage.stored_records import StoredRecords
 

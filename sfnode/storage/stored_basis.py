@@ -55,16 +55,18 @@ def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
     return path if digest == manifest.method.basis_sha256 else None
 
 
-def read_bases(manifest: Manifest, path: Path | None) -> Bases:
-    """Read the bases of a run; ``path`` is the file of a dense core's basis. OperatorError: it is missing or wrong."""
+def read_bases(manifest: Manifest, file: Path | bytes | None) -> Bases:
+    """Read the bases of a run; ``file`` has a dense core's basis, or is that. OperatorError: it is missing or wrong."""
     if not manifest.method.is_dense:
         return Bases(manifest)
-    if path is None:
+    if file is None:
         raise OperatorError(
             "the run has a published basis, and it is not here: join with --bootstrap, so that a peer sends it, or "
             "give the owner's file with --basis"
         )
-    return Bases(manifest, _decode(manifest, read_bytes(path, "the basis"), path))
+    if isinstance(file, bytes):
+        return Bases(manifest, _decode(manifest, file, "this"))
+    return Bases(manifest, _decode(manifest, read_bytes(file, "the basis"), file))
 
 
 def _decode(manifest: Manifest, data: bytes, origin: Path | str) -> BasisContent:

@@ -1,9 +1,4 @@
 """Door: `LocalNetwork`. Run many nodes on this machine, and draw a picture at the end."""
 
-from sfnode.testnet.learnt import Learnt as Learnt
-from sfnode.testnet.local_network import (
-    LocalNetwork as LocalNetwork,
-    LocalNetworkConfig as LocalNetworkConfig,
-    LocalNetworkResult as LocalNetworkResult,
-    LocalNode as LocalNode,
-)
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
+from sfnode.testnet.measured_gain import Learnt

@@ -11,15 +11,16 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
-from sfnode.children.program import Stillness
-from sfnode.quality import Quality
+from sfnode.children.child_program import Stillness
+from sfnode.quality_figures import Quality
 from sfnode.status import Status
 from sfnode.storage import DataDirectory, disk
-from sfnode.testnet.learnt import Knowledge, Learnt, measure_learnt, measure_members
+from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
 from sfnode.worker_protocol import TrainingConfig
+from sfnode.worker_protocol.messages import Evaluated
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -78,7 +79,7 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
-    known: dict[str, Knowledge] = field(default_factory=dict)
+    known: dict[str, Evaluated] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -99,9 +100,9 @@ class LocalNode:
                         self.rewards[step] = reward
                     elif isinstance(digest := fields.get("state_digest"), str):
                         found: Any = fields  # of our own node
-                        labels = tuple(found["predictions"])
-                        self.known[digest] = Knowledge(
-                            accuracy=accuracy, loss=found["loss"], rows=found["rows"], predictions=labels
+                        loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
+                        self.known[digest] = Evaluated(
+                            accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels
                         )
 
 
@@ -283,7 +284,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self.nodes[0].known, self._on_rows)
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known)
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)

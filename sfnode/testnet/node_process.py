@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 
 _LEAVE_S: Final = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
 

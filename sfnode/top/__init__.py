@@ -1,3 +1,3 @@
 """Door: `show`. The live view of nodes on this machine: `sfnode top`."""
 
-from sfnode.top.live_view import show as show
+from sfnode.top.live_view import show

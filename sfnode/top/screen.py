@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
 from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, author_names, sparkline
 from sfnode.top.node_view import NodeView
@@ -18,6 +18,7 @@ _LABEL_COLUMNS: Final = 9
 _BAR_COLUMNS: Final = 18
 _CURVE_COLUMNS: Final = 30
 _PEERS_MAX: Final = 6  # more would not fit into 24 lines with the rest
+_WARNING_LINES: Final = 3  # that a warning may take
 _NEWS_MAX: Final = 3
 _NAME_COLUMNS: Final = 20
 _LINES: Final = 24
@@ -44,7 +45,7 @@ def _draw_one(view: NodeView, lines: int, is_ascii: bool) -> RenderableType:
     body: list[RenderableType] = [_title(status), *_warnings_of([view])]
     body.append(_facts(status, is_ascii, style))
     if status.detail is not None:
-        spare = max(0, lines - _LINES)
+        spare = max(0, lines - _LINES) - (_WARNING_LINES if view.warnings() else 0)
         body.extend(_peers(status.detail, _PEERS_MAX + spare, style))
         body.extend(_news(status.detail.news))
     return Group(*body, Text(), _footer())
@@ -60,9 +61,9 @@ def _title(status: Status) -> Text:
 
 
 def _facts(status: Status, is_ascii: bool, style: str) -> Table:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=_LABEL_COLUMNS, style="dim")
-    grid.add_column(no_wrap=True, overflow="ellipsis", style=style)
+    grid = Table.grid(padding=(0, 1), expand=True)  # else a long value takes the room of the labels
+    grid.add_column(width=_LABEL_COLUMNS, no_wrap=True, style="dim")
+    grid.add_column(ratio=1, style=style)
     for name, value in _rows(status, is_ascii):
         grid.add_row(name, value)
     return grid
@@ -79,9 +80,11 @@ def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]
         values = [quality.value(each.loss) for each in detail.curve.losses]
         yield quality.short_name, _curve_line(values, text, is_ascii)
         yield "held-out", _held_out(detail.curve, quality, is_ascii)
+        if detail.curve.gain is not None:
+            yield "gain", Text(detail.curve.gain.in_short())
         yield "updates", _updates(status, detail)
         yield "equal", _equal(status, detail)
-    yield "admitted", Text(printable(StatusWords(status).admission))
+    yield "admitted", Text(printable(StatusWords(status).admission.partition(":")[0]))  # a warning has the rest
     yield "memory", _memory(status)
     if detail is not None:
         rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"

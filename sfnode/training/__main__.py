@@ -2,7 +2,7 @@
 
 import gc
 
-gc.disable()  # as in sfnode/__main__.py
+gc.disable()  # as in sfnode/cli/sectioned_help.py
 try:
     from sfnode.training.worker_process import main
 finally:

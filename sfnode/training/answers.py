@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.errors import OperatorError
-from sfnode.training.model import MatrixTerm, probe
+from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.shared_model import SharedModel
 
 Tokens = tuple[int, ...]
@@ -150,7 +150,7 @@ class CachedPasses:
 
     def __init__(self, shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str]) -> None:
         self._shared, self._terms, self._names = shared, terms, names
-        self._body: Any = probe.body_of(shared.model)
+        self._body: Any = layer_probe.body_of(shared.model)
         self._takes_positions = "position_ids" in inspect.signature(self._body.forward).parameters
         self._cache: Any = None
         self._mask_NT = torch.zeros(0, 0, dtype=torch.int64)
@@ -218,7 +218,7 @@ class WholePasses:
         )
         context = self._shared.pass_context
         with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
-            hidden_AH = probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)
+            hidden_AH = layer_probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)
             inputs = _inputs(heard, self._names)
         return hidden_AH[last_N], inputs
 

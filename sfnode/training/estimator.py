@@ -41,10 +41,6 @@ class Estimator:
         self.data, self._noise = data, noise
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
-        if data.judge is not None and not manifest.method.is_dense:
-            raise OperatorError(
-                "rewards are learnt by a dense core, and this run draws directions: nobody can train it"
-            )
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._shown: dict[int, bytes | None] = {}  # digests of epochs that came from `show`
@@ -123,7 +119,7 @@ class Estimator:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 
         ``on_progress`` hears how many of how many rows are done.
-        Sessions of one run with equal states and data share one result, which the first call computes.
+        Sessions of one run with equal states, data and rewards share one result, which the first call computes.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
@@ -132,6 +128,7 @@ class Estimator:
             self.manifest.run_id,
             _digest(self._bases, self._epochs),
             hashlib.sha256(repr(examples).encode()).digest(),
+            None if self.data.judge is None else self.data.judge.own,
         )
         known = self._shared.evaluations
         if key not in known:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
 from protocol.subspace import Bases
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import SAMPLE_CHARACTERS, AnswerSpread, SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.dense_estimate import dense_terms, mean_gradient
 from sfnode.training.model import MatrixTerm
@@ -32,7 +32,6 @@ Int64Array = NDArray[np.int64]
 
 _SPREAD_LEAST: Final = 0.25  # SPEC 5.7
 _SAMPLES_KEPT: Final = 3  # of an evaluation, for people to read
-_SAMPLE_CHARACTERS: Final = 80  # the last ones of a prompt, the first ones of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +98,11 @@ def evaluate_answers(
         predictions=(),
         answers=tuple(
             SampleAnswer(
-                prompt=judge.text(example.tokens)[-_SAMPLE_CHARACTERS:], text=text[:_SAMPLE_CHARACTERS], reward=reward
+                prompt=judge.text(example.tokens)[-SAMPLE_CHARACTERS:], text=text[:SAMPLE_CHARACTERS], reward=reward
             )
             for example, (text, reward) in zip(examples[:_SAMPLES_KEPT], found[:_SAMPLES_KEPT], strict=True)
         ),
+        spread=AnswerSpread.of([text for text, _ in found]),
     )
 
 

@@ -16,7 +16,16 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import PassContext, Weight, WeightSwitch, loading, perturbed, probe, quantised, wide_products
+from sfnode.training.model import (
+    PassContext,
+    Weight,
+    WeightSwitch,
+    layer_probe,
+    loading,
+    perturbed,
+    quantised,
+    wide_products,
+)
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
@@ -40,18 +49,18 @@ class SharedModel:
         rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
         self.is_widened = rows_min is not None
         if rows_min is not None:
-            wide_products.widen(probe.body_of(model), rows_min)
+            wide_products.widen(layer_probe.body_of(model), rows_min)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
-        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluated] = OrderedDict()
+        self.evaluations: OrderedDict[tuple[object, ...], Evaluated] = OrderedDict()
         self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
         head = loading.output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
         self.scored_head = OutputHead(head, head_name, self.pass_context, loading.logit_scale(model))
-        probe.check_causal(model)
-        self.pass_context.read_at_last = probe.layers_read_at_last(model)
-        self.final_norm = probe.norm_at_the_end(model)
+        layer_probe.check_causal(model)
+        self.pass_context.read_at_last = layer_probe.layers_read_at_last(model)
+        self.final_norm = layer_probe.norm_at_the_end(model)
         self.has_cache: bool | None = None  # whether passes with a cache give the same numbers; None: not tried
         check_head(self)
 
@@ -99,7 +108,7 @@ class SharedModel:
 
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""
-        return probe.hidden_states(self.model, rows.tokens)
+        return layer_probe.hidden_states(self.model, rows.tokens)
 
     def residuals(self, rows: CandidateBatch, u_Hr: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of each example's loss by the end of the residual stream, along the columns of ``u_Hr``.

@@ -31,7 +31,7 @@ from sfnode.storage import stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading, quantised
-from sfnode.training.niceness import yield_to_others
+from sfnode.training.process_priority import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import AnswerJudge, read_task
 from sfnode.worker_protocol import (

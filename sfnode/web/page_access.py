@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sfnode.callers import is_name_of_ours
+from sfnode.http_guard import is_name_of_ours
 
 _HEADERS: Final = {
     "content-security-policy": (

@@ -15,12 +15,12 @@ from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 
-from sfnode.callers import Stranger, Strangers
+from sfnode.http_guard import Stranger, Strangers
 from sfnode.page import Page
-from sfnode.slips import Slips
-from sfnode.web.app import page_app
+from sfnode.unexpected_errors import Slips
+from sfnode.web.change_stream import VIEWERS_MAX, Viewers
 from sfnode.web.page_access import Client, PageAccess, Recognise
-from sfnode.web.viewers import VIEWERS_MAX, Viewers
+from sfnode.web.routes import page_app
 
 _CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
 _SEND_S: Final = 10.0  # a browser that reads nothing for so long is asleep or out of reach

@@ -50,11 +50,7 @@ class NoiseBudget:
     """
 
     def __init__(
-        self,
-        manifest: Manifest,
-        author: Author,
-        config: NoiseConfig,
-        sent: Callable[[], Sequence[RowsOfStep]],
+        self, manifest: Manifest, author: Author, config: NoiseConfig, sent: Callable[[], Sequence[RowsOfStep]]
     ) -> None:
         """Take a function that returns all messages that this node has sent, in all its lives."""
         self.spent = ""

@@ -11,10 +11,10 @@ from typing import Final
 import trio
 
 from protocol.errors import OperatorError, WorkerError
-from sfnode.children.awaited import running
-from sfnode.children.program import Program, Stillness
+from sfnode.children.async_child import running
+from sfnode.children.child_program import Program, Stillness
 from sfnode.storage import disk
-from sfnode.worker.client import WorkerSession, connect
+from sfnode.worker.worker_client import WorkerSession, connect
 from sfnode.worker_protocol import TrainingConfig
 
 STILL_S = 60.0  # without computing, before the socket is there: a disk that wakes up takes seconds

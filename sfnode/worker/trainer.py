@@ -13,13 +13,13 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep
-from sfnode.worker.client import WorkerSession, coefficients_of
-from sfnode.worker.measuring import evaluated_step
+from sfnode.worker.held_out_measuring import evaluated_step
 from sfnode.worker.noise_budget import NoiseBudget, PrivacyStatistics
 from sfnode.worker.supervisor import supervise
+from sfnode.worker.worker_client import WorkerSession, coefficients_of
 from sfnode.worker_protocol import TrainingConfig, messages
 
 
@@ -104,9 +104,15 @@ class Trainer:
         """
         self._config = replace(self._config, model=str(model))  # text, as the socket takes it
         self.loading_since_s = trio.current_time()
-        await self._give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
+        await self.give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
+
+    async def give_up_step(self, inbox: Inbox) -> None:
+        """Report to the node that the worker's step is lost, if it had one."""
+        if self.estimating is not None:
+            await inbox.send(EstimateLost(step=self.estimating))
+            self.estimating = None
 
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: Inbox) -> None:
         restarts = self._statistics.worker_restarts + 1
@@ -114,13 +120,7 @@ class Trainer:
         self.loading_since_s = trio.current_time()
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
-        await self._give_up_step(inbox)
-
-    async def _give_up_step(self, inbox: Inbox) -> None:
-        """Report to the node that the worker's step is lost, if it had one."""
-        if self.estimating is not None:
-            await inbox.send(EstimateLost(step=self.estimating))
-            self.estimating = None
+        await self.give_up_step(inbox)
 
     async def _serve(self, session: WorkerSession, jobs: trio.MemoryReceiveChannel[Job], inbox: Inbox) -> None:
         try:

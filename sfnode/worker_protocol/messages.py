@@ -14,7 +14,7 @@ import msgpack
 from protocol.errors import Reject, WorkerError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import AnswerSpread, SampleAnswer
 from sfnode.worker_protocol.training_config import TrainingConfig
 
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
@@ -133,7 +133,7 @@ class Evaluated:
         f1: mean over the labels, 0 ... 1; None of completions.
         loss: mean over the rows; of rewards, one minus the mean reward.
         predictions: likeliest label of each of the first rows; empty of completions.
-        answers: to the first rows, in a run that learns from rewards.
+        answers: to the first rows, in a run that learns from rewards; spread: of all answers there.
     """
 
     accuracy: float
@@ -142,6 +142,7 @@ class Evaluated:
     rows: int
     predictions: tuple[int, ...]
     answers: tuple[SampleAnswer, ...] = ()
+    spread: AnswerSpread | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

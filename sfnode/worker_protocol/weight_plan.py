@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.worker_protocol.device_choices import PRECISIONS
-from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
+from sfnode.worker_protocol.memory_and_disk import free_disk, free_memory, temporary_folder
 
 ANSWER_TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
 _OWN_MEMORY: Final = "cuda"  # the one kind of device that does not compute in main memory

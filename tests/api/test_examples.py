@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from sfnode import demo
 from sfnode.api.joining import join
 from sfnode.api.runs import open_run, save_run
 from sfnode.api.simulation import simulate
@@ -65,3 +69,40 @@ async def test_example_follow__node_of_a_simulated_run__gives_all_updates_to_who
             digest = await function("follow.py", "follow")(giver.string, tmp_path / "taker")
     assert digest == found.state_digest
     assert open_run(tmp_path / "taker").state().coefficients.digest() == digest
+
+
+async def test_notebook__blocks_of_the_page_as_cells__run_one_after_the_other(
+    tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text("utf-8")
+    simulated, by_hand, joined = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    text = demo.data_file().read_text("utf-8")
+    names: dict[str, Any] = {"rows": [json.loads(line) for line in text.splitlines()]}
+    for cell in (re.sub("steps=20|nodes=100", lambda found: found[0][:6] + "4", simulated), by_hand):
+        exec(cell, names)
+    digest = names["simulation"].state_digest
+    assert names["ann"].replica.ledger.updates == 1
+    save_run(names["run"], names["simulation"].replica, tmp_path / "giver")
+    (tmp_path / "rows.jsonl").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cell = compile(joined, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with trio.fail_after(60):
+        async with join(tmp_path / "giver", listen=["/ip4/127.0.0.1/tcp/0"], is_relay=True) as giver:
+            names["string"] = giver.string
+            running = eval(cell, names)
+            await _run_until(running, names, digest)
+
+
+async def _run_until(cell: Coroutine[Any, Any, None], names: Mapping[str, Any], digest: bytes) -> None:
+    """Run a cell that joins until its node holds the state of this digest."""
+
+    def is_there() -> bool:
+        replica = names["node"].replica if "node" in names else None
+        return replica is not None and replica.state_digest() == digest
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: cell)
+        while not is_there():
+            await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
+from sfnode import demo
 from sfnode.api.authors import LocalAuthor
 from sfnode.api.local_model import LocalModel
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
 from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
@@ -66,3 +70,13 @@ def test_learner__reward_of_ones_own_beyond_its_bounds__is_refused(model: LocalM
     with pytest.raises(OperatorError, match="return 0 to 1"):
         learner.evaluate()
     assert seen == [{"wanted": "good"}]
+
+
+def test_learner__of_a_loaded_model__ends_answers_where_the_models_files_say(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(demo.model_folder(), folder)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [2, 77]}', "utf-8")
+    loaded = LocalModel.load(str(folder))
+    rule = RewardOptions(rule_text="contains:good", samples=2, answer_tokens=2)
+    judge = loaded.learner(loaded.make_run(ROWS, PROMPT, rule), ROWS).data.judge
+    assert judge is not None and 77 in judge.stops  # as the worker of a node does

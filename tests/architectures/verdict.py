@@ -29,7 +29,7 @@ from sfnode.training.dense_estimate import row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import empty_model, load_causal_lm
-from sfnode.training.model.tensors import TensorGroup, attach, places, trainable_tensors
+from sfnode.training.model.tensor_groups import TensorGroup, attach, places, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import TaskData, read_task

@@ -22,7 +22,7 @@ from protocol.wire import Attestations, AttestationsRequest, PullRequest, SpansR
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
-from sfnode.node.inbox import open_inbox
+from sfnode.node.event_inbox import open_inbox
 from sfnode.storage.disk import HeldFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from tests.attacks.outcome import Outcome

@@ -16,7 +16,7 @@ from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, ti
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.network.policy.addresses import parse_address
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.attacks.visitor import cpu_s, pid_of
 from tests.support.daemons import JoinProcess, free_port
 from tests.support.patience import Patience, Stopwatch, waits_of

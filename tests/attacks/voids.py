@@ -30,7 +30,7 @@ from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.worker_protocol.messages import EstimateRequest, Message, Reply
 from tests.attacks.cheap_keys import slowness
 from tests.attacks.outcome import Outcome

@@ -167,7 +167,7 @@ def test_space__dense_core__is_the_method_of_init_at_the_suggested_rate(task: Ta
         return space_of(recipe, task, data, shared, rate=rate, seed=seed).bases.manifest
 
     def rate_of(manifest: Manifest) -> float:
-        # A step of many rows moves the core by alpha w quanta for each unit of their mean (`sfnode.run.builder`).
+        # A step of many rows moves the core by alpha w quanta for each unit of their mean (see `manifest_builder`).
         method = manifest.method
         return 2.0 ** (method.alpha_exp - method.quantum_exp) * manifest.weight(0)
 

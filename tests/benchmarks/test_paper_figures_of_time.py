@@ -8,7 +8,7 @@ import torch
 from benchmarks.paper.apply_time import PAPER, SEVERAL, ApplyTime, apply_times, cpu_seconds
 from benchmarks.paper.figures import apply_part, picture, split_part
 from benchmarks.paper.step_split import StepSplit, bases_by_method, split_of
-from sfnode.training.bench.subjects import random_model
+from sfnode.training.bench.synthetic_models import random_model
 
 APPLIED = ApplyTime(
     shape="opt-125m",

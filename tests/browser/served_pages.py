@@ -10,7 +10,7 @@ import trio
 
 from sfnode.page import PageAddress
 from sfnode.page.node_page import Page
-from sfnode.slips import Slips
+from sfnode.unexpected_errors import Slips
 from sfnode.web import PageAccess, serve_page
 
 

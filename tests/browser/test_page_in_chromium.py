@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from sfnode.page.report import write_report
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.browser.served_pages import served_in_thread
 from tests.support.ledgers import signer
 from tests.support.made_pages import MadeNode
@@ -93,6 +95,13 @@ def not_admitted(node: MadeNode) -> None:
 
 
 def finished(node: MadeNode) -> None:
+    prompt = "a warm, funny film about very little, which never overstays its welcome, and says so at length It was"
+    told = [SampleAnswer(prompt=prompt, text=text, reward=float(text == "yes"), right="yes") for text in ("no", "yes")]
+    before, own, after = (
+        EvaluatedStep(step=step, accuracy=accuracy, loss=0.5, rows=1_500, answers=answers)
+        for step, accuracy, answers in ((0, 0.5524, (told[0],) * 4), (400, 0.7211, ()), (400, 0.8018, (told[1],) * 4))
+    )
+    DataDirectory(node.directory).gain.write(Gain(before=before, own=own, after=after, is_public=True))
     node.link(1, 2, 3)
     node.advance(400, authors=9, is_finished=True, is_over=True, equal_peers=3)
 
@@ -197,6 +206,8 @@ def test_report__opened_from_the_disk__shows_the_run_without_a_node(
         assert tab.text_content("#stage") == "400 of 400 steps done"
         assert "was checked against its author's signature" in (tab.text_content("#under") or "")
         assert tab.locator("#authors li").count() == 9
+        assert tab.locator("#won dt").all_text_contents() == ["The model alone", "The run now", "Own data alone"]
+        assert tab.locator("#answers li").count() == 4
         assert not tab.is_visible("#log-card") and not tab.is_visible("#map-card")
         assert tab.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
         assert audit(tab) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 
 
 def made_up(folder: Path, text: str, leave_s: float = 0.0) -> Program:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.children.command_line import cover
+from sfnode.children.command_line_secrets import cover
 from tests.support.running_nodes import command_of, wait_until
 
 INVITATION = "invite:kq3xyz"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 from sfnode.node.model_finder import resolve_apart
 from sfnode.worker.supervisor import worker_process
 from tests.repository.architecture import Module, dotted, read_modules
@@ -22,9 +22,9 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "pip": ("--version",),
     "sfnode": ("join", "--help"),  # the nodes of a test network
     "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
-    "sfnode.model_files.resolving": ("embedded:tiny-opt",),
+    "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
-    "sfnode.training.bench.memory": (),
+    "sfnode.training.bench.peak_memory": (),
     "sfnode.training.conversion": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
@@ -48,7 +48,12 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # All start in one way; those that import torch for the same end take part in `make test-all` only.
-SLOW = {"sfnode.training", "sfnode.training.bench.memory", "sfnode.training.conversion", "sfnode.training.token_check"}
+SLOW = {
+    "sfnode.training",
+    "sfnode.training.bench.peak_memory",
+    "sfnode.training.conversion",
+    "sfnode.training.token_check",
+}
 
 
 @pytest.mark.process

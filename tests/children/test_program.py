@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from sfnode.children import program as program_module
-from sfnode.children.awaited import LinesOf, running
-from sfnode.children.program import Program, Stillness, end
+from sfnode.children import child_program as program_module
+from sfnode.children.async_child import LinesOf, running
+from sfnode.children.child_program import Program, Stillness, end
 from tests import REPOSITORY
 from tests.children.made_up_programs import made_up
 from tests.support.running_nodes import is_alive, wait_until
@@ -28,7 +28,7 @@ LONG_RUNNING = {
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 PARENT = """
 import subprocess, sys, time
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 child = Program(module="made_up_program", leave_s={leave_s}).start(stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
@@ -36,8 +36,8 @@ time.sleep(600)
 """
 AWAITING_PARENT = """
 import trio
-from sfnode.children.awaited import LinesOf, running
-from sfnode.children.program import Program
+from sfnode.children.async_child import LinesOf, running
+from sfnode.children.child_program import Program
 async def main():
     async with running(Program(module="made_up_program"), is_heard=True) as child:
         async for line in LinesOf(child):
@@ -112,7 +112,7 @@ def test_child__its_parent_lets_go__ends_quietly_each_time(
 @pytest.mark.parametrize(
     ("module", "arguments", "code"),
     [
-        ("sfnode.model_files.resolving", ("embedded:tiny-opt",), 0),
+        ("sfnode.model_files.resolve_process", ("embedded:tiny-opt",), 0),
         ("sfnode.training.conversion", ("gguf", "nowhere", "nowhere"), 3),
         ("sfnode.keys.proof_of_work_process", ("0", "00" * 32), 0),
         ("sfnode.training.devices", (), 0),

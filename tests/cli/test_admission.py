@@ -19,8 +19,8 @@ from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import StatusWords
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
+from sfnode.storage.record_store import Store
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file
-from sfnode.storage.store import Store
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import admit, exclude, seal, signer

@@ -14,9 +14,9 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.run.task import DATA_PRIVATE
 from sfnode.demo import data_file
-from sfnode.run.node_file import write_node_file
+from sfnode.run.node_toml import write_node_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run
 from tests.support.manifests import OWNER
@@ -97,7 +97,11 @@ def test_eval_compare__data_that_the_node_remembers__are_taken_while_they_are_th
 ) -> None:
     write_node_file(private, {"data": str(own), "eval-data": str(held_out)})
     text = call("eval", "--data-dir", private, "--compare").stdout
-    assert [line.split()[0] for line in text.splitlines()] == ["before", "after", "own"]
+    names = ["the model alone", "the run now", "own data alone"]
+    lines = text.splitlines()
+    assert [line[:15].rstrip() for line in lines if ", 32 rows" in line] == names
+    assert [line.split(":")[0].strip()[:15].rstrip() for line in lines[2:11]] == ["prompt", *names[:2]] * 3
+    assert "(right: " in lines[2] and lines[3].split()[3] in ("terrible", "great")
     assert text.count(", 32 rows\n") == 3
     own.unlink()
     assert "own" not in compared(private, held_out)
@@ -142,7 +146,7 @@ def test_run_show__compared_before__says_what_the_run_has_given(
     told = compared(private, held_out, "--data", own)
     after, before, alone = (f"{100 * told[name]['accuracy']:.1f} %" for name in ("after", "before", "own"))
     assert call("run", "show", private).stdout.endswith(
-        f"\n\ngain     {after} together, {before} the model alone, {alone} your own examples alone "
+        f"\ngain     the model alone {before}, the run now {after}, own data alone {alone} "
         "(32 rows, step 6; `sfnode eval --compare` measures it again)\n"
     )
     last = json.loads(call("run", "show", private, "--json").stdout.splitlines()[-1])

@@ -16,7 +16,7 @@ import pytest
 from protocol import errors
 from sfnode import cli as cli_package
 from sfnode.cli import cli
-from sfnode.cli.exits import MEANINGS, ExitCode
+from sfnode.cli.exit_codes import MEANINGS, ExitCode
 from sfnode.cli.join import GROUPS, join
 from tests import REPOSITORY
 from tests.support.cli_calls import call

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
 
 SIGNED = sign_manifest(small_manifest(), OWNER)

@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from sfnode.cli.inviting import qr_code
-from sfnode.cli.joining import running
+from sfnode.cli.joining import node_run
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import JoinOptions, RunSource
@@ -142,5 +142,5 @@ def test_join__error_while_a_line_of_progress_is_open__stands_on_a_line_of_its_o
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(trio, "run", fail_after_progress)
     with pytest.raises(OperatorError, match="the wrong model"):
-        running.run_node(JoinOptions(source=RunSource()), frozenset(), "info", False)
+        node_run.run_node(JoinOptions(source=RunSource()), frozenset(), "info", is_json=False, is_verbose=False)
     assert screen.getvalue().endswith("step 0/40\n")

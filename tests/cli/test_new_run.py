@@ -13,7 +13,7 @@ import pytest
 
 from protocol.run.method import CoreKind
 from sfnode.demo import data_file
-from sfnode.run import builder
+from sfnode.run import manifest_builder
 from sfnode.storage import decode_run_file, stored_basis
 from sfnode.training import calibration
 from sfnode.training.model import loading
@@ -54,7 +54,7 @@ def test_init__bits__say_how_long_a_message_is(tmp_path: Path) -> None:
         assert f"update   {size:,} bytes per step and node" in outcome.stdout
         assert f"Message          {size:,} bytes: " in call("run", "show", tmp_path / f"{bits}.run").stdout
     call("init", *DEMO, "--out", tmp_path / "a.run")
-    assert decode_run_file(tmp_path / "a.run").manifest.method.clip == (1 << builder.BITS - 1) - 1
+    assert decode_run_file(tmp_path / "a.run").manifest.method.clip == (1 << manifest_builder.BITS - 1) - 1
 
 
 def test_init__bits_of_a_run_that_draws_directions__says_what_they_need(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import KeyFile
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest

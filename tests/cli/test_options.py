@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from protocol.run.method import CoreKind, ScalarKind, ScheduleKind
 from sfnode.cli.options import choice_option, group, method_options, number_option
-from sfnode.run.builder import LEARNING_RATE, RANK, MethodOptions, method_of
+from sfnode.run.manifest_builder import LEARNING_RATE, RANK, MethodOptions, method_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

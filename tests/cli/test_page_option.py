@@ -7,17 +7,17 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.cli import extras
+from sfnode.cli import missing_extras
 
 
 def test_web__packages_are_missing__names_them_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(name: str) -> ModuleSpec | None:
         return None if name == "hypercorn" else ModuleSpec(name, None)
 
-    monkeypatch.setattr(extras, "find_spec", find)
+    monkeypatch.setattr(missing_extras, "find_spec", find)
     with pytest.raises(OperatorError, match=r"--web needs hypercorn, .*: run `pip install 'sfnode\[web\]'`"):
-        extras.check_can_serve_page()
+        missing_extras.check_can_serve_page()
 
 
 def test_web__packages_are_there__is_no_error() -> None:
-    extras.check_can_serve_page()
+    missing_extras.check_can_serve_page()

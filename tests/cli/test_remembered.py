@@ -11,13 +11,13 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from protocol.run.manifest import sign_manifest
-from sfnode.cli.settings import SETTINGS, Origin, read_settings, recall
+from sfnode.cli.remembered_options import SETTINGS, Origin, read_settings, recall
 from sfnode.network.policy.addresses import parse_bootstrap, parse_listen
-from sfnode.run.node_file import FieldValue, read_node_file, write_node_file
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
+from sfnode.run.node_toml import FieldValue, read_node_file, write_node_file
 from sfnode.run.run_address import RunAddress
 from sfnode.storage.data_directory import MANIFEST_FILE, NODE_FILE, DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.tiny_models import write_reviews

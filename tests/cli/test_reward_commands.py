@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,15 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import SignedManifest
 from protocol.run.task import Objective
 from sfnode.cli import new_run
-from sfnode.node.preparation import _noise_config
+from sfnode.node.join_preparation import _noise_config
+from sfnode.quality_figures import AnswerSpread
 from sfnode.run import DataOptions, RunOptions, TaskOptions
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
-from sfnode.storage.store import Store
-from sfnode.worker.remeasuring import check_auditable
+from sfnode.storage.record_store import Store
+from sfnode.worker.audit_measuring import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
 
@@ -53,18 +55,20 @@ def test_eval__rewards__prints_means_and_answers_before_and_after(node: DataDire
     shown = call("eval", "--data-dir", node, "--eval-data", held_out, "--compare")
     assert shown.code == 0, shown
     lines = shown.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["before", "after", *("prompt", "before", "after") * 3]
-    assert "% fully right, mean reward 0." in lines[0] and lines[0].endswith(", 8 rows")
-    assert lines[2] == "prompt  a good film 0 It was" and "great" in lines[3]
+    names = ["the model alone", "the run now"]
+    assert [line.strip()[:15].rstrip() for line in lines[:2]] == names
+    assert [line.split(":")[0].strip()[:15].rstrip() for line in lines[2:]] == ["prompt", *names] * 3
+    assert "% fully right, mean reward 0." in lines[0] and ", 8 rows; " in lines[0] and "different answer" in lines[0]
+    assert lines[2] == "prompt: a good film 0 It was" and "great" in lines[3]
     told: dict[str, Any] = json.loads(call("eval", "--data-dir", node, "--eval-data", held_out, "--json").stdout)
     after = told["after"]
     assert after["reward"] == 1 - after["loss"] and len(after["answers"]) == 3
+    assert 1 <= after["spread"]["distinct"] <= 8 and 1 / 8 <= after["spread"]["share"] <= 1
     gain = node.gain.read()
     assert gain is not None and gain.after.reward == after["reward"]
     assert [each.text for each in gain.after.answers] == [each["text"] for each in after["answers"]]
-    assert (
-        call("run", "show", node.path).stdout.splitlines()[-1].startswith(f"gain     mean reward {after['reward']:.2f}")
-    )
+    last = call("run", "show", node.path).stdout.splitlines()[-1]
+    assert last.startswith("gain     the model alone mean") and f"the run now mean reward {after['reward']:.2f}" in last
 
 
 def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, tmp_path: Path) -> None:
@@ -78,6 +82,30 @@ def test_eval__at_the_best_step__is_the_one_of_most_reward(node: DataDirectory, 
     )
     assert best == second
     assert call("export", "--data-dir", node, "--at-step", BEST_STEP, "--out", tmp_path / "out").code == 0
+
+
+def test_eval__node_with_a_program_of_its_own__checks_as_the_node_does(node: DataDirectory, tmp_path: Path) -> None:
+    """The figures of `eval` stand beside those that the node has measured."""
+    program = tmp_path / "check.py"
+    program.write_text("import sys\nfor line in sys.stdin:\n    print(0.25, flush=True)\n")
+    command = f"{sys.executable} {program}"
+    (node.path / "node.toml").write_text(f"private-reward = {json.dumps(command)}\n")
+    shown = call("eval", "--data-dir", node, "--eval-data", write_prompts(tmp_path / "held-out.jsonl"))
+    assert "mean reward 0.25" in shown.stdout and "Note: answers are checked as this node does" in shown.stderr
+
+
+def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, tmp_path: Path) -> None:
+    spread = AnswerSpread(distinct=1, commonest="yes", share=1.0)
+    node.evaluations.write(
+        [
+            EvaluatedStep(step=at, accuracy=0.5, loss=loss, rows=99, reward=1 - loss, spread=spread)
+            for at, loss in enumerate((0.9, 0.2, 0.5))
+        ]
+    )
+    exported = call("export", "--data-dir", node, "--out", tmp_path / "out")
+    assert exported.code == 0 and "Warning: the mean reward on held-out data was better before" in exported.stderr
+    again = call("export", "--data-dir", node, "--out", tmp_path / "out", "--force", "--at-step", BEST_STEP)
+    assert again.code == 0 and "Warning" not in again.stderr
 
 
 def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None:
@@ -107,6 +135,7 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
         ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
         ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
         ({}, "needs --data with 32 prompts or more"),
     ],
 )
@@ -135,4 +164,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
-    assert not call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run").stderr.count("Warning")
+    assert "start    mean reward 0.00: the model has drawn 40 answers, and 0 are fully right" in made.stdout
+    assert "Warning: no answer got anything, and what is never rewarded is not learnt" in made.stderr  # none ends
+    again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
+    assert again.code == 0 and "prompts are cut" not in again.stderr

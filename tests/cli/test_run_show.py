@@ -10,7 +10,7 @@ import pytest
 
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.cli.test_admission import ALICE, BOB
 from tests.protocol.test_leaving_out import measured, one_coordinate
 from tests.support.cli_calls import assert_teaches, call

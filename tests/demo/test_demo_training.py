@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM
 from protocol.run.method import ScheduleKind
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.export.adapter import export_adapter
-from sfnode.training.export.model_folder import export_model
+from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model import loading
 from sfnode.training.task.encoding import PromptEncoder, read_examples
 from tests import REPOSITORY

@@ -12,7 +12,7 @@ from protocol.run.manifest import Manifest
 from sfnode.demo import model_folder
 from sfnode.doctor import memory_plan
 from sfnode.doctor.findings import Verdict
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from tests.support.demo_run import demo_run
 from tests.support.manifests import small_manifest
 from tests.support.reward_runs import reward_manifest

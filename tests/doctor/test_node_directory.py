@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.doctor.directory import check_basis, check_speed
+from sfnode.doctor.data_directory_check import check_basis, check_speed
 from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.run.node_file import write_node_file
+from sfnode.run.node_toml import write_node_file
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, free_ports

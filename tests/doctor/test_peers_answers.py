@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfnode.doctor import peers
+from sfnode.doctor import bootstraps, reachability
 from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
@@ -12,9 +12,9 @@ from sfnode.network.transport.reachability import DialBack, ReachAnswer
 PEER = peer_of_author(bytes(31) + b"\1")
 
 
-def seen(host: str, port: int, local: tuple[str, int] = ("192.168.1.5", 700), outcome: int = 0) -> peers.Seen:
+def seen(host: str, port: int, local: tuple[str, int] = ("192.168.1.5", 700), outcome: int = 0) -> bootstraps.Seen:
     answer = ReachAnswer(outcome=DialBack(outcome), unix_ms=0, host=host, port=port)
-    return peers.Seen(peer=PEER, answer=answer, local=local, clock_ahead_s=0.0)
+    return bootstraps.Seen(peer=PEER, answer=answer, local=local, clock_ahead_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def seen(host: str, port: int, local: tuple[str, int] = ("192.168.1.5", 700), ou
         ([seen("203.0.113.9", 7), seen("203.0.113.9", 8, ("192.168.1.5", 9))], Verdict.UNKNOWN, "two bootstraps"),
     ],
 )
-def test_doctor__nat__is_told_from_what_peers_see(answers: list[peers.Seen], verdict: Verdict, part: str) -> None:
-    finding = peers.judge_nat(answers)
+def test_doctor__nat__is_told_from_what_peers_see(answers: list[bootstraps.Seen], verdict: Verdict, part: str) -> None:
+    finding = reachability.judge_nat(answers)
     assert finding.verdict is verdict and part in finding.text
 
 
@@ -44,7 +44,7 @@ def test_doctor__nat__is_told_from_what_peers_see(answers: list[peers.Seen], ver
     ],
 )
 def test_doctor__reachability__is_told_from_dials_back(outcomes: list[int], verdict: Verdict, part: str) -> None:
-    known = peers.Surroundings(run_id=None, signed=None, listen_port=4001)
+    known = bootstraps.Surroundings(run_id=None, signed=None, listen_port=4001)
     known.seen = [seen("8.8.8.8", 700, outcome=each) for each in outcomes]
-    finding = peers.judge_reachability(known, is_listening=True)
+    finding = reachability.judge_reachability(known, is_listening=True)
     assert finding.verdict is verdict and part in finding.text

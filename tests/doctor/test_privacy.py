@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sfnode.doctor.directory import check_privacy
+from sfnode.doctor.data_directory_check import check_privacy
 from sfnode.doctor.findings import Verdict
 from sfnode.storage.data_directory import DataDirectory
 

@@ -21,7 +21,7 @@ from typing import Final
 OURS: Final = ("sfnode.network", "sfnode.node", "sfnode.worker", "sfnode.storage", "protocol.node", "protocol.sync")
 LIBRARY: Final = ("libp2p",)
 # Not searched: what answers for the search itself, or is a plain value whose fault is its caller's.
-EXEMPT: Final = ("sfnode.slips", "sfnode.node.daemon", "libp2p.crypto", "libp2p.peer.id", "libp2p.pubsub")
+EXEMPT: Final = ("sfnode.unexpected_errors", "sfnode.node.daemon", "libp2p.crypto", "libp2p.peer.id", "libp2p.pubsub")
 AWAIT, CALL, ENTRY = "__fault_await__", "__fault_call__", "__fault_entry__"
 
 

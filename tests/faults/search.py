@@ -31,9 +31,12 @@ _MODES_OF_FUNCTIONS: Final = ((Mode.BEFORE, 6), (Mode.CANCEL, 1))
 _OF_SLOW_PEERS: Final = ("sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers")
 _NTH_MAX: Final = 3
 # A socket within one machine loses and changes nothing; the worker here is no process whose stillness could be seen.
-_FAITHFUL: Final = "sfnode.worker.client"
+_FAITHFUL: Final = "sfnode.worker.worker_client"
 # Whatever fails inside of it, this gives the lock back; only before its first line it would not.
-_CANNOT_FAIL: Final = ("sfnode.storage.store:Store._release:enter", "sfnode.storage.store:Store.close:enter")
+_CANNOT_FAIL: Final = (
+    "sfnode.storage.record_store:Store._release:enter",
+    "sfnode.storage.record_store:Store.close:enter",
+)
 
 
 @dataclass(slots=True)

@@ -29,8 +29,8 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.running_node import RunningNode
 from sfnode.reporter import Reporter
 from sfnode.run import RunAddress, RunSource, find_basis
-from sfnode.slips import ENDINGS, Slips, split
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import ENDINGS, Slips, split
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.faults.errors import first_leaf, follows_from, let_go
 from tests.faults.points import NODE, STALL_S, Fault, Mode, Points

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from sfnode import demo
-from sfnode.model_files.folder import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
+from sfnode.model_files.model_folder import CONFIG_FILE, GENERATION_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 
 BEYOND: Final = "<|im_start|>"  # a token that `token_without_a_row` adds to the tokenizer, and not to the model
 _TOKENIZER: Final = "tokenizer.json"

@@ -17,10 +17,10 @@ from protocol.errors import OperatorError, Reject, StorageDamagedError, WorkerEr
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network import bounds
-from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
+from sfnode.network.saved_peers import decode_peers, encode_rows
 from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory

@@ -27,7 +27,7 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.names import NameBook, is_fit, read_name_untrusted, sign_name
+from sfnode.network.policy.node_names import NameBook, is_fit, read_name_untrusted, sign_name
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 

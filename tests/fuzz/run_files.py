@@ -171,7 +171,8 @@ def _check_promises_of_kinds(manifest: Manifest) -> None:
     else:
         assert method.basis_sha256 == ""
         assert all(tensor.kind is not TensorKind.TRANSPOSED for tensor in manifest.tensors)
-    assert task.kind not in (TaskKind.COMPLETION, TaskKind.REWARD) or task.objective is Objective.LOSS
+    assert task.kind is not TaskKind.COMPLETION or task.objective is Objective.LOSS
+    assert task.kind is not TaskKind.REWARD or method.is_dense
 
 
 def check_fields(data: bytes) -> None:

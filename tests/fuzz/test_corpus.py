@@ -132,9 +132,9 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("reach", _replaced("sfnode.network.transport.reachability.DialBack", range(5))),
     ("addresses", _replaced("sfnode.network.policy.addresses._check_host", lambda kind, host: host)),
     ("exchange", _replaced("sfnode.network.policy.author_of_peer", _nothing)),
-    ("known-peers", _replaced("sfnode.network.discovery.saved_peers.Malformed", ZeroDivisionError)),
+    ("known-peers", _replaced("sfnode.network.saved_peers.Malformed", ZeroDivisionError)),
     ("worker", _replaced("sfnode.worker_protocol.messages.Malformed", ZeroDivisionError)),
-    ("store", _replaced("sfnode.storage.store.sqlite3.Error", ZeroDivisionError)),
+    ("store", _replaced("sfnode.storage.record_store.sqlite3.Error", ZeroDivisionError)),
     ("replay", _replaced("sfnode.storage.replay.Reject", ZeroDivisionError)),
     ("ledger", _replaced("protocol.state.replica.Coefficients.remove", _nothing)),
     ("ledger", _replaced("protocol.ledger.ledger.Ledger.has_room_for", lambda self, author: True)),
@@ -142,7 +142,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._differing", lambda *_: 0)),
     ("sync", _replaced("protocol.sync.anti_entropy.SyncSession._release", _nothing)),
     ("node", _replaced("protocol.node.intake.Intake.keep", _nothing)),
-    ("node", _replaced("protocol.sync.synchroniser.Synchroniser.tick", _nothing)),
+    ("node", _replaced("protocol.sync.request_schedule.Synchroniser.tick", _nothing)),
 )
 
 

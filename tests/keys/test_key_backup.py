@@ -17,7 +17,7 @@ from sfnode.keys.node_key import node_seed
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 

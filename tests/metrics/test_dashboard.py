@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sfnode.metrics.exposition import METRICS
+from sfnode.metrics.prometheus_text import METRICS
 from tests import REPOSITORY
 
 

@@ -12,9 +12,9 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, scrape_server, serve_metrics
-from sfnode.slips import Slips
 from sfnode.status import Status, read_status
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import Slips
 from tests.support.daemons import free_ports
 from tests.support.statuses import STATUS
 

@@ -18,7 +18,7 @@ from protocol.errors import OperatorError
 from protocol.run.model import ModelSpec, Sharing, file_of
 from sfnode import demo
 from sfnode.model_files.fetched_model import FetchedModel
-from sfnode.model_files.folder import (
+from sfnode.model_files.model_folder import (
     DEFINITION_FILES,
     TOKENIZER_FILES,
     copy_beside,
@@ -29,7 +29,7 @@ from sfnode.model_files.folder import (
 )
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import check_definition, describe_files
-from sfnode.storage import data_files, decode_run_file
+from sfnode.storage import decode_run_file, example_files
 from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.model.loading import named_stops
 
@@ -247,8 +247,8 @@ def test_locate__git_lfs_pointer_in_place_of_data__is_called_so(tmp_path: Path) 
     path = tmp_path / "rows.jsonl"
     path.write_bytes(POINTER)
     for look in (
-        lambda: data_files.locate(str(path)),
-        lambda: data_files.sha256_of(path),
+        lambda: example_files.locate(str(path)),
+        lambda: example_files.sha256_of(path),
         lambda: decode_run_file(path),
     ):
         with pytest.raises(OperatorError, match=r"rows\.jsonl is a Git LFS pointer"):

@@ -20,11 +20,11 @@ from torch import Tensor
 from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files import conversion, model_cache, resolve
-from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE
+from sfnode.model_files.model_folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.training.conversion import weight_writer
-from sfnode.training.model.content import check_model, content_of, load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
+from sfnode.training.model.weights_digest import check_model, content_of, load_described
 from tests.support.stored_models import (
     COMMIT,
     HUB_ID,

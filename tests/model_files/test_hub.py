@@ -146,7 +146,7 @@ def test_hub__fetches_weights__tells_how_many_bytes_of_how_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = serve(pickled_folder(tmp_path / "model", demo_tensors()), tmp_path, monkeypatch)
-    monkeypatch.setattr("sfnode.model_files.watched._LOOK_S", 0.01)
+    monkeypatch.setattr("sfnode.model_files.watched_process._LOOK_S", 0.01)
     length = (made.folder / "pytorch_model.bin").stat().st_size
     told: list[tuple[str, int, int]] = []
     arrived = made.hf_hub_download

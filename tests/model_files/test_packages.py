@@ -12,13 +12,13 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 from sfnode.model_files import packages
-from sfnode.model_files.folder import TOKENIZER_FILES
+from sfnode.model_files.model_folder import TOKENIZER_FILES
 from sfnode.model_files.packages import is_same_package, parse_package
 from sfnode.model_files.resolve import find_model_folder, resolve_model
-from sfnode.model_files.watched import StoodStill
-from sfnode.training.model.content import content_of
+from sfnode.model_files.watched_process import StoodStill
+from sfnode.training.model.weights_digest import content_of
 from tests.support.stored_models import convert_here, demo_tensors, gguf_model, pickled_folder, wheel
 
 NAME = "llm-tiny"

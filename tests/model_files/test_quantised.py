@@ -15,10 +15,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.model_files.folder import ModelFolder
+from sfnode.model_files.model_folder import ModelFolder
 from sfnode.model_files.resolve import find_model_folder, resolve_model
-from sfnode.training.model.content import check_model, load_described
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
+from sfnode.training.model.weights_digest import check_model, load_described
 from tests.support.stored_models import convert_here
 
 _SHAPE: Final = {

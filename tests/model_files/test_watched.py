@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.resolve import resolve_model
-from sfnode.model_files.watched import StoodStill, run_watched
+from sfnode.model_files.watched_process import StoodStill, run_watched
 from sfnode.storage import disk
 from tests.children.made_up_programs import made_up
 from tests.support.small_disk import small_disk

@@ -31,7 +31,7 @@ _PROCESSES: Final = multiprocessing.get_context("forkserver")
 _IMPORTED = (
     "tests.mutants.command",
     "sfnode.network.network",
-    "sfnode.storage.store",
+    "sfnode.storage.record_store",
     "hypothesis",
     "pytest_trio",
     "xdist",

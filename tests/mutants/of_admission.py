@@ -15,7 +15,7 @@ ADMISSION = (
     Mutant(
         name="open-run-unsaid",
         breaks="a node listens for strangers in an open run, and nobody is told what that means",
-        edits=(Edit("sfnode.node.preparation", "_warn_of_open_run", "and is_reachable", "and False"),),
+        edits=(Edit("sfnode.node.join_preparation", "_warn_of_open_run", "and is_reachable", "and False"),),
         detector=Tests(("tests/cli/test_admission.py::test_join__open_run_at_a_public_address__is_warned_of",)),
     ),
     Mutant(

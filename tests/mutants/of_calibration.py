@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _FOUND = "sfnode.training.calibration.found_basis"
-_RATE = "sfnode.training.calibration.rate"
-_PROBE = "sfnode.training.model.probe"
+_RATE = "sfnode.training.calibration.learning_rate"
+_PROBE = "sfnode.training.model.layer_probe"
 _END = "tests/training/test_stream_end.py::"
 _ESTIMATE = "sfnode.training.dense_estimate"
 _DENSE_BASIS = "tests/training/test_dense_basis.py::"
@@ -22,7 +22,7 @@ BASES = (
         breaks="layers have a core whose outputs never reach the residual stream as they are",
         edits=(
             Edit(
-                "sfnode.training.calibration.writers",
+                "sfnode.training.calibration.residual_writers",
                 "writers_of",
                 "[each for each in wide if along[_kind_of(each)] >= _ALONG]",
                 "wide",

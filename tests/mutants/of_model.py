@@ -219,13 +219,20 @@ MEMORY = (
     Mutant(
         name="quantised-in-any-shape",
         breaks="a weight of another shape than the model's is quantised and put into it",
-        edits=(Edit("sfnode.training.model.as_read", "_Change._changed", "if weight.shape != wanted:", "if False:"),),
+        edits=(
+            Edit(
+                "sfnode.training.model.change_while_loading",
+                "_Change._changed",
+                "if weight.shape != wanted:",
+                "if False:",
+            ),
+        ),
         detector=Tests((_READING_TESTS + "test_int8__tensor_of_another_shape__is_refused",)),
     ),
     Mutant(
         name="any-weights-are-the-run's",
         breaks="a node trains on other weights than the run's, if they lie in other files",
-        edits=(Edit("sfnode.training.model.content", "check_model", "if found != spec.content:", "if False:"),),
+        edits=(Edit("sfnode.training.model.weights_digest", "check_model", "if found != spec.content:", "if False:"),),
         detector=Tests((_CONTENT_TESTS + "test_check__other_files_with_the_same_weights__are_the_runs_model",)),
     ),
     Mutant(
@@ -233,7 +240,7 @@ MEMORY = (
         breaks="the whole model is in memory while its weights are hashed",
         edits=(
             Edit(
-                "sfnode.training.model.content",
+                "sfnode.training.model.weights_digest",
                 "content_of",
                 "torch.zeros((), dtype=values.dtype).expand(values.shape)",
                 "values",
@@ -294,7 +301,7 @@ OFFLOAD = (
         breaks="a layer whose weight waits computes with the base's, whatever the closed epochs did to it",
         edits=(
             Edit(
-                "sfnode.training.model.tensors",
+                "sfnode.training.model.tensor_groups",
                 "WeightSwitch._put",
                 "(waiting := waiting_weights(module)) is not None",
                 "(waiting := {}) is None",
@@ -309,7 +316,7 @@ OFFLOAD = (
         breaks="a closed epoch puts copies of all weights that wait into memory",
         edits=(
             Edit(
-                "sfnode.training.model.tensors",
+                "sfnode.training.model.tensor_groups",
                 "WeightSwitch.placed",
                 "laid_aside(weight, self._device) if waits else weight",
                 "weight",
@@ -334,7 +341,7 @@ OFFLOAD = (
     Mutant(
         name="disk-in-memory",
         breaks="weights wait on a disk that lies in memory itself",
-        edits=(Edit("sfnode.worker_protocol.room", "free_disk", "in _IN_MEMORY", "in ()"),),
+        edits=(Edit("sfnode.worker_protocol.memory_and_disk", "free_disk", "in _IN_MEMORY", "in ()"),),
         detector=Tests((_OFFLOAD_TESTS + "test_free_disk__file_system_in_memory__is_no_room",)),
     ),
 )

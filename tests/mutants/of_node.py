@@ -101,14 +101,16 @@ RECORDS = (
     Mutant(
         name="halt-on-any-mismatch",
         breaks="a neighbour's false state digest stops an honest node",
-        edits=(Edit("protocol.node.mismatch", "Mismatch.tick", "if not is_sound:", "if True:"),),
+        edits=(Edit("protocol.node.state_mismatch", "Mismatch.tick", "if not is_sound:", "if True:"),),
         detector=Simulation("an honest node halted"),
     ),
     Mutant(
         name="recount-for-anybody",
         breaks="a stranger's 87 bytes make a node read its whole ledger",
         edits=(
-            Edit("protocol.node.mismatch", "Mismatch.claimed", "is_whole = peer in self._useful", "is_whole = True"),
+            Edit(
+                "protocol.node.state_mismatch", "Mismatch.claimed", "is_whole = peer in self._useful", "is_whole = True"
+            ),
         ),
         detector=Tests((_RECOUNTS + "test_node__neighbour_without_news__is_ignored_and_no_record_is_read",)),
     ),
@@ -187,7 +189,9 @@ SIGNING = (
         name="live-from-the-start",
         breaks="a node that knows of peers signs before it has asked them for its own highest round",
         edits=(
-            Edit("protocol.sync.synchroniser", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"),
+            Edit(
+                "protocol.sync.request_schedule", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"
+            ),
         ),
         detector=Simulation("before any of them had answered"),
     ),
@@ -283,7 +287,7 @@ CLOCK = (
         breaks="nodes fit into the others' rounds as they are, not as whole ones: all measure less and less",
         edits=(
             Edit(
-                "protocol.node.affordable",
+                "protocol.node.measured_directions",
                 "AffordableDirections.choose",
                 "interval_ms[author] * method.directions // self._measured[author]",
                 "interval_ms[author]",
@@ -300,7 +304,7 @@ CLOCK = (
         breaks="a machine that is disturbed for a moment measures less for many rounds: a demo lost a seventh",
         edits=(
             Edit(
-                "protocol.node.affordable",
+                "protocol.node.measured_directions",
                 "AffordableDirections._fitting",
                 "was_late or took_ms > 4 * pace_ms or blocks < self._method.blocks",
                 "True",
@@ -311,7 +315,14 @@ CLOCK = (
     Mutant(
         name="only-in-proportion",
         breaks="a node whose round takes as long for one direction as for all stays at one after one slow round",
-        edits=(Edit("protocol.node.affordable", "AffordableDirections._fitting", "max(blocks + 1, wanted)", "wanted"),),
+        edits=(
+            Edit(
+                "protocol.node.measured_directions",
+                "AffordableDirections._fitting",
+                "max(blocks + 1, wanted)",
+                "wanted",
+            ),
+        ),
         detector=Vectors(("traces_steps.json",)),
     ),
     Mutant(

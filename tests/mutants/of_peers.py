@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _CONVERSATION, _SESSION, _OPEN_SESSIONS = (
-    "sfnode.network.conversation",
+    "sfnode.network.neighbours",
     "sfnode.network.sessions.session",
     "sfnode.network.sessions.open_sessions",
 )
@@ -18,7 +18,7 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
 )
 _BOOK, _HOST = "sfnode.network.policy.address_book", "sfnode.network.transport.host"
 _OF_BOOK = "tests/properties/test_address_book.py::"
-_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.doorkeeper"
+_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.handshake_admission"
 _FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
 _FILE_ANSWERS = "sfnode.network.sessions.file_answers"
 _OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/test_doorkeeper.py::"
@@ -88,7 +88,7 @@ SESSIONS = (
     _mutant(
         "events-without-bound",
         "what the node has not read yet grows without end",
-        Edit("sfnode.node.inbox", "open_inbox", "INBOX_EVENTS_MAX", "10**9"),
+        Edit("sfnode.node.event_inbox", "open_inbox", "INBOX_EVENTS_MAX", "10**9"),
         _OF_SESSIONS + "test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost",
     ),
 )
@@ -173,7 +173,7 @@ PLACES = (
         Edit(
             _OPEN_SESSIONS,
             "OpenSessions.make_place",
-            "policy.inbound.choose_to_evict(places, policy.ip_groups.ip_group_of(host))",
+            "policy.inbound_eviction.choose_to_evict(places, policy.ip_groups.ip_group_of(host))",
             "None",
         ),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
@@ -181,7 +181,7 @@ PLACES = (
     _mutant(
         "useful-not-protected",
         "the neighbour that brought most gives way like any other",
-        Edit("sfnode.network.policy.inbound", "_first_to_go", "useful[:PROTECTED_USEFUL]", "()"),
+        Edit("sfnode.network.policy.inbound_eviction", "_first_to_go", "useful[:PROTECTED_USEFUL]", "()"),
         _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
     ),
     _mutant(
@@ -227,7 +227,12 @@ PLACES = (
     _mutant(
         "file-places-for-one-address",
         "one address holds all places for the manifest, and nobody can join through the node",
-        Edit("sfnode.network.policy.places", "Places.has_room", "self._taken[holder] < self._per_holder_max", "True"),
+        Edit(
+            "sfnode.network.policy.limited_places",
+            "Places.has_room",
+            "self._taken[holder] < self._per_holder_max",
+            "True",
+        ),
         _OF_PLACES + "test_places__one_address_asks_for_all__gets_two_and_another_address_is_served",
     ),
     _mutant(
@@ -288,7 +293,7 @@ PLACES = (
     _mutant(
         "unverified-like-the-reached",
         "after a restart an attacker who has filled the book with peers that do not exist gets most of the dials",
-        Edit("sfnode.network.policy.outbound", "dial_order", "zip_longest(known, unverified)", "(others,)"),
+        Edit("sfnode.network.policy.outbound_choice", "dial_order", "zip_longest(known, unverified)", "(others,)"),
         "tests/network/test_parts.py::"
         "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
     ),
@@ -385,7 +390,7 @@ REPUTATION = (
     _mutant(
         "turns-by-number-alone",
         "everybody waits while 32 messages of records are handled",
-        Edit("sfnode.node.inbox", "next_events", " and sum(map(_bytes_of, events)) < BYTES_TOGETHER", ""),
+        Edit("sfnode.node.event_inbox", "next_events", " and sum(map(_bytes_of, events)) < BYTES_TOGETHER", ""),
         _OF_COPIES + "test_inbox__what_takes_long__is_handled_in_a_turn_of_its_own",
     ),
 )

@@ -6,7 +6,7 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_PROGRAM, _PLANTED = "sfnode.children.program", "tests/children/test_planted_files.py::"
+_PROGRAM, _PLANTED = "sfnode.children.child_program", "tests/children/test_planted_files.py::"
 
 PROCESSES = (
     Mutant(
@@ -45,7 +45,7 @@ PROCESSES = (
     Mutant(
         name="invitation-in-the-process-list",
         breaks="a string to join that was typed stays in the process list, where everybody can read it",
-        edits=(Edit("sfnode.children.command_line", "cover", "kept = begins.start()", "kept = len(word)"),),
+        edits=(Edit("sfnode.children.command_line_secrets", "cover", "kept = begins.start()", "kept = len(word)"),),
         detector=Tests(
             (
                 "tests/children/test_command_line.py::"

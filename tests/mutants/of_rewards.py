@@ -9,8 +9,8 @@ from tests.mutants.patch import Edit
 _REWARD = "protocol.run.reward"
 _JSON = "protocol.run.bounded_json"
 _TASK = "protocol.run.task"
-_CHECKER = "sfnode.rewards.checker"
-_FORM = "sfnode.rewards.json_form"
+_CHECKER = "sfnode.rewards.rule_checker"
+_FORM = "sfnode.rewards.json_schema"
 _RULES = Vectors(("manifests.json",))
 _CHECKS = Vectors(("checks.json",))
 _LONGEST = "tests/rewards/test_checker.py::test_reward__of_the_longest_answers__takes_no_time"
@@ -20,6 +20,12 @@ RULES = (
         name="any-text-is-a-rule-of-rewards",
         breaks="a manifest may hold a rule that nobody can read: its nodes join, and none can train",
         edits=(Edit(_TASK, "broken_task_rules", "task.kind is TaskKind.REWARD", "False"),),
+        detector=_RULES,
+    ),
+    Mutant(
+        name="rewards-along-drawn-directions",
+        breaks="a run that nobody can train is taken: nodes fetch its model, and their workers end",
+        edits=(Edit("protocol.run.manifest", "_broken_dense_rules", "manifest.task.kind is TaskKind.REWARD", "False"),),
         detector=_RULES,
     ),
     Mutant(

@@ -6,7 +6,7 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_CALLERS, _WEB, _METRICS = "sfnode.callers", "sfnode.web.page_access", "sfnode.metrics.scrape_server"
+_CALLERS, _WEB, _METRICS = "sfnode.http_guard", "sfnode.web.page_access", "sfnode.metrics.scrape_server"
 _PACKETS, _ROSTER = "sfnode.network.discovery.mdns_packets", "protocol.ledger.roster"
 _OF_STRANGERS, _OF_METRICS = "tests/web/test_strangers.py::", "tests/metrics/test_metrics_server.py::"
 
@@ -63,7 +63,7 @@ NEGOTIATION = (
 
 _GGUF, _VIEW, _LOADING = (
     "sfnode.training.conversion.gguf_header",
-    "sfnode.training.model.model_view",
+    "sfnode.training.model.safe_model_files",
     "sfnode.training.model.loading",
 )
 _OF_BOMBS = "tests/security/test_bombs.py::"

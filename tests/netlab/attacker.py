@@ -37,7 +37,7 @@ from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.node.inbox import open_inbox
+from sfnode.node.event_inbox import open_inbox
 from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.disk import write_json
 

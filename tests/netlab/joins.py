@@ -15,7 +15,7 @@ from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import write_durably
 from sfnode.storage.key_file import IDENTITY_FILE
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.netlab.invariants import until, wait_for_start
 from tests.netlab.laboratory import Laboratory, NetNode, address
 from tests.netlab.namespaces import Namespace

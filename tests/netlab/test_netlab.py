@@ -21,7 +21,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.wire import Head, PeerId, Records
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.worker_protocol.messages import Estimated, EstimateRequest
 from tests.netlab import invariants, namespaces
 from tests.netlab.bent import VARIABLE, BentNode

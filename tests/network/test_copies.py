@@ -12,7 +12,7 @@ from protocol.wire import PeerId, PullRequest, Records, WantedSlots, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.rate_limits import copies_cost_bytes, in_turns, pushed_cost_bytes
-from sfnode.node.inbox import BYTES_TOGETHER, EVENTS_TOGETHER, next_events, open_inbox
+from sfnode.node.event_inbox import BYTES_TOGETHER, EVENTS_TOGETHER, next_events, open_inbox
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start
 
 RECORD_BYTES = 128

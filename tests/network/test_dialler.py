@@ -14,12 +14,12 @@ import trio
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
 from sfnode.network.discovery import dialler as overlay
-from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import ip_groups
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_address
 from sfnode.network.policy.ip_groups import ip_group_of
+from sfnode.network.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.daemons import free_ports

@@ -16,7 +16,7 @@ from protocol.wire import encode
 from sfnode.network import bounds
 from sfnode.network.open_files import allowed_files, connections_max
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_proxy
-from sfnode.network.transport.doorkeeper import Doorkeeper, NotAdmittedError
+from sfnode.network.transport.handshake_admission import Doorkeeper, NotAdmittedError
 from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING

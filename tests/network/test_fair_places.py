@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfnode.network import bounds
-from sfnode.network.policy.places import FairPlace, FairPlaces
+from sfnode.network.policy.limited_places import FairPlace, FairPlaces
 
 SHORT_S = 1.0
 

@@ -14,7 +14,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Bye, PeerId, Ping, Records, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import inbound
+from sfnode.network.policy import inbound_eviction
 from sfnode.network.policy.addresses import Address
 from sfnode.network.policy.ip_groups import Origins
 from sfnode.network.sessions.handshake import FULL, GIVE_WAY
@@ -62,8 +62,8 @@ async def last_words(link: Link) -> str:
 async def test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbound, "PROTECTED_OLD", 1)
-    monkeypatch.setattr(inbound, "PROTECTED_USEFUL", 0)
+    monkeypatch.setattr(inbound_eviction, "PROTECTED_OLD", 1)
+    monkeypatch.setattr(inbound_eviction, "PROTECTED_USEFUL", 0)
     async with trio.open_nursery() as nursery, AsyncExitStack() as guests:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=3)))
 
@@ -95,8 +95,8 @@ def _peer_of(link: Link, node: Node) -> bool:
 
 
 async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbound, "PROTECTED_OLD", 0)
-    monkeypatch.setattr(inbound, "PROTECTED_USEFUL", 1)
+    monkeypatch.setattr(inbound_eviction, "PROTECTED_OLD", 0)
+    monkeypatch.setattr(inbound_eviction, "PROTECTED_USEFUL", 1)
     async with trio.open_nursery() as nursery:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=2)))
         async with (

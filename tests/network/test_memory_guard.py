@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from sfnode.network import bounds, memory_guard as memory
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.inbound import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound_eviction import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
 from tests.properties.test_inbound import GROUPS, PLACES
 from tests.support.network_nodes import LOOPBACK, Node, network, start, until

@@ -9,11 +9,11 @@ import trio
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
-from sfnode.network.discovery.saved_peers import encode_names, restore_names
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import names
+from sfnode.network.policy import node_names
 from sfnode.network.policy.addresses import parse_untrusted, peer_of_author
-from sfnode.network.policy.names import NameBook, parse_name, read_name_untrusted, sign_name
+from sfnode.network.policy.node_names import NameBook, parse_name, read_name_untrusted, sign_name
+from sfnode.network.saved_peers import encode_names, restore_names
 from tests import REPOSITORY
 from tests.support.ledgers import signer
 from tests.support.network_nodes import LOOPBACK, RUN_ID, network, seed, start, until
@@ -73,7 +73,7 @@ def test_name__later_one__holds_in_any_order() -> None:
 
 
 def test_names__more_than_are_kept__the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "NAMES_MAX", 2)
+    monkeypatch.setattr(node_names, "NAMES_MAX", 2)
     book = NameBook(RUN_ID)
     for number in (1, 2, 3):
         book.hear(peer(number), (text(f"number {number}", by=signer(number)),))

@@ -31,7 +31,7 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.names import NameBook
+from sfnode.network.policy.node_names import NameBook
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.send_queue import SendQueue

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from sfnode.doctor.diagnosis import Examination, Question
+from sfnode.doctor import Examination
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
+from sfnode.doctor.question import Question
 from sfnode.network import bounds, discovery
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
@@ -181,7 +182,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
     )
     asked = Examination(question, told.append)
     for verdict in (ok("reachable", ""), warning("reachable", "", "")):
-        monkeypatch.setattr("sfnode.doctor.peers.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
+        monkeypatch.setattr("sfnode.doctor.all_checks.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
         await asked._look_around()
     assert [finding.check for finding in told].count("router") == 1 and told[-2].check == "router"
 

@@ -11,11 +11,11 @@ from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
-from sfnode.network.discovery.saved_peers import decode_discouraged, encode_rows
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
+from sfnode.network.saved_peers import decode_discouraged, encode_rows
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
     HELLO,

@@ -18,7 +18,7 @@ from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.transport.host import check_can_listen
 from sfnode.network.transport.link import Link
-from sfnode.node import inbox
+from sfnode.node import event_inbox
 from tests.support.daemons import free_ports
 from tests.support.network_nodes import (
     HELLO,
@@ -278,7 +278,7 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
 async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(inbox, "INBOX_EVENTS_MAX", 16)
+    monkeypatch.setattr(event_inbox, "INBOX_EVENTS_MAX", 16)
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1), is_reading=False)
         dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses)))

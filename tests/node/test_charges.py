@@ -21,7 +21,7 @@ from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.attacks.visitor import visiting
 from tests.support.network_nodes import LOOPBACK
 

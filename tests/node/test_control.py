@@ -24,15 +24,14 @@ from protocol.errors import OperatorError
 from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.node.control.decision import Moment, PauseReason, WorkLimits, decide, work_limits
-from sfnode.node.control.machine_watch import MachineWatch
-from sfnode.node.control.overseer import Overseer
+from sfnode.node.control.battery_and_load import MachineWatch
+from sfnode.node.control.operator_limits import Overseer
+from sfnode.node.control.work_or_pause import Moment, PauseReason, WorkLimits, decide, work_limits
 from sfnode.reporter import Reporter
-from sfnode.run.amounts import parse_program, parse_rate, parse_size, parse_time
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
-from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import Slips
 from sfnode.worker.trainer import Job, Trainer
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.manifests import OWNER, small_manifest
@@ -153,45 +152,6 @@ def test_pause__for_a_time__ends_by_itself_and_a_damaged_one_does_not(tmp_path: 
     assert control.paused_until_s() == math.inf
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("4h", 14_400), ("90 min", 5_400), ("1.5d", 129_600)])
-def test_parse_time__time__is_seconds(text: str, seconds: int) -> None:
-    assert parse_time(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "4", "h", "0h", "-1h", "4 weeks", "9999999h"])
-def test_parse_time__no_time__is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(OperatorError, match="4h, 90min or 2d"):
-        parse_time(text)
-
-
-@pytest.mark.parametrize("text", ["", " ", "/usr/bin/blender", "a\nb", "x" * 200])
-def test_parse_program__no_name__is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(OperatorError, match="blender or steam"):
-        parse_program(text)
-
-
-@pytest.mark.parametrize(("text", "size"), [("1.5GB", 1_500_000_000), ("800 MiB", 800 << 20), ("2gb", 2_000_000_000)])
-def test_parse_size__size__is_bytes(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize(("text", "rate"), [("500kB/s", 500_000), ("4 Mbit/s", 500_000), ("1MiB/s", 1 << 20)])
-def test_parse_rate__rate__is_bytes_a_second(text: str, rate: int) -> None:
-    assert parse_rate(text) == rate
-
-
-@pytest.mark.parametrize("text", ["", "GB", "1", "-1GB", "0MB", "1TB/s", "fast"])
-def test_parse_size__no_size__is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(OperatorError, match=r"1\.5GB"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(("text", "advice"), [("500", "500kB/s"), ("500kB", "500kB/s"), ("1kB/s", "16 kB/s or more")])
-def test_parse_rate__no_rate_or_too_little__is_refused(text: str, advice: str) -> None:
-    with pytest.raises(OperatorError, match=advice):
-        parse_rate(text)
-
-
 def test_work_limits__options__are_understood() -> None:
     told = work_limits(LimitOptions(hours="22-7", max_upload="80kB/s", max_memory="2GB", on_battery=OnBattery.WORK))
     more = work_limits(LimitOptions(pause_when=("blender",), max_disk="3GB", keep_awake=True))
@@ -224,6 +184,7 @@ class Bench:
 
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
+        self.is_admitted = True
         reporter = Reporter(is_json=True, stream=self.output)
         self.overseer = Overseer(
             DataDirectory(directory).control.paused_until_s, limits, reporter, Slips(), self.machine
@@ -247,7 +208,7 @@ class Bench:
             self.is_training = False
 
     async def run(self) -> None:
-        await self.overseer.run(self.train, self.trainer, self.jobs_out, self.inbox_in)
+        await self.overseer.run(self.train, self.trainer, self.jobs_out, self.inbox_in, lambda: self.is_admitted)
 
     async def next(self) -> Event:
         with trio.fail_after(100):  # of virtual time
@@ -309,6 +270,29 @@ async def test_overseer__memory_reached__ends_the_worker_for_good_and_gives_its_
         bench.machine.memory = 0
         await trio.sleep(5)
         assert (bench.told, bench.is_training) == ([("paused", "memory")], False)
+        nursery.cancel_scope.cancel()
+
+
+async def test_overseer__node_not_admitted_or_excluded__has_no_worker_and_gives_its_steps_up(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench(tmp_path, WorkLimits())
+    bench.is_admitted = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        await trio.sleep(5)
+        assert [bench.is_training, bench.overseer.is_needed, bench.overseer.paused] == [False, False, ""]
+        bench.is_admitted = True
+        await trio.sleep(3)
+        assert (bench.is_training, bench.overseer.is_needed) == (True, True)
+        bench.trainer.estimating, bench.is_admitted = 7, False
+        bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1, directions=1))
+        assert [await bench.next(), await bench.next()] == [EstimateLost(step=7), EstimateLost(step=9)]
+        await trio.sleep(1)
+        assert (bench.is_training, bench.overseer.is_needed) == (False, False)
+        bench.is_admitted = True  # the owner has admitted by name whom a used invitation had shut out
+        await trio.sleep(3)
+        assert (bench.is_training, bench.overseer.is_needed) == (True, True)
         nursery.cancel_scope.cancel()
 
 

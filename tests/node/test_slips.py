@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from protocol.errors import OperatorError, StateMismatchError, StorageDamagedError, UnsettledError
 from sfnode.event_log import show_log
 from sfnode.reporter import Reporter
-from sfnode.slips import ENDINGS, KINDS_MAX, PAUSE_MAX_S, Slips, split
+from sfnode.unexpected_errors import ENDINGS, KINDS_MAX, PAUSE_MAX_S, Slips, split
 
 
 @contextmanager

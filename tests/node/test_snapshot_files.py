@@ -26,8 +26,8 @@ from sfnode.network.sessions.file_download import Wanted
 from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.snapshot_files import SnapshotFiles
 from sfnode.reporter import Reporter
-from sfnode.slips import Slips
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.unexpected_errors import Slips
 from tests.support.snapshot_runs import RUN, STEP, attest, true_snapshot
 
 FILE = encode_snapshot(RUN, true_snapshot())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sfnode.children import wakefulness
+from sfnode.children import sleep_inhibitor
 from sfnode.node.control import staying_awake
 from sfnode.reporter import Reporter
 
@@ -19,7 +19,7 @@ def _tool(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     tool, notes = folder / "inhibit", folder / "notes"
     tool.write_text(f"#!/bin/sh\necho begins >>{notes}\n{script}\necho ends >>{notes}\n")
     tool.chmod(0o755)
-    monkeypatch.setattr(wakefulness, "_TOOLS", {sys.platform: (str(tool), "cat")})
+    monkeypatch.setattr(sleep_inhibitor, "_TOOLS", {sys.platform: (str(tool), "cat")})
     monkeypatch.setattr(staying_awake, "_LOOK_S", 0.01)
     return notes
 
@@ -53,7 +53,7 @@ async def test_stay_awake__system_has_no_way_or_refuses__is_said_once(
 ) -> None:
     _tool(tmp_path, monkeypatch, "exit 1")
     if not has_tool:
-        monkeypatch.setattr(wakefulness, "_TOOLS", {sys.platform: (str(tmp_path / "none"),)})
+        monkeypatch.setattr(sleep_inhibitor, "_TOOLS", {sys.platform: (str(tmp_path / "none"),)})
     said = io.StringIO()
     with trio.fail_after(20):
         await staying_awake.stay_awake(lambda: True, Reporter(stream=said))

@@ -19,7 +19,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli import main
 from sfnode.keys import key_backup
-from sfnode.training import describe
+from sfnode.training import described_model
 
 REACHED: Final = "the work itself would begin here"
 _LOOK_S: Final = 2.0
@@ -31,9 +31,13 @@ _KEY_COST: Final = 16  # of scrypt
 
 # What takes long, opens ports or starts processes. What comes before it is the real program.
 _WORK: Final = (
-    *("sfnode.cli.joining.running.Daemon", "sfnode.cli.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
-    *("sfnode.cli.eval.evaluate_states", "sfnode.worker.remeasuring.audit_messages"),
-    *("sfnode.training.asking.ask_model", "sfnode.training.bench.random_files", "sfnode.training.bench.bench_step"),
+    *("sfnode.cli.joining.node_run.Daemon", "sfnode.cli.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
+    *("sfnode.cli.eval.evaluate_states", "sfnode.worker.audit_measuring.audit_messages"),
+    *(
+        "sfnode.training.model_questions.ask_model",
+        "sfnode.training.bench.random_files",
+        "sfnode.training.bench.bench_step",
+    ),
     *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
     "sfnode.training.calibration.calibrate",
@@ -106,7 +110,7 @@ def short_of_work() -> Iterator[None]:
             ends = _reached_later if name.rpartition(".")[2] in _ASYNC else _reached
             stack.enter_context(mock.patch(name, ends))
         stack.enter_context(mock.patch.object(key_backup, "_N", _KEY_COST))
-        stack.enter_context(mock.patch.object(describe, "describe_run", _once(describe.describe_run)))
+        stack.enter_context(mock.patch.object(described_model, "describe_run", _once(described_model.describe_run)))
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MEMORY, hard))
         try:

@@ -16,8 +16,8 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
 from sfnode.storage.data_directory import LEDGER_FILE, STATUS_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
+from sfnode.storage.record_store import Store
 from sfnode.storage.statement_files import write_statements
-from sfnode.storage.store import Store
 from sfnode.storage.stored_basis import BASIS_FILE
 from tests.support.daemons import demo_run, write_run
 from tests.support.dense_runs import dense_demo_run

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from sfnode.cli.exits import ExitCode
-from sfnode.cli.value_types import Whole
+from sfnode.cli.exit_codes import ExitCode
+from sfnode.cli.option_values import Whole
 from sfnode.reporter import abandon
 from tests.operators.called import Called, call, names_of, short_of_work
 from tests.operators.planted_folder import Guard, plant

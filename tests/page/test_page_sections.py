@@ -11,10 +11,13 @@ import pytest
 
 from sfnode.page.log_tail import LogTail
 from sfnode.page.node_page import AUTHORS_MAX, Page
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
+
+TWO = (("bad", 0.0), ("good", 1.0))
 
 
 @pytest.fixture
@@ -43,12 +46,34 @@ def test_page__node_at_work__shows_where_it_stands(made: MadeNode) -> None:
 
 
 def test_page__gain__is_what_was_measured_last_or_else_since_the_first_evaluation(made: MadeNode) -> None:
-    assert sections(made.page())["gain"] == {"before": 0.5, "own": None, "after": 0.56, "step": 60}
+    since_start = sections(made.page())["gain"]
+    assert since_start["figures"] == [["the model alone", "50.0 %"], ["the run now", "56.0 %"]]
+    assert since_start["note"].endswith("`sfnode eval --compare` measures own data alone, too.")
     before, own, after = (
         EvaluatedStep(step=24 if share > 0.6 else 0, accuracy=share, loss=0.5, rows=9) for share in (0.55, 0.72, 0.8)
     )
     DataDirectory(made.directory).gain.write(Gain(before=before, own=own, after=after))
-    assert sections(made.page())["gain"] == {"before": 0.55, "own": 0.72, "after": 0.8, "step": 24}
+    shown = sections(made.page())
+    assert shown["gain"] == {
+        "figures": [["the model alone", "55.0 %"], ["the run now", "80.0 %"], ["own data alone", "72.0 %"]],
+        "note": "Measured at step 24 on 9 held-out rows.",
+    }
+    assert shown["run"]["learns"] == "to answer no or yes to: {sentence} It was"
+
+
+@pytest.mark.parametrize("is_public", [False, True])
+def test_page__answers_to_rows_with_labels__are_shown_only_of_rows_that_anybody_may_see(
+    made: MadeNode, is_public: bool
+) -> None:
+    told = [SampleAnswer(prompt="a member's row", text=text, reward=right, right="good") for text, right in TWO]
+    before, after = (EvaluatedStep(step=9, accuracy=0.5, loss=0.5, rows=9, answers=(each,)) for each in told)
+    DataDirectory(made.directory).gain.write(Gain(before=before, own=None, after=after, is_public=is_public))
+    shown = sections(made.page())
+    answers = [["the model alone", "bad", 0.0], ["the run now", "good", 1.0]]
+    assert shown["answers"] == (
+        [{"prompt": "a member's row", "right": "good", "answers": answers}] if is_public else []
+    )
+    assert ("a member's row" in json.dumps(shown)) == is_public
 
 
 def test_page__status_of_an_earlier_process__is_not_shown(made: MadeNode) -> None:
@@ -60,7 +85,8 @@ def test_page__files_that_cannot_be_read__leave_their_sections_empty(made: MadeN
     for name in ("status.json", "evaluations.json", "gain.json"):
         (made.directory / name).write_text("{")
     shown = sections(made.page())
-    assert (shown["status"], shown["evaluations"]["points"], shown["gain"]) == (None, [], None)
+    assert (shown["status"], shown["evaluations"]["points"], shown["gain"]["figures"]) == (None, [], [])
+    assert "`sfnode eval --compare` measures the model alone, the run now and own data alone" in shown["gain"]["note"]
 
 
 def test_page__ledger_not_read_yet__shows_no_author(made: MadeNode) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sfnode.page.run_facts import facts_of
-from sfnode.quality import SampleAnswer
+from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep
 from tests.support.cli_calls import call
@@ -40,12 +40,14 @@ def test_page__rewards__rise_where_losses_fall(made: MadeNode) -> None:
     assert shown["evaluations"]["points"] == [[0, 0.2, 0.1], [20, 0.5, 0.4]]
     assert shown["evaluations"]["best_step"] == 20
     assert shown["losses"][0] == [0, 0.28] and shown["losses"][-1][1] > 0.28
-    assert shown["gain"] == {"before": 0.2, "own": None, "after": 0.5, "step": 20}
+    assert shown["gain"]["figures"] == [["the model alone", "0.20"], ["the run now", "0.50"]]
+    assert shown["run"]["learns"].startswith("to answer to: ") and " An answer gets 1 if " in shown["run"]["learns"]
 
 
 def test_page__answers__are_escaped_and_without_their_prompts(made: MadeNode) -> None:
     shown = made.page().sections()
-    assert shown["answers"] == [{"before": ["no\\x1b[2J", 0.0], "after": ["</script>yes", 1.0]}] * 3
+    answers = [["the model alone", "no\\x1b[2J", 0.0], ["the run now", "</script>yes", 1.0]]
+    assert shown["answers"] == [{"prompt": "", "right": "", "answers": answers}] * 3
     assert "a secret of a member" not in json.dumps(shown)
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from sfnode.children.program import Program, end
+from sfnode.children.child_program import Program, end
 from sfnode.storage.data_directory import STATUS_FILE
 from tests.support.small_disk import mounted_disk
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from protocol.crypto.hashing import Author
@@ -34,18 +35,20 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 class Run:
     """A run on disk, its owner's key, and nodes that dial the first one."""
 
-    def __init__(self, folder: Path, joins: Joins, worker: Path, admission: str) -> None:
+    def __init__(self, folder: Path, joins: Joins, worker: Path, admission: str, steps: int = STEPS) -> None:
         self.key = folder / "owner.key"
         self.file = folder / "test.run"
         KeyFile(self.key).store(OWNER_SEED)
-        self.manifest: Manifest = write_run(demo_run(steps=STEPS, admission=admission), self.file)
+        self.manifest: Manifest = write_run(demo_run(steps=steps, admission=admission), self.file)
         self._joins = joins
         self._worker = worker
         self._port = free_port()
         self._first = address_in(joins.folder / "first", self._port)
 
-    def join(self, name: str, *arguments: object) -> JoinProcess:
-        options: list[object] = ["--run", self.file, "--worker-socket", self._worker, "--eval-every", 0]
+    def join(self, name: str, *arguments: object, own_worker: bool = False) -> JoinProcess:
+        options: list[object] = ["--run", self.file, "--eval-every", 0]
+        if not own_worker:
+            options += ["--worker-socket", self._worker]
         if name == "first":
             options += ["--listen", f"/ip4/127.0.0.1/tcp/{self._port}"]
         else:
@@ -123,6 +126,7 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     wait_until(lambda: second.status().get("updates", 0) > 2, "the other node follows")
     assert second.status()["own_updates"] == 0 and not second.status()["is_admitted"]
     assert second.wait_for_event("admission")["is_admitted"] is False
+    assert not [event for event in second.events() if event["event"] == "worker_ready"]
     shown = call("status", "--data-dir", second.directory).stdout
     assert f"`sfnode run admit {author_of(second).hex()} --owner-key FILE`" in shown
     run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)
@@ -136,3 +140,35 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     assert {log_verify(node.directory)["state_digest"] for node in nodes} == {digest}
     listed = [json.loads(line) for line in call("run", "show", third.directory, "--json").stdout.splitlines()]
     assert sorted(each["kind"] for each in listed) == ["admit", *["author"] * 3, "claim", "claim"]
+
+
+def test_node__not_admitted_or_excluded__runs_no_worker_and_loads_no_model(
+    worker: Path, joins: Joins, tmp_path: Path
+) -> None:
+    """It took the memory of a model, and minutes of a machine, for updates that nobody may count."""
+    run = Run(tmp_path, joins, worker, "invite", steps=100_000)
+    first = run.join("first", "--invite", run.owner("invite", "--run", run.file).strip())
+    second = run.join("second", own_worker=True)
+    second.wait_for_event("admission")
+    wait_until(lambda: second.status().get("updates", 0) > 2, "it follows the run")
+    assert children_of(second) == [] and second.status()["model"] is None
+    shown = call("status", "--data-dir", second.directory)
+    assert shown.code == 4 and "Until then the node follows the run, and loads no model" in shown.stdout
+    run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)
+    wait_until(lambda: second.status().get("own_updates", 0) > 0, "updates of the admitted node")
+    assert len(children_of(second)) > 0
+    run.owner("exclude", author_of(second).hex(), "--from-step", 0, "--data-dir", first.directory)
+    wait_until(lambda: children_of(second) == [], "the worker's end")
+    wait_until(lambda: second.status()["excluded_from"] == 0, "the status after it")
+    shown = call("status", "--data-dir", second.directory)
+    assert shown.code == 5 and "excluded by the owner from step 0 on: the node follows the run" in shown.stdout
+    held = second.status()["updates"]
+    wait_until(lambda: second.status()["updates"] > held, "it follows the run again")
+    assert [node.stop() for node in (first, second)] == [0, 0]
+
+
+def children_of(node: JoinProcess) -> list[psutil.Process]:
+    """The processes that the node has started."""
+    assert node.process is not None
+    children: list[psutil.Process] = psutil.Process(node.process.pid).children(recursive=True)
+    return children

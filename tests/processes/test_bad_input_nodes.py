@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from protocol.ledger.envelope import EnvelopeCodec
 from sfnode import demo
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory, decode_run_file
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.daemons import DATA, demo_run, free_port, write_run
 from tests.support.manifests import OWNER

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from sfnode import demo
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, free_port, log_verify
 from tests.support.patience import wait_for_end

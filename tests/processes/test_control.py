@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.node_file import read_node_file
+from sfnode.run.node_toml import read_node_file
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.patience import wait_for_end
@@ -57,13 +57,11 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     assert told["is_running"] and "sfnode resume" in str(told["reason"])
     before = own(steered)
     wait_for_updates(pair.first, 20)  # while others may be late, each round waits for them
-    alone_s = []
-    for _ in range(3):  # the last of these waits may end within the first forty (SPEC 9.1.4: 30 s, once)
-        started = time.monotonic()
-        wait_for_updates(pair.first, 40)
-        alone_s.append(time.monotonic() - started)
+    started = time.monotonic()
+    wait_for_updates(pair.first, 40)
+    alone_s = time.monotonic() - started
     assert own(steered) <= before + 1  # the step that was being measured counts
-    assert min(alone_s) < 3 * together_s + 2, (alone_s, together_s)  # it does not wait for the paused one
+    assert alone_s < 3 * together_s + 2, (alone_s, together_s)  # it does not wait for the paused one
     wait_until(lambda: steered.status()["updates"] > 40, "the paused node applies what comes")
     line = run_sfnode("status", "--data-dir", str(steered.directory))
     assert line.returncode == 6 and "paused   by `sfnode pause`" in line.stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.run.node_file import read_node_file
+from sfnode.run.node_toml import read_node_file
 from sfnode.storage.data_directory import NODE_FILE, DataDirectory
 from tests.support.daemons import JoinProcess, free_ports, run_sfnode
 from tests.support.running_nodes import Joins

@@ -24,7 +24,7 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
+from sfnode.network.policy.inbound_eviction import PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, is_public, parse_proxy
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))

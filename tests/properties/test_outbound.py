@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.ip_groups import Group
-from sfnode.network.policy.outbound import (
+from sfnode.network.policy.outbound_choice import (
     OUTBOUND_GROUP_MAX,
     Candidate,
     Dialled,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from hypothesis import given, strategies as st
 
-from sfnode.network.policy.places import Places
+from sfnode.network.policy.limited_places import Places
 from sfnode.network.policy.token_bucket import TokenBuckets
 
 HOLDERS = st.sampled_from(["a", "b", "c", None])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from protocol.crypto.hashing import Author
-from protocol.node.affordable import AffordableDirections
+from protocol.node.measured_directions import AffordableDirections
 from protocol.node.step_clock import StepClock
 from tests.support.manifests import small_manifest
 

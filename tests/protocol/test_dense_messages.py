@@ -15,7 +15,7 @@ from protocol import limits, timings
 from protocol.errors import NumericError, Reject, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
-from protocol.node.affordable import AffordableDirections
+from protocol.node.measured_directions import AffordableDirections
 from protocol.run.manifest import Manifest
 from protocol.subspace.quantisation import quantise_dense
 from protocol.sync.anti_entropy import answer

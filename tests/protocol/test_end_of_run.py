@@ -74,7 +74,7 @@ def test_end__neighbour_with_another_root__is_waited_for() -> None:
     same(leaving, X, WORK_DISTANCE_MAX, 30)
     leaving.handle(Ticked(), 40)
     assert (ending(leaving).equal_peers, ending(leaving).differing_peers) == (1, 1)
-    assert distance(leaving) == 0 and not ending(leaving).is_over
+    assert distance(leaving) == 1 and not ending(leaving).is_over
     same(leaving, Y, WORK_DISTANCE_MAX, 50)
     assert ending(leaving).is_over and ending(leaving).equal_peers == 2
 
@@ -97,12 +97,24 @@ def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_sil
     tell(leaving, X, pushed(seal(long, 0, 0)), 10)
     leaving.clock.resume_after(1)
     same(leaving, X, WORK_DISTANCE_MAX, 20)
-    assert ending(leaving).awaited_authors == 1 and distance(leaving) == 0
+    assert ending(leaving).awaited_authors == 1 and distance(leaving) == 1
     patience_ms = timings.END_INTERVALS * timings.STEP_WAIT_MS_MAX
     leaving.handle(Ticked(), 10 + patience_ms)
     assert not ending(leaving).is_over
     leaving.handle(Ticked(), 11 + patience_ms)
     assert ending(leaving).is_over
+
+
+def test_end__no_work_of_its_own_beside_a_busy_author__says_one_at_once() -> None:
+    """A fault once: a paused node said 0 while updates of its neighbour kept coming, since roots differ then. The
+    neighbour, alone at work, took it for an author about to send its first update and waited half a minute for it."""
+    paused = node(manifest=small_manifest(steps=9))
+    join(paused, X)
+    same(paused, X, 0, 5)
+    paused.own_steps.switch(is_on=False)
+    tell(paused, X, pushed(seal(small_manifest(steps=9), 0, 0)), 10)
+    same(paused, X, 0, 20)
+    assert ending(paused).awaited_authors == 1 and distance(paused) == 1
 
 
 def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> None:

@@ -14,7 +14,7 @@ from protocol.limits import NORMALISED_CLIP
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScalarKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients
-from protocol.state.leaving_out import LeavingOut, effects_of_leaving_out
+from protocol.state.leave_one_out import LeavingOut, effects_of_leaving_out
 from protocol.state.replica import Replica
 from protocol.subspace import direction_factors, quantise_dense
 from tests.support.ledgers import seal, signer

@@ -139,8 +139,8 @@ def test_parse_reward__anything__is_a_rule_or_malformed(text: str) -> None:
     assert parse_reward(text) == rule
 
 
-def reward_manifest(**task: Any) -> dict[str, Any]:
-    data = manifest_data()
+def reward_manifest(core: str = "dense", **task: Any) -> dict[str, Any]:
+    data = manifest_data(core=core)
     rule = rule_text({"exact": "{answer}"})
     data["task"] |= {"kind": "reward", "label_words": [], "completion": rule, "objective": "loss"} | task
     return data
@@ -156,7 +156,9 @@ def test_manifest__of_a_reward__is_valid() -> None:
         ({"completion": "{answer}"}, "task.completion: reward: not JSON"),
         ({"completion": ""}, "task.completion: empty exactly for a classification"),
         ({"label_words": [" no", " yes"]}, "task.label_words: two or more for a classification, else none"),
-        ({"objective": "accuracy"}, "task.objective: a reward has a loss only"),
+        ({"objective": "accuracy"}, "task.objective: must be loss with dense cores"),
+        ({"core": "canonical"}, "rewards are learnt by a dense core, and this run draws directions"),
+        ({"completion": rule_text({"words": [1, 2]}, samples=64)}, "16 answers, fewer than the 64 samples to a prompt"),
     ],
 )
 def test_manifest__of_a_reward_with_one_fault__is_rejected(task: dict[str, Any], fault: str) -> None:

@@ -137,9 +137,13 @@ Graph = dict[str, frozenset[str]]
 
 
 def import_graph(modules: tuple[Module, ...]) -> Graph:
-    """What each module imports when it is imported: modules of ours by full name, others by their first part."""
+    """What each module imports when it is imported: modules of ours by full name, others by their first part. What is
+    asked of a lazy face (`sfnode.lazy_face`) is imported from the module that the face takes it from."""
     known = {module.name for module in modules}
-    return {module.name: frozenset(target(name, known) for name in eager_imports(module.tree)) for module in modules}
+    eager = {module.name: tuple(eager_imports(module.tree)) for module in modules}
+    faces = (module for module in modules if module.is_package)
+    late = {name: source for face in faces for name, source in _passed_on(face) if source not in eager[face.name]}
+    return {user: frozenset(target(_source(name, late), known) for name in names) for user, names in eager.items()}
 
 
 def target(name: str, known: Collection[str]) -> str:

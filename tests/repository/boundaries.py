@@ -1,6 +1,6 @@
 """Who may let an exception pass: every task of a running node, and where what it raises ends.
 
-A node ends for `sfnode.slips.ENDINGS` alone. So each task that a nursery of the node starts either begins with a
+A node ends for `sfnode.unexpected_errors.ENDINGS` alone. So each task that its nurseries start either begins with a
 boundary (`Slips.outlive`, `Slips.contained`), or stands in `TASKS` with the place where its exceptions are caught.
 """
 
@@ -38,13 +38,13 @@ TASKS = {
     ("sfnode.network.transport.host", "listener.close"): _LIFE,
     ("sfnode.network.transport.host", "serve"): _LIFE,
     ("sfnode.metrics.scrape_server", "server.answer"): "contains the connection itself",
-    ("sfnode.web.app", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
+    ("sfnode.web.routes", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
     ("sfnode.web.server", "viewers.run"): _PAGE,
     ("sfnode.web.server", "self._close_when_cancelled"): _PAGE,
     ("sfnode.web.server", "self._serve"): "contains the connection itself",
-    ("sfnode.cli.joining.running", "_stop_on_signal"): "raises OperatorError alone: nobody reads the output any more",
-    ("sfnode.cli.joining.running", "_stop_on_request"): "contains each look itself",
-    ("sfnode.cli.joining.running", "daemon.run"): "the node itself: ENDINGS alone leave it",
+    ("sfnode.cli.joining.node_run", "_stop_on_signal"): "raises OperatorError alone: nobody reads the output any more",
+    ("sfnode.cli.joining.node_run", "_stop_on_request"): "contains each look itself",
+    ("sfnode.cli.joining.node_run", "daemon.run"): "the node itself: ENDINGS alone leave it",
 }
 
 

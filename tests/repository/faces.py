@@ -1,5 +1,5 @@
-"""The rules of the faces: each package's `__init__.py` names its door and imports what others may use, `as` itself, and
-others import no deeper. A face may hand out a whole module, so that its functions are called by their full names
+"""The rules of the faces: each package's `__init__.py` names its door and imports what others may use, and others
+import no deeper. A face may hand out a whole module, so that its functions are called by their full names
 (`control_files.pause()`). Functions from all modules to their offenders, like those of `architecture.py`."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.repository.architecture import OURS, Module, dotted, imported_names, target
+from tests.repository.architecture import OURS, Module, dotted, imported_names, is_type_checking, target
 
 # Packages without a face of their own: the rooms in them are doors. Each is a reason why one face would not do.
 STREETS = {
@@ -79,12 +79,36 @@ def _door(module: Module, asked: str) -> str:
 
 
 def listed_names(module: Module) -> Iterator[str]:
-    """The names that a face hands out: what it imports `as` itself, and what else its `__all__` names."""
-    for node in module.tree.body:
-        if isinstance(node, ast.ImportFrom):
-            yield from (each.name for each in node.names if each.asname == each.name)
-        elif isinstance(node, ast.Assign) and [dotted(name) for name in node.targets] == ["__all__"]:
-            yield from (ast.literal_eval(node.value))
+    """The names that a face hands out: those of its `__all__` or, where it has none, what it imports from its rooms."""
+    body = module.tree.body
+    lists = [node.value for node in body if isinstance(node, ast.Assign) and _assigns(node, "__all__")]
+    if lists:
+        yield from (name for each in lists for name in ast.literal_eval(each))
+    elif module.is_package:
+        late = [each for block in body if is_type_checking(block) for each in ast.iter_child_nodes(block)]
+        for node in (*body, *late):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{module.name}."):
+                yield from (each.asname or each.name for each in node.names)
+
+
+def borrowed_names(modules: tuple[Module, ...]) -> Iterator[str]:
+    """What is imported from a module that is no face is made there, and not only imported there."""
+    borrowed = {
+        f"{module.name}.{name}"
+        for module in modules
+        if module.is_in(*OURS) and not module.is_package
+        for node in module.tree.body
+        if isinstance(node, ast.ImportFrom)
+        for name in (each.asname or each.name for each in node.names)
+    }
+    for module in modules:
+        for node, name in _imports_of_ours(module):
+            if name in borrowed:
+                yield module.at(node, f"imports {name}, which is made elsewhere")
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return [dotted(each) for each in node.targets] == [name]
 
 
 def _inside(package: Module, modules: tuple[Module, ...], *, is_package: bool) -> Iterator[str]:

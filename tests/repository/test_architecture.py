@@ -18,6 +18,7 @@ TREE_RULES: tuple[TreeRule, ...] = (
     architecture.import_cycles,
     faces.deep_imports,
     faces.unlisted_names,
+    faces.borrowed_names,
     faces.nameless_doors,
 )
 
@@ -145,7 +146,7 @@ def test_architecture__layer_that_reaches_torch_through_another_module__is_named
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("protocol.x", "from sfnode.storage.store import Store"),
+        ("protocol.x", "from sfnode.storage.record_store import Store"),
         ("sfnode.network.x", "import transformers"),
         ("sfnode.training.x", "import trio"),
         ("sfnode.training.x", "from libp2p import new_host"),

@@ -11,9 +11,7 @@ from tests.repository.architecture import Module, TreeRule, parse_file
 
 LEDGER_FACE = '"""The two sets of records, behind one door: `Ledger`."""\n__all__ = ["Ledger"]\n'
 NETWORK_FACE = '"""What a node says and hears: Network.\n\nMore."""\n__all__ = ("Network",)\n'
-POLICY_FACE = (
-    '"""Whom to trust: `Reputation`."""\nfrom sfnode.network.policy.reputation import Reputation as Reputation\n'
-)
+POLICY_FACE = '"""Whom to trust: `Reputation`."""\nfrom sfnode.network.policy.reputation import Reputation\n'
 TREE = {
     "protocol/__init__.py": '"""Pure rules; their door is `protocol.ledger`. No clocks."""\n',
     "protocol/errors.py": "class Reject: ...\n",
@@ -51,6 +49,7 @@ OFFENDERS: tuple[tuple[TreeRule, str, str], ...] = (
     (faces.unlisted_names, "sfnode/node/daemon.py", "from protocol.ledger import Ledger, Bucket\n"),
     (faces.unlisted_names, "sfnode/network/sessions/x.py", "from sfnode.network.policy import address_book\n"),
     (faces.unlisted_names, "benchmarks/learn/x.py", "from sfnode import network, version\n"),
+    (faces.borrowed_names, "protocol/ledger/x.py", "from protocol.ledger.buckets import Reject\n"),
     (
         faces.nameless_doors,
         "protocol/ledger/__init__.py",
@@ -71,6 +70,7 @@ CLEAN: tuple[tuple[TreeRule, str, str], ...] = (
     (faces.deep_imports, "tests/network/test_x.py", "from protocol.ledger.buckets import Bucket\n"),
     (faces.unlisted_names, "sfnode/node/daemon.py", "from sfnode import __version__, report\n"),
     (faces.unlisted_names, "tests/network/test_x.py", "from protocol.ledger import Bucket\n"),
+    (faces.borrowed_names, "protocol/ledger/x.py", "from protocol.errors import Reject\n"),
     (faces.nameless_doors, "protocol/state/__init__.py", '"""Sums: Replica. More."""\n__all__ = ["Replica"]\n'),
     (faces.nameless_doors, "benchmarks/learn/__init__.py", ""),
 )
@@ -81,7 +81,7 @@ def tree(path: str = "sfnode/report.py", source: str = "x = 1\n") -> tuple[Modul
     return tuple(parse_file(text, Path(name)) for name, text in sorted(files.items()))
 
 
-@pytest.mark.parametrize("rule", [faces.deep_imports, faces.unlisted_names, faces.nameless_doors])
+@pytest.mark.parametrize("rule", [faces.deep_imports, faces.unlisted_names, faces.borrowed_names, faces.nameless_doors])
 def test_faces__tree_that_keeps_them__has_no_offender(rule: TreeRule) -> None:
     assert list(rule(tree())) == []
 

@@ -10,12 +10,10 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    # 3,400 for: Python API, names and strings for many, files of rows, formats by measure, install; 150: what is said
-    # of a model or of data that are something else, further chat templates, no state measured twice
-    "lines": 42_800,
+    "lines": 43_400,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
     "exported_names": 502,  # nine of sfnode.rows and of names, one that prints commands, the rest of models and disks
-    "init_lines": 809,  # half of what is new: the names that sfnode hands out to programs
-    "import_share": 9.3,
+    "init_lines": 620,  # five of them for each face that imports late, so that commands start at once
+    "import_share": 8.9,
     "small_helpers_per_kloc": 0.36,
     "dataclasses_per_kloc": 6.35,
     "dialect_lines_per_kloc": 1.5,

@@ -13,11 +13,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 47,  # one for other programs, sfnode/api; one for files of rows, sfnode/rows
-    "arrows": 287,  # sixteen of sfnode/api; two of TrainingConfig, which node and testnet share with training
+    # Four of both: faces that import late; one: the commands stand on the API.
+    "arrows": 292,  # sixteen of sfnode/api; two of TrainingConfig, which node and testnet share with training
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 32,
-    "arrows_seen_from_sfnode": 150,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
+    "arrows_seen_from_sfnode": 155,  # nine of sfnode/api; one of DataDirectory, which top passes to the status
     "protocol_levels": 6,
     "import_circles": 0,
     "most_files_in_a_folder": 31,  # sfnode/cli: each command has a file of its name there

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.cli.exits import ExitCode
+from sfnode.cli.exit_codes import ExitCode
 from tests import REPOSITORY
 from tests.support.commands import parse_command
 

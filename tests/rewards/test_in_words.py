@@ -7,7 +7,7 @@ import json
 import pytest
 
 from protocol.run.reward import parse_reward
-from sfnode.rewards.in_words import rule_in_words
+from sfnode.rewards.rule_words import rule_in_words
 
 ANSWERS = "; 8 answers of at most 16 tokens to each prompt"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}
@@ -19,6 +19,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
         ({"exact": "{answer}"}, "1 if the answer is '{answer}', else 0"),
         ({"contains": "it's {{}}"}, '1 if the answer contains "it\'s {}", else 0'),
         ({"regex": "a{{2}}"}, "1 if the answer matches the pattern 'a{2}', else 0"),
+        ({"regex": r"[A-Z].*\."}, r"1 if the answer matches the pattern '[A-Z].*\.', else 0"),  # as it was written
         ({"number": "{answer}"}, "1 if the answer is the number '{answer}', else 0"),
         ({"number": [0, "{n}"]}, "1 if the answer is a number of 0 to '{n}', else 0"),
         ({"words": [1, 8]}, "1 if the answer has 1 to 8 words, else 0"),

@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.run.task import TaskKind
-from sfnode.node.preparation import _private_reward
+from sfnode.node.join_preparation import _private_reward
 from sfnode.run import TrainingOptions
 from tests.support.manifests import small_manifest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.rewards.reward_command import RewardCommand
+from sfnode.rewards.private_reward_program import RewardCommand
 
 ROW = {"answer": "42", "n": 7}
 LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
@@ -58,10 +58,17 @@ def test_reward_command__says_no_number_of_0_to_1__teaches(tmp_path: Path, said:
 
 @pytest.mark.parametrize(
     ("words", "fault"),
-    [("", "name a program"), ("'a", "check its quotes"), ("/nowhere/reward", "cannot be started: No such file")],
+    [("", "name a program"), ("'a", "check its quotes"), ("/nowhere/reward", "/nowhere/reward is not found")],
 )
-def test_reward_command__no_command__teaches(words: str, fault: str) -> None:
+def test_reward_command__no_command__teaches_before_a_model_is_loaded(words: str, fault: str) -> None:
     with pytest.raises(OperatorError) as refusal:
-        RewardCommand(words).reward("a", True, ROW)
+        RewardCommand(words)
     assert str(refusal.value).startswith(f"--private-reward {words!r}: ")
     assert fault in str(refusal.value)
+
+
+def test_reward_command__file_that_is_no_program__says_how_to_start_it(tmp_path: Path) -> None:
+    script = tmp_path / "check.py"
+    script.write_text("print(1)\n")
+    with pytest.raises(OperatorError, match=r"is no program: chmod \+x makes a file one, or begin with python3"):
+        RewardCommand(str(script))

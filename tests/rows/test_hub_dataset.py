@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.rows import hub_dataset
-from sfnode.storage import data_files
+from sfnode.storage import example_files
 
 
 class FakeLibrary(SimpleNamespace):
@@ -35,8 +35,8 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
 
 
 def test_hub_dataset__named_twice__is_fetched_once_as_json_lines(library: FakeLibrary, tmp_path: Path) -> None:
-    path = data_files.locate("hub:nyu-mll/glue:sst2@validation")
-    assert path == data_files.locate("hub:nyu-mll/glue:sst2@validation")
+    path = example_files.locate("hub:nyu-mll/glue:sst2@validation")
+    assert path == example_files.locate("hub:nyu-mll/glue:sst2@validation")
     assert library.asked == [("nyu-mll/glue", "sst2", "validation")]
     assert path.read_text("utf-8") == '{"sentence": "a fílm", "label": 1}\n{"sentence": "b", "label": 0}\n'
     assert [each.name for each in (tmp_path / ".sfnode" / "data").iterdir()] == [path.name]

@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import OperatorError
 from sfnode.rows import row_files
 from sfnode.run import TaskTexts
-from sfnode.storage import data_files
+from sfnode.storage import example_files
 from tests.field.siblings import ROWS, SIBLINGS, Sibling, references
 
 TEXTS = TaskTexts(template="{sentence} It was", label_words=(" bad", " good"))
@@ -32,10 +32,10 @@ def test_rows__file_as_people_have_it__are_read_or_refused_in_words(sibling: Sib
 def test_locate__data_as_people_name_them__are_found_or_refused_in_words(tmp_path: Path) -> None:
     for what, data, said in references(tmp_path):
         if not said:
-            assert data_files.locate(data).is_file(), what
+            assert example_files.locate(data).is_file(), what
             continue
         with pytest.raises(OperatorError) as refused:
-            data_files.locate(data)
+            example_files.locate(data)
         assert said in str(refused.value) and len(str(refused.value)) < 500, what
 
 

@@ -21,9 +21,9 @@ from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.task_options import TaskOptions, task_texts
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
+from sfnode.training.model.weights_digest import load_described
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.run.private_text import private_words
+from sfnode.run.secret_input import private_words
 
 
 class Input:

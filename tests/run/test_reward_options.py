@@ -12,7 +12,7 @@ from protocol.run.reward import parse_reward
 from protocol.run.task import Objective, TaskKind
 from sfnode.cli.new_run import task_of
 from sfnode.model_files.resolve import resolve_model
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.run_draft import RunOptions
 from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts

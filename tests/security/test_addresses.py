@@ -17,7 +17,7 @@ from sfnode.network.policy.addresses import (
     parse_untrusted,
     peer_of_author,
 )
-from sfnode.network.policy.names import NameBook
+from sfnode.network.policy.node_names import NameBook
 from sfnode.network.sessions.open_sessions import OpenSessions
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))

@@ -17,13 +17,13 @@ import torch
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from sfnode import demo
-from sfnode.model_files import folder as model_folder, verify
-from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
+from sfnode.model_files import model_folder as model_folder, verify
+from sfnode.model_files.model_folder import CONFIG_FILE, INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.conversion import from_pickles
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
-from sfnode.training.model import loading, model_view
+from sfnode.training.model import loading, safe_model_files
 from sfnode.training.model.loading import load_causal_lm
 from tests.security.test_hostile_models import refused, safetensors, tensor, text
 from tests.support.stored_models import pickled_folder, raw_gguf, without_limits
@@ -61,7 +61,7 @@ def test_config__more_parts_than_any_model__stop_being_made(tmp_path: Path, monk
     monkeypatch.setattr(loading, "PARTS_MAX", 5)
     folder = folder_with(tmp_path)
     assert "more than 5 layers and parts of layers" in refused(lambda: load_causal_lm(folder, CPU, torch.float32))
-    monkeypatch.setattr(loading, "PARTS_MAX", model_view.PARTS_MAX)
+    monkeypatch.setattr(loading, "PARTS_MAX", safe_model_files.PARTS_MAX)
     load_causal_lm(folder, CPU, torch.float32)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.model_files.resolve import resolve_model
-from sfnode.storage import data_files
-from sfnode.training.model.content import load_described
+from sfnode.storage import example_files
 from sfnode.training.model.loading import load_tokenizer
+from sfnode.training.model.weights_digest import load_described
 from tests.support.stored_models import convert_here
 
 WORKS: Final = ""
@@ -55,4 +55,4 @@ def test_load_described__config_from_the_field__works_or_is_refused_in_words(
 
 def test_locate__pointer_from_the_field__is_called_so(field: Path) -> None:
     with pytest.raises(OperatorError, match=r"lfs_pointer\.txt is a Git LFS pointer"):
-        data_files.locate(str(field / "lfs_pointer.txt"))
+        example_files.locate(str(field / "lfs_pointer.txt"))

@@ -20,15 +20,15 @@ import torch
 from safetensors.torch import save_file
 
 from protocol.errors import OperatorError
-from sfnode.children.program import Program
-from sfnode.model_files.folder import INDEX_FILE, PICKLE_FILE, SINGLE_FILE
+from sfnode.children.child_program import Program
+from sfnode.model_files.model_folder import INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
-from sfnode.model_files.watched import StoodStill, run_watched
+from sfnode.model_files.watched_process import StoodStill, run_watched
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.conversion.gguf_header import check_header
-from sfnode.training.model.content import content_of
 from sfnode.training.model.loading import load_causal_lm
+from sfnode.training.model.weights_digest import content_of
 from tests.children.made_up_programs import made_up
 from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, raw_gguf, without_limits
 
@@ -328,7 +328,7 @@ def test_index__of_a_hundred_thousand_brackets__is_refused(tmp_path: Path) -> No
 
 GREEDY = """
 import numpy, sys
-from sfnode.training.conversion.allowance import allow
+from sfnode.training.conversion.resource_limits import allow
 allow(memory=1 << 20, file=1 << 20)
 try:
     numpy.ones(1 << 29)

@@ -17,11 +17,11 @@ from transformers import AutoModelForCausalLM
 from protocol.errors import OperatorError
 from protocol.run.model import Sharing, file_of
 from sfnode import demo
-from sfnode.model_files.folder import INDEX_FILE, SINGLE_FILE
+from sfnode.model_files.model_folder import INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import describe_files
-from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
+from sfnode.training.model.weights_digest import check_model, load_described
 from tests import REPOSITORY
 
 CPU = torch.device("cpu")

@@ -11,14 +11,21 @@ from rich.console import Console
 
 from protocol.run.task import TaskKind
 from sfnode.cli.status import _rows
-from sfnode.metrics.exposition import exposition
+from sfnode.metrics.prometheus_text import exposition
 from sfnode.node.watching.learning_curve import LearningCurve
-from sfnode.quality import Quality, SampleAnswer
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.reporter import Reporter
 from sfnode.status import LossPoint, Status, StatusWords, sparkline
 from sfnode.status.learning import describe_learning
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.evaluations import EvaluatedStep, Gain, best_of, has_become_worse
+from sfnode.storage.evaluations import (
+    EvaluatedStep,
+    Gain,
+    best_of,
+    better_before_in_words,
+    has_become_worse,
+    one_answer_in_words,
+)
 from sfnode.top.node_view import NodeView
 from sfnode.top.screen import draw
 from tests.support.manifests import small_manifest
@@ -137,7 +144,7 @@ def test_worse__few_rows__are_no_reason_to_worry() -> None:
 def test_gain__rewards__are_named_with_the_share() -> None:
     before, after = evaluated(0.1, 0.42)
     assert Gain(before=before, own=None, after=after).in_words().startswith(
-        "mean reward 0.42 (21.0 % fully right) together, mean reward 0.10 (5.0 % fully right) the model alone"
+        "the model alone mean reward 0.10 (5.0 % fully right), the run now mean reward 0.42 (21.0 % fully right)"
     )  # fmt: skip
 
 
@@ -166,3 +173,55 @@ def test_files__of_an_earlier_release__are_read_without_rewards(tmp_path: Path) 
     path.write_text(f'{{"before": {plain}, "own": null, "after": {plain}}}', "utf-8")
     assert data_dir.evaluations.read() == [kept]
     assert data_dir.gain.read() == Gain(before=kept, own=None, after=kept)
+
+
+def spread_over(*found: tuple[float, float]) -> list[EvaluatedStep]:
+    """Mean rewards, with the share of 128 prompts that get the commonest answer."""
+    spreads = [AnswerSpread(distinct=2, commonest="yes", share=share) for _, share in found]
+    rewards = evaluated(*(mean for mean, _ in found), rows=128)
+    return [replace(each, spread=spread) for each, spread in zip(rewards, spreads, strict=True)]
+
+
+def test_spread__answers__are_counted_and_the_commonest_is_named() -> None:
+    assert AnswerSpread.of(["yes"] * 3 + ["no"]).in_words() == '2 different answers, "yes" to 75.0 % of the prompts'
+    assert AnswerSpread.of(["no"]).in_words() == '1 different answer, "no" to 100.0 % of the prompts'
+    assert AnswerSpread.of([str(number) for number in range(1_000)]).in_words() == "1,000 different answers"
+    assert len(AnswerSpread.of(["long " * 99]).commonest) == 80
+
+
+@pytest.mark.parametrize(
+    ("found", "is_said"),
+    [
+        (((0.01, 0.1), (0.62, 0.7), (0.55, 1.0)), True),  # yes to everything, and half of it wrong
+        (((0.01, 0.1), (0.53, 0.97)), True),
+        (((0.01, 0.1), (0.62, 0.7), (0.60, 0.75)), False),
+        (((0.2, 0.1), (0.62, 0.3), (0.40, 0.7)), True),  # spreads, and rewards fall
+        (((0.2, 0.1), (0.62, 0.3), (0.60, 0.7)), False),  # by chance
+        (((0.2, 0.1), (0.99, 0.96)), False),  # nearly all prompts have this answer
+        (((0.0, 1.0),), False),  # the model alone
+    ],
+)
+def test_one_answer__to_nearly_all_prompts_and_often_wrong__is_said(
+    found: tuple[tuple[float, float], ...], is_said: bool
+) -> None:
+    assert bool(one_answer_in_words(spread_over(*found))) is is_said
+
+
+def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: Path) -> None:
+    said = io.StringIO()
+    curve, found = LearningCurve(DataDirectory(tmp_path), Reporter(stream=said), REWARDS), spread_over
+    steps = found((0.01, 0.1), (0.64, 0.7), (0.55, 1.0), (0.55, 1.0))
+    for each in steps:
+        curve.take([each])
+    assert said.getvalue().count("cannot learn where all answers are the same") == 1
+    assert DataDirectory(tmp_path).evaluations.read() == steps
+    shown = changed(node(0.1, 0.3), detail=replace(DETAIL, curve=curve.statistics()))
+    assert StatusWords(shown).learning.startswith(
+        'the model gives the answer "yes" to 100.0 % of the prompts (mean reward 0.55, after 0.64 at step 10), and '
+    )
+    assert StatusWords(shown).evaluations.endswith('; 2 different answers, "yes" to 100.0 % of the prompts')
+    assert better_before_in_words(steps) == (
+        "the mean reward on held-out data was better before: 0.55 at step 30, 0.64 at step 10. "
+        "Take that model with --at-step best"
+    )
+    assert better_before_in_words(steps[:2]) == better_before_in_words([]) == ""

@@ -25,7 +25,7 @@ from protocol.errors import OperatorError, StorageDamagedError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
 
 _NUMBERS = {

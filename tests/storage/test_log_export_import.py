@@ -18,8 +18,8 @@ from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.state.replica import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
+from sfnode.storage.record_store import Store
 from sfnode.storage.replay import replay
-from sfnode.storage.store import Store
 from sfnode.storage.stored_basis import BASIS_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL

@@ -13,7 +13,7 @@ from protocol.crypto.hashing import Author
 from protocol.documents.log_file import encode_log
 from protocol.state.replica import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
 from tests.storage.test_log_export_import import (
     GOOD,

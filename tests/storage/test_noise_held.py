@@ -10,7 +10,7 @@ import pytest
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.storage.test_store import ALICE, RECORDS, SIGNED
 
 

@@ -13,7 +13,7 @@ from sfnode.storage import private_folder
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import KeyFile
 from sfnode.storage.private_folder import LOCK_FILE
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
 
 

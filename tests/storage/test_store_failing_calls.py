@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.storage import failing_calls
 from tests.storage.failing_calls import NUMBERS, RECORDS, SIGNED, is_filter_allowed
 

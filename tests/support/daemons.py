@@ -24,9 +24,9 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
+from sfnode.run.manifest_builder import AUTHORS_MAX, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
-from sfnode.storage.data_files import data_spec
+from sfnode.storage.example_files import data_spec
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker_protocol.device_choices import DeviceOptions
@@ -43,7 +43,7 @@ def demo_run(
     *, steps: int, batch_rows: int = 8, name: str = "test", admission: str = "open", model: str = MODEL
 ) -> SignedManifest:
     """A signed run that trains the embedded model, or a copy of it."""
-    from sfnode.training.describe import describe_run
+    from sfnode.training.described_model import describe_run
 
     data, sha256 = data_spec(DATA, is_private=False)
     task = TaskSpec(

@@ -16,11 +16,11 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
-from sfnode.run.builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
+from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import load_described
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
+from sfnode.training.model.weights_digest import load_described
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 

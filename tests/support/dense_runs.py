@@ -16,7 +16,7 @@ from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
 from protocol.subspace.basis_file import BasisContent, encode_basis
 from protocol.subspace.directions import Int8Array
-from sfnode.run.builder import dense_method_of
+from sfnode.run.manifest_builder import dense_method_of
 from sfnode.storage.stored_basis import DenseSettings
 from tests.support.daemons import demo_run
 from tests.support.manifests import OWNER

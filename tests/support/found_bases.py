@@ -10,9 +10,9 @@ from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import encode_basis
-from sfnode.run.builder import dense_method_of
+from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.calibration import FoundBasis, calibrate
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
 from tests.support.manifests import small_manifest

@@ -17,7 +17,7 @@ from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.disk import write_json
 from sfnode.storage.evaluations import EvaluatedStep
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import blank, changed, peer_state

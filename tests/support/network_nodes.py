@@ -21,7 +21,7 @@ from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
 from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.node.inbox import open_inbox
+from sfnode.node.event_inbox import open_inbox
 from tests.support.patience import Patience
 
 RUN_ID = bytes(range(32))

@@ -19,10 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm
-from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES
+from sfnode.model_files.model_folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES
 from sfnode.training.conversion import from_gguf, from_pickles, from_quantised
 from sfnode.training.conversion.process import convert
 

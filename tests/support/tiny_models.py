@@ -22,7 +22,7 @@ from transformers import (
 
 from protocol.run.manifest import Manifest, checked
 from protocol.schema import to_plain
-from sfnode.training.model.tensors import TensorGroup, trainable_tensors
+from sfnode.training.model.tensor_groups import TensorGroup, trainable_tensors
 from tests.support.manifests import manifest_data
 
 VOCABULARY = 48

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from sfnode.children.program import Program
+from sfnode.children.child_program import Program
 from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Evaluating, Message, MessageParser, Request, encode_frame
 

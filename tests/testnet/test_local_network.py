@@ -18,12 +18,12 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.state import Coefficients
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
-from sfnode.quality import Quality, SampleAnswer
+from sfnode.quality_figures import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet import learnt as learnt_module
-from sfnode.testnet.learnt import Knowledge, Learnt, measure_members
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
+from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_learnt, measure_members
+from sfnode.worker import held_out_measuring
 from sfnode.worker_protocol.messages import Evaluated
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
@@ -43,7 +43,7 @@ def result(
         nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
-        learnt=Learnt(before=known(before), after=known(after), answers=()),
+        learnt=Learnt(before=known(before), after=known(after)),
         curve=[],
         seconds=1.0,
         picture=Path("training.svg"),
@@ -68,17 +68,20 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
-async def test_measure_learnt__state_that_a_node_has_evaluated__is_not_evaluated_again(
+async def test_evaluate_states__state_that_a_node_has_evaluated__is_not_evaluated_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model alone was measured twice, by the first node and at the end: a quarter of an hour with a real model."""
-    asked: list[str] = []
+    opened: list[int] = []
 
-    async def evaluate(
-        _signed: object, _config: object, states: list[Coefficients], _report: object
-    ) -> list[Evaluated]:
-        asked.extend(state.digest().hex() for state in states)
-        return [Evaluated(accuracy=0.75, f1=0.75, loss=0.5, rows=4, predictions=(0, 1)) for _ in states]
+    async def connected(_socket: object) -> Any:
+        opened.append(1)
+        new = Evaluated(accuracy=0.75, f1=0.75, loss=0.5, rows=4, predictions=(0, 1))
+        return SimpleNamespace(request=lambda *_: answer(new), aclose=lambda: answer(None))
+
+    async def answer(value: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return value
 
     signed = demo_run(steps=4)
     alone, trained = Coefficients(signed.manifest), Coefficients(signed.manifest)
@@ -87,12 +90,13 @@ async def test_measure_learnt__state_that_a_node_has_evaluated__is_not_evaluated
     process: Any = SimpleNamespace(new_events=lambda: [event | {"state_digest": alone.digest().hex()}])
     node = LocalNode(name="node0", process=process, is_late=False)
     node.listen()
-    monkeypatch.setattr(learnt_module, "evaluate_states", evaluate)
-    config: Any = SimpleNamespace(eval_data=data_file("reviews", "eval"))
-    for state, after, new in ((trained, 0.75, [trained.digest().hex()]), (alone, 0.5, [])):
-        asked.clear()
-        found = await learnt_module.measure_learnt(signed, config, state, node.known, lambda _done, _total: None)
-        assert found is not None and (found.before.accuracy, found.after.accuracy, asked) == (0.5, after, new)
+    monkeypatch.setattr(held_out_measuring, "connect", connected)
+    config = replace(training(Path("none")), eval_data=data_file("reviews", "eval"))
+    for state, after, new in ((trained, 0.75, 1), (alone, 0.5, 0)):
+        opened.clear()
+        found = await measure_learnt(signed, config, state, lambda _done, _total: None, node.known)
+        assert found is not None and (found.before.accuracy, found.after.accuracy, len(opened)) == (0.5, after, new)
+        assert len(found.before.samples) == 2
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:
@@ -107,11 +111,11 @@ def test_result__rewards__are_printed_with_answers_before_and_after(capsys: pyte
         )
         for mean, text in ((0.0, "five\x1b"), (1.0, "4"))
     )
-    _print_learnt(Learnt(before=before, after=after, answers=()), Quality(is_reward=True))
+    _print_learnt(Learnt(before=before, after=after), Quality(is_reward=True))
     assert capsys.readouterr().out.splitlines() == [
-        "reward     0.00 before, 1.00 after (mean, held-out)",
-        "right      0.0 % before, 100.0 % after (+100.0 points, held-out)",
-        "answer     2 + 2 = 'five\\x1b' -> '4' (reward 0.00 -> 1.00)",
+        "reward     the model alone 0.00, the run now 1.00 (mean, held-out)",
+        "right      the model alone 0.0 %, the run now 100.0 % (+100.0 points, held-out)",
+        "answer     2 + 2 =  'five\\x1b' -> '4' (reward 0.00 -> 1.00)",
     ]
 
 
@@ -175,7 +179,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
         told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
     assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
-    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8
+    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["samples"]) == 8
+    assert {each["reward"] for each in said["learnt"]["after"]["samples"]} <= {0.0, 1.0}
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
 
 

@@ -12,6 +12,12 @@ from tests.top.recording import film_of, picture_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_film__of_the_documents__cuts_no_word() -> None:
+    assert "…" not in (DOCS / "top.svg").read_text("utf-8")
+
 
 def test_film__two_screens__holds_both_and_stands_still_at_the_last_one() -> None:
     node = DataDirectory(Path("/tmp/node"))

@@ -28,7 +28,18 @@ LOST = changed(
                    news=(News(time=1.7e9, text="peer 12D3*bn3nt8 left: it did not answer for 120 s", is_bad=True),)),
 )  # fmt: skip
 FINISHED = changed(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
-STATES = {"start": START, "catching up": CATCHING_UP, "training": STATUS, "peer lost": LOST, "finished": FINISHED}
+FOLLOWING = changed(
+    STATUS, own_updates=0, is_admitted=False, admission="invite",
+    detail=changed(DETAIL, own_updates=0, run_step=122, steps_per_s=12.5),
+)  # fmt: skip
+STATES = {
+    "following": FOLLOWING,
+    "start": START,
+    "catching up": CATCHING_UP,
+    "training": STATUS,
+    "peer lost": LOST,
+    "finished": FINISHED,
+}
 BAD_NEWS = News(time=1.7e9, text="x\x1b[2J" * 99, is_bad=True)
 HOSTILE = changed(STATUS, run="a\x1b[2Jb" * 40, detail=changed(DETAIL, news=(BAD_NEWS,)))
 
@@ -52,11 +63,19 @@ def test_screen__each_state__fits(status: Status) -> None:
         assert not any("\x1b" in line for line in found)
 
 
+@pytest.mark.parametrize("state", STATES)
+def test_screen__each_state__cuts_no_word(state: str) -> None:
+    """The film in the README had `held-o…`, `mem…` and `adm…`: a long line of progress took the labels' room."""
+    found = lines([view(STATES[state])])
+    assert not [line for line in found if "…" in line]
+    assert {"held-out", "admitted", "memory"} <= {line.split()[0] for line in found if line.strip()}
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [
         ("start", "alone: no other node is known"),
-        ("catching up", "25 % catching up, 1 min 15 s left"),
+        ("catching up", "25 % catching up, caught up in 1 min 15 s"),
         ("training", "step 120/500, 1.5 steps/s, 4 min 13 s left"),
         ("peer lost", "left: it did not answer for 120 s"),
         ("finished", "finished, equal with 3 peers"),

@@ -17,9 +17,9 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.directions import basis
 from sfnode.demo import model_folder
-from sfnode.model_files.folder import ModelFolder
-from sfnode.training.model.content import load_described
-from sfnode.training.model.tensors import DEFAULT_GROUPS, TensorGroup, trainable_tensors
+from sfnode.model_files.model_folder import ModelFolder
+from sfnode.training.model.tensor_groups import DEFAULT_GROUPS, TensorGroup, trainable_tensors
+from sfnode.training.model.weights_digest import load_described
 from tests.support.manifests import small_manifest
 
 VOCABULARY = 768  # of the embedded model, whose tokenizer all of these have

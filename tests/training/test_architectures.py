@@ -21,11 +21,11 @@ from protocol.run.manifest import Manifest, TensorKind, TensorSpec
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.perturbed import PassContext
-from sfnode.training.model.tensors import TensorGroup, attach, left_out, places, trainable_tensors
+from sfnode.training.model.tensor_groups import TensorGroup, attach, left_out, places, trainable_tensors
+from sfnode.training.model.weights_digest import check_model, load_described
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews

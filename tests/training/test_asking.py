@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import resolve_model
-from sfnode.training.asking import Comparison, ask_model, row_of
+from sfnode.training.model_questions import Comparison, ask_model, row_of
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec

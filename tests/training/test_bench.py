@@ -9,9 +9,9 @@ import torch
 
 from protocol.errors import OperatorError
 from protocol.state.coefficients import CoefficientLayout
-from sfnode.training.bench.memory import Alternative, peaks
+from sfnode.training.bench.peak_memory import Alternative, peaks
 from sfnode.training.bench.step_cost import bench_step
-from sfnode.training.bench.subjects import (
+from sfnode.training.bench.synthetic_models import (
     BenchBasis,
     bench_bases,
     bench_manifest,
@@ -20,7 +20,7 @@ from sfnode.training.bench.subjects import (
     some_coefficients,
 )
 from sfnode.training.bench.timing import paired_ratio, relative_spread, timed_in_turn
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
 
 CPU = torch.device("cpu")
 
@@ -29,7 +29,7 @@ CPU = torch.device("cpu")
 def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
     monkeypatch.setattr(
-        "sfnode.training.bench.memory.peaks", lambda setting, alternatives: peak
+        "sfnode.training.bench.peak_memory.peaks", lambda setting, alternatives: peak
     )  # its own test is below
     found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.RANDOM, repeats=2, device="cpu")
     for name in ("forward", "full_forward"):
@@ -46,14 +46,14 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
 def test_bench_step__system_that_does_not_say_what_a_process_takes__reports_times_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sfnode.training.bench.memory._STATUS", Path("/nowhere"))
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._STATUS", Path("/nowhere"))
     found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.RANDOM, repeats=1, device="cpu")
     assert found["peak_bytes"] == {} and "peak_memory_ratio" not in found and found["ratio_to_forward"]
 
 
 def test_bench_step__dense_core__is_set_against_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "sfnode.training.bench.memory.peaks", lambda setting, alternatives: dict.fromkeys(alternatives, 7)
+        "sfnode.training.bench.peak_memory.peaks", lambda setting, alternatives: dict.fromkeys(alternatives, 7)
     )
     found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.DENSE, repeats=1, device="cpu")
     assert found["ratio_to_forward"] and found["peak_memory_ratio"] == 1.0
@@ -68,7 +68,7 @@ def test_bench_bases__dense__is_a_run_of_the_last_layers_that_write() -> None:
 
 @pytest.mark.slow
 def test_bench_memory__forward_and_step__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._PROCESSES", 1)
     chosen = (Alternative.FORWARD, Alternative.STEP_DENSE, Alternative.STEP_LATER)
     found = peaks(("opt-125m", "1", "4", "fp32", "cpu"), chosen)
     tensors = shape_tensors("opt-125m")

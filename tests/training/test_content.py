@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 from protocol.errors import OperatorError
 from protocol.run.model import weights_digest
 from sfnode import demo
-from sfnode.model_files.folder import SINGLE_FILE
+from sfnode.model_files.model_folder import SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
-from sfnode.training.model.content import check_model, content_of, load_described
 from sfnode.training.model.loading import load_causal_lm
+from sfnode.training.model.weights_digest import check_model, content_of, load_described
 from tests.training.tiny_architectures import tiny_model
 
 Tensors = dict[str, torch.Tensor]
@@ -93,7 +93,7 @@ def test_content__whole_model__is_never_in_memory(folder: Path, monkeypatch: pyt
         return model
 
     real = load_causal_lm
-    monkeypatch.setattr("sfnode.training.model.content.load_causal_lm", load)
+    monkeypatch.setattr("sfnode.training.model.weights_digest.load_causal_lm", load)
     content_of(folder)
     assert loaded[0] <= 4 * 100  # a number for each tensor
 

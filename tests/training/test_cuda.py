@@ -18,11 +18,11 @@ from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.folding import fold_weights, is_quantised
 from sfnode.training.model.quantised import QuantisedLinear, closed_weights, load_in
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.tiny_models import model_manifest

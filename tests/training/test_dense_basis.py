@@ -14,10 +14,10 @@ from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from sfnode.training import dense_estimate
 from sfnode.training.calibration import FoundBasis, calibrate
+from sfnode.training.calibration.example_passes import look_at
 from sfnode.training.calibration.found_basis import _LEVELS_OF_RMS, RATE, _Gradients, _leading_excess
-from sfnode.training.calibration.look import look_at
-from sfnode.training.calibration.writers import moving_tensors
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.calibration.residual_writers import moving_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData
 from tests.support.found_bases import dense_bases
@@ -139,7 +139,7 @@ def test_calibrate__fewer_bits__same_basis_with_a_unit_that_suits_them(bits: int
 def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_words()
     usual = found_for(tiny_llama(), data)
-    monkeypatch.setattr("sfnode.training.calibration.rate._TRIAL_SHARE", -0.5)  # up: no rate is low enough
+    monkeypatch.setattr("sfnode.training.calibration.learning_rate._TRIAL_SHARE", -0.5)  # up: no rate is low enough
     halved = found_for(tiny_llama(), data)
     assert usual is not None and halved is not None
     assert usual.rows == (1 + 4) * 40 and halved.rows == (1 + 11) * 40
@@ -155,7 +155,7 @@ def test_calibrate__passes_with_a_move_that_round_otherwise__same_rate(monkeypat
         heard = dense_estimate.hear(shared, names, terms, *others)
         return replace(heard, loss=heard.loss + 0.015) if terms else heard
 
-    monkeypatch.setattr("sfnode.training.calibration.rate.hear", worse_with_a_move)
+    monkeypatch.setattr("sfnode.training.calibration.learning_rate.hear", worse_with_a_move)
     found = dense_bases(SharedModel(tiny_llama()), data)[1]
     assert found.learning_rate == pytest.approx(usual.learning_rate, rel=1e-6)
 
@@ -200,7 +200,7 @@ def test_calibrate__weights_that_are_stored_transposed__are_named_so() -> None:
 
 
 def test_calibrate__long_completions__some_tokens_of_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.training.calibration.look._TOKENS_MAX", 80)
+    monkeypatch.setattr("sfnode.training.calibration.example_passes._TOKENS_MAX", 80)
     assert found_for(tiny_llama(), some_texts()) is not None
 
 

@@ -20,13 +20,13 @@ from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.dense_estimate import contrasts, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.export.adapter import low_rank_updates
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.quantised import choose_precision
-from sfnode.training.model.tensors import attach
+from sfnode.training.model.tensor_groups import attach
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, TaskData

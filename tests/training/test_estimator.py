@@ -21,7 +21,7 @@ from protocol.subspace.directions import direction_factors
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator, add_own
 from sfnode.training.model.loading import output_embedding
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews

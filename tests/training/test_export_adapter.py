@@ -19,9 +19,9 @@ from protocol.errors import OperatorError
 from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.export.adapter import export_adapter, float32_parts
-from sfnode.training.export.model_folder import export_model
+from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from tests.training.brute_force import made_up_bases
 from tests.training.exports import CONFIGS, TrainedRun, save_base, trained_run
 

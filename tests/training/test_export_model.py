@@ -22,11 +22,11 @@ from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
 from sfnode import demo
 from sfnode.training.export.adapter import export_adapter
-from sfnode.training.export.model_folder import export_model
-from sfnode.training.export.out_folder import check_free, fresh_folder
+from sfnode.training.export.atomic_folder import check_free, fresh_folder
+from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import read_task

@@ -19,7 +19,7 @@ from protocol.subspace.directions import Basis, Int8Array, direction_factors
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import folding as view
 from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.tensors import TensorGroup, attach
+from sfnode.training.model.tensor_groups import TensorGroup, attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
 from tests.support.manifests import small_manifest

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
-from sfnode.model_files.folder import INDEX_FILE
+from sfnode.model_files.model_folder import INDEX_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.devices import choose_device
-from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.loading import choose_dtype, load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
-from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
+from sfnode.training.model.tensor_groups import TensorGroup, attach, trainable_tensors
+from sfnode.training.model.weights_digest import check_model, load_described
 from sfnode.training.shared_model import SharedModel
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
 

@@ -19,18 +19,18 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.subspace.bases import Bases
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
-from sfnode.training.export.model_folder import export_model
+from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model import offload as offload_module
+from sfnode.training.model.layer_probe import probe_tokens
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.offload import load_offloaded, offload, waiting_weights
-from sfnode.training.model.probe import probe_tokens
 from sfnode.training.model.quantised import load_in
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
-from sfnode.worker_protocol import room, weight_plan
+from sfnode.worker_protocol import memory_and_disk, weight_plan
 from sfnode.worker_protocol.weight_plan import WeightPlan, plan_weights
 from tests.support.demo_run import demo_run
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
@@ -277,12 +277,12 @@ def test_offload__weight_of_several_layers__does_not_wait() -> None:
 
 def test_free_disk__file_system_in_memory__is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
-    monkeypatch.setattr(room, "_MOUNTS", mounts)
+    monkeypatch.setattr(memory_and_disk, "_MOUNTS", mounts)
     real = tmp_path.resolve()
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\ntmpfs {real / 'memory'} tmpfs rw 0 0\n")
     (tmp_path / "memory").mkdir()
-    assert room.free_disk(tmp_path) > 0
-    assert room.free_disk(tmp_path / "memory") == 0
+    assert memory_and_disk.free_disk(tmp_path) > 0
+    assert memory_and_disk.free_disk(tmp_path / "memory") == 0
 
 
 def test_free_memory__container__counts_cached_files_as_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,13 +293,13 @@ def test_free_memory__container__counts_cached_files_as_free(tmp_path: Path, mon
         ("memory.stat", "anon 900000\nactive_file 500000\ninactive_file 1500000\n"),
     ):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "_CGROUP", tmp_path)
-    assert room.free_memory() == 3_000_000
+    monkeypatch.setattr(memory_and_disk, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory_and_disk, "_CGROUP", tmp_path)
+    assert memory_and_disk.free_memory() == 3_000_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert room.free_memory() == 8_000 * 1024
+    assert memory_and_disk.free_memory() == 8_000 * 1024
     (tmp_path / "meminfo").unlink()
-    assert room.free_memory() is None
+    assert memory_and_disk.free_memory() is None
 
 
 def test_load_offloaded__same_weights__as_loaded_whole() -> None:

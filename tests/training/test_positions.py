@@ -10,7 +10,7 @@ import pytest
 from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
-from sfnode.training.describe import default_max_tokens
+from sfnode.training.described_model import default_max_tokens
 from sfnode.training.model.loading import check_positions, positions_of
 
 TINY_OPT_POSITIONS = 64

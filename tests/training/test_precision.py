@@ -23,7 +23,7 @@ from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import dequantised, is_quantised
@@ -36,7 +36,7 @@ from sfnode.training.model.quantised import (
     load_in,
     quantise_weights,
 )
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.demo_run import AUTHORS, demo_run

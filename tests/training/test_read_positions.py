@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sfnode.training.model.layer_probe import layers_read_at_last, probe_tokens
 from sfnode.training.model.perturbed import PassContext
-from sfnode.training.model.probe import layers_read_at_last, probe_tokens
-from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
+from sfnode.training.model.tensor_groups import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import RowBatch
 from tests.training.tiny_architectures import tiny_model

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.errors import OperatorError
-from sfnode.model_files.folder import SINGLE_FILE
+from sfnode.model_files.model_folder import SINGLE_FILE
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.loading import load_causal_lm

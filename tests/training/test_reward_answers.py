@@ -15,10 +15,10 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.cli.ask import _shown
 from sfnode.demo import model_folder
-from sfnode.training.asking import Comparison, Reply, ask_model, row_of
 from sfnode.training.bench.answer_cost import AnswerSize, bench_answer
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading
+from sfnode.training.model_questions import Comparison, Reply, ask_model, row_of
 from sfnode.training.reward_estimate import advantages_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task

@@ -25,7 +25,7 @@ from protocol.subspace.directions import direction_factors, example_indices, sca
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import output_embedding
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import scoring
 from sfnode.training.task.candidates import CandidateBatch, batch_of

@@ -13,7 +13,7 @@ from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.errors import OperatorError
 from sfnode.training.model import loading
-from sfnode.training.model.probe import check_causal, norm_at_the_end
+from sfnode.training.model.layer_probe import check_causal, norm_at_the_end
 from sfnode.training.shared_model import SharedModel
 from tests.architectures.tiny_configs import tiny_config
 from tests.support.tiny_models import lively, tiny_gpt2, tiny_llama

@@ -16,9 +16,9 @@ from transformers import PreTrainedTokenizerFast
 
 from protocol.errors import OperatorError
 from protocol.schema import to_plain
-from sfnode.model_files.folder import ModelFolder
+from sfnode.model_files.model_folder import ModelFolder
 from sfnode.training import token_check
-from sfnode.training.describe import describe_run
+from sfnode.training.described_model import describe_run
 from sfnode.training.model.loading import token_rows
 from sfnode.training.task.encoding import PromptEncoder, read_task
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, task_spec

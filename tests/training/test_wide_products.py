@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from sfnode.training.model import quantised, wide_products
-from sfnode.training.model.probe import body_of, hidden_states, probe_tokens
+from sfnode.training.model.layer_probe import body_of, hidden_states, probe_tokens
 from sfnode.training.model.wide_products import WideProducts, first_gain, rows_to_widen, widen
 from sfnode.training.shared_model import SharedModel
 from tests.training.test_precision import needs_torchao

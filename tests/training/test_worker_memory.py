@@ -17,8 +17,8 @@ from protocol.run.manifest import Manifest
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.training import allocator, shared_model
-from sfnode.training.bench.memory import process_bytes, random_files, worker_peaks
-from sfnode.training.bench.subjects import BenchBasis, bench_bases, shape_tensors, some_coefficients
+from sfnode.training.bench.peak_memory import process_bytes, random_files, worker_peaks
+from sfnode.training.bench.synthetic_models import BenchBasis, bench_bases, shape_tensors, some_coefficients
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in

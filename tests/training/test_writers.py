@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.run.manifest import TensorKind
 from sfnode.training.calibration import writers_of
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from tests.architectures.tiny_configs import tiny_config
 from tests.architectures.verdict import loaded

@@ -14,7 +14,7 @@ from tests.support.manifests import OWNER, manifest_data
 from tests.vectors.manifest_dense import DENSE, DENSE_NUMBERS, dense_rows
 from tests.vectors.manifest_forms import faults_of_form
 from tests.vectors.manifest_rewards import REWARD, rules_of_rewards
-from tests.vectors.notation import Case, Document, against, case, document, judged, text
+from tests.vectors.notation import Case, Document, against, case, document, judged, sliced, text
 
 Data: TypeAlias = dict[str, Any]
 
@@ -86,6 +86,7 @@ CHOICES = {
     "admission.kind": ("closed", "Open", ""),
 }
 OBJECTS = ("model", "model.config", "model.weights.0", "tensors.0", "task", "method", "schedule", "admission")
+_SLICED_BYTES_MAX = 16_384  # longer ones are runs of equal pieces
 _FACE = "\N{GRINNING FACE}"
 
 
@@ -143,7 +144,11 @@ def manifest_case(name: str, data: bytes, reason: str | None, *pieces: bytes) ->
     assert found["reason"] == reason or (reason == "ANY" and found["verdict"] == "REJECT"), (name, found)
     if reason == "ANY":
         found["reason"] = None
-    return case(name, "decode_run", {"data": against(canonical(base()), data, *pieces)}, found)
+    held = canonical(base())
+    parts = against(held, data, *pieces)
+    if len(data) < _SLICED_BYTES_MAX:
+        parts = min(parts, sliced(held, data), key=lambda each: len(json.dumps(each)))
+    return case(name, "decode_run", {"data": parts}, found)
 
 
 def manifests() -> Document:
@@ -333,6 +338,9 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
         yield 12, f"reward, {objective}", {**REWARD, "task.objective": objective}
     yield 12, "reward with a label word", {**REWARD, "task.label_words": [" no"]}
     yield 12, "reward without a rule", {**REWARD, "task.completion": "{answer}"}
+    task = {path: value for path, value in REWARD.items() if path.startswith("task.")}
+    yield 12, "reward with canonical cores", {**task, "method.directions": 64}
+    yield 12, "reward with fewer answers than samples", {**REWARD, "method.directions": 7, "task.batch_rows": 7}
 
 
 def _bounds() -> Iterator[Case]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from tests.vectors.manifest_dense import DENSE
 from tests.vectors.notation import Case
 
 Data: TypeAlias = dict[str, Any]
@@ -16,7 +17,14 @@ def _text(check: object, **more: object) -> str:
     return json.dumps({"check": check, "samples": 8, "tokens": 16} | more, ensure_ascii=False, separators=(",", ":"))
 
 
-REWARD: Data = {"task.kind": "reward", "task.label_words": [], "task.completion": _text({"exact": "{answer}"})}
+REWARD: Data = {
+    **DENSE,
+    "method.directions": 64,
+    "task.batch_rows": 64,
+    "task.kind": "reward",
+    "task.label_words": [],
+    "task.completion": _text({"exact": "{answer}"}),
+}
 
 
 def _sums(levels: int) -> object:

@@ -20,8 +20,8 @@ from typing import Final
 
 import psutil
 
-from sfnode.children.program import Program, end
-from sfnode.web.viewers import VIEWERS_MAX
+from sfnode.children.child_program import Program, end
+from sfnode.web.change_stream import VIEWERS_MAX
 from tests.support.daemons import JoinProcess, demo_run, free_ports, write_run
 from tests.support.running_nodes import address_in, wait_until
 

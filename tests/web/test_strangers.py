@@ -9,16 +9,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from sfnode import callers
-from sfnode.callers import STRANGERS_MAX, STRANGERS_PER_ORIGIN_MAX, Strangers, is_name_of_ours
-from sfnode.web import viewers
+from sfnode import http_guard
+from sfnode.http_guard import STRANGERS_MAX, STRANGERS_PER_ORIGIN_MAX, Strangers, is_name_of_ours
+from sfnode.web import change_stream
 from tests.support.made_pages import MadeNode
 from tests.web.test_server import LIMIT_S, TOKEN, Browser, Stream, served
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNode:
-    monkeypatch.setattr(viewers, "_LOOK_S", 0.05)
+    monkeypatch.setattr(change_stream, "_LOOK_S", 0.05)
     return MadeNode(tmp_path)
 
 
@@ -60,7 +60,7 @@ async def test_viewer__has_shown_the_token__strangers_do_not_displace_it(made: M
 async def test_stranger__says_half_a_request_and_waits__is_let_go(
     made: MadeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(http_guard, "PATIENCE_S", 0.2)
     async with served(made.page(), token=TOKEN) as browser, await half_request(browser) as stream:
         with trio.fail_after(LIMIT_S), suppress(trio.BrokenResourceError):
             assert await stream.receive_some() == b""
@@ -112,8 +112,8 @@ async def test_place__patience_is_over__ends_unless_the_stranger_was_recognised(
         await trio.sleep(36_000)
     with strangers.place("192.0.2.1") as known:
         strangers.recognise(known)
-        await trio.sleep(10 * callers.PATIENCE_S)
-    assert (trio.current_time(), len(strangers)) == (11 * callers.PATIENCE_S, 0)
+        await trio.sleep(10 * http_guard.PATIENCE_S)
+    assert (trio.current_time(), len(strangers)) == (11 * http_guard.PATIENCE_S, 0)
 
 
 @pytest.mark.parametrize(

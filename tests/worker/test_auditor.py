@@ -16,11 +16,11 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.worker.audit_case import AuditCase, AuditVerdict
-from sfnode.worker.measuring import Measuring
+from sfnode.worker.audit_measuring import Auditor
+from sfnode.worker.held_out_measuring import Measuring
 from sfnode.worker.past_states import PastStates
-from sfnode.worker.remeasuring import Auditor
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER, small_manifest
 

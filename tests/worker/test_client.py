@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from protocol.errors import NumericError, OperatorError, SfnodeError, WorkerError, WorkerMemoryError
-from sfnode.worker import client
-from sfnode.worker.client import connect
+from sfnode.worker import worker_client
+from sfnode.worker.worker_client import connect
 from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
@@ -133,8 +133,8 @@ with socket.socket(socket.AF_UNIX) as listening:
 async def test_request__worker_computes_nothing__worker_error_says_that_it_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "HUNG_S", 0.3)
-    monkeypatch.setattr(client, "_LOOK_S", 0.05)
+    monkeypatch.setattr(worker_client, "HUNG_S", 0.3)
+    monkeypatch.setattr(worker_client, "_LOOK_S", 0.05)
     path = tmp_path / "worker.sock"
     async with trio.open_nursery() as nursery:
         command = [sys.executable, "-c", _SLEEPER, str(path)]

@@ -21,15 +21,15 @@ from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
 from sfnode.worker.audit_case import AuditCase, AuditVerdict
+from sfnode.worker.audit_measuring import audit_messages, choose_messages
 from sfnode.worker.past_states import PastStates
-from sfnode.worker.remeasuring import audit_messages, choose_messages
 from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.demo_run import AUTHORS, DemoRun, demo_run
 from tests.support.worker_process import WorkerProcess

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sfnode.children.awaited import LinesOf, running
+from sfnode.children.async_child import LinesOf, running
 from tests.children.made_up_programs import made_up
 
 

@@ -13,7 +13,7 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from tests.support.ledgers import exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest

@@ -17,14 +17,14 @@ from protocol.documents.audit_report import AuditReport, decode_report_untrusted
 from protocol.errors import Reject, RejectReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
-from sfnode.run.builder import MethodOptions
+from sfnode.run.manifest_builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.store import Store
+from sfnode.storage.record_store import Store
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
-from sfnode.worker.remeasuring import choose_messages
+from sfnode.worker.audit_measuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.found_bases import dense_bases

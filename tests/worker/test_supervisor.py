@@ -16,8 +16,8 @@ import trio.testing
 
 from protocol.errors import OperatorError, WorkerError
 from sfnode.worker import supervisor
-from sfnode.worker.client import WorkerSession
 from sfnode.worker.supervisor import NotUpError, default_threads, supervise, worker_process
+from sfnode.worker.worker_client import WorkerSession
 from sfnode.worker_protocol.training_config import TrainingConfig
 
 AUTOGROUP = Path("/proc/self/autogroup")

@@ -116,9 +116,10 @@ export const SWITCHES_OF_NODE_LATE = [
     [
       "9.6",
       "it may fall meanwhile",
-      "isHeld ? Math.min(distance, this.workDistance) : distance",
-      "isHeld ? this.workDistance : distance",
+      "isHeld ? Math.min(distance, Math.max(1, this.workDistance)) : distance",
+      "isHeld ? Math.max(1, this.workDistance) : distance",
     ],
+    ["9.6", "but to 1 it rises", "Math.max(1, this.workDistance)", "this.workDistance"],
     ["9.6.2", "no rise while an author is awaited", "isAwaiting || differing > 0", "differing > 0"],
     ["9.6", "at most every 100 ms", " || nowMs - this.#toldMs < this.#limits.WORK_TOLD_MS) return", ") return"],
     ["9.6", "over: only who has finished", "this.isOver = isFinished && !isHeld", "this.isOver = !isHeld"],

@@ -1,8 +1,4 @@
 """Doors: `strings_for`, `hand_to_node`. Make strings to join, and hand an owner's statements to a node."""
 
-from sfnode.cli.inviting import qr_code as qr_code, statements_given as statements_given
-from sfnode.cli.inviting.strings import (
-    InviteOptions as InviteOptions,
-    invite_options as invite_options,
-    strings_for as strings_for,
-)
+from sfnode.cli.inviting import qr_code, statement_delivery
+from sfnode.cli.inviting.invitation_strings import InviteOptions, invite_options, strings_for

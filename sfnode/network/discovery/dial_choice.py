@@ -1,4 +1,4 @@
-"""Choice of the peers to dial now, and of sessions that end to make room: the state that `policy.outbound` needs."""
+"""Choice of the peers to dial now, and of sessions that end to make room: the state for `policy.outbound_choice`."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import trio
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.policy import Group, ip_groups, outbound
+from sfnode.network.policy import Group, ip_groups, outbound_choice
 
 
 class DialChoice:
@@ -45,10 +45,10 @@ class DialChoice:
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
             # Too few outbound sessions: dial the missing ones, spread over networks.
-            return outbound.spread(self._candidates(now_s, exclude), self._taken(), wanted)
+            return outbound_choice.spread(self._candidates(now_s, exclude), self._taken(), wanted)
         # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
         dialled = self._dialled()
-        leaving = outbound.choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        leaving = outbound_choice.choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
         session = self._sessions.get(leaving) if leaving is not None else None
         if session is not None:
             session.say_bye("making room for another network")
@@ -56,20 +56,24 @@ class DialChoice:
         if free <= 0 or checked:
             return checked
         taken = self._taken()
-        found = outbound.elsewhere(self._candidates(now_s, exclude), taken) if outbound.is_crowded(taken) else None
+        found = (
+            outbound_choice.elsewhere(self._candidates(now_s, exclude), taken)
+            if outbound_choice.is_crowded(taken)
+            else None
+        )
         return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
-    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[outbound.Candidate]:
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[outbound_choice.Candidate]:
         """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
-            yield outbound.Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
+            yield outbound_choice.Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
 
-    def _dialled(self) -> tuple[outbound.Dialled, ...]:
+    def _dialled(self) -> tuple[outbound_choice.Dialled, ...]:
         """Return the outbound sessions that are not ending, the oldest first."""
         sessions = [each for each in self._sessions.all() if each.is_outbound and not each.is_ending]
         sessions.sort(key=lambda session: session.started_s)
         return tuple(
-            outbound.Dialled(
+            outbound_choice.Dialled(
                 peer=session.peer,
                 group=ip_groups.public_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,

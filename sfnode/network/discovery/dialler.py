@@ -17,7 +17,7 @@ from sfnode.network.policy import Address
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions import RefusedError, handshake
 from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
-from sfnode.slips import Slips
+from sfnode.unexpected_errors import Slips
 
 # Runs a whole outbound session; calls the second argument after both hellos. Raises the errors of the handshake.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]

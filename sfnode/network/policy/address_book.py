@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address, parse_untrusted
-from sfnode.network.policy.outbound import dial_order
+from sfnode.network.policy.outbound_choice import dial_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,12 @@
 
 import ipaddress
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
+
+from base58 import b58decode, b58encode
 
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
@@ -12,7 +16,6 @@ from protocol.wire import PeerId
 _ED25519_ID_PREFIX: Final = bytes.fromhex("002408011220")
 _ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
 _ED25519_ID_DIGITS: Final = 52  # the number of base58 digits is constant, because the second byte is not zero
-_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
 _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems treat all of it as loopback
 _INSIDE: Final = tuple(  # not routed on the internet: private networks, and carrier-grade NAT
@@ -25,24 +28,17 @@ def peer_of_author(author: bytes) -> PeerId:
     """Return the libp2p peer id of an author (32-byte Ed25519 public key): both are the same key."""
     if len(author) != 32:
         raise ValueError(f"an Ed25519 public key has 32 bytes, got {len(author)}")
-    number = int.from_bytes(_ED25519_ID_PREFIX + author, "big")
-    digits = ""
-    while number:
-        number, digit = divmod(number, 58)
-        digits = _BASE58[digit] + digits
-    return PeerId("1" + digits)  # base58 writes a leading zero byte as "1"
+    return PeerId(b58encode(_ED25519_ID_PREFIX + author).decode("ascii"))
 
 
 def author_of_peer(peer: str) -> bytes:
     """Return the 32-byte Ed25519 public key in a peer id; ValueError for a malformed id or another kind of key."""
-    if len(peer) != _ED25519_ID_DIGITS or peer[0] != "1" or not set(peer) <= set(_BASE58):
+    raw = b""
+    if len(peer) == _ED25519_ID_DIGITS and peer.isalnum():  # the decoder drops white space
+        with suppress(ValueError):
+            raw = b58decode(peer)
+    if len(raw) != _ED25519_ID_BYTES or not raw.startswith(_ED25519_ID_PREFIX):
         raise ValueError(f"{peer[:80]!r} is not the peer id of an Ed25519 key (12D3KooW...)")
-    number = 0
-    for digit in peer:
-        number = number * 58 + _BASE58.index(digit)
-    raw = number.to_bytes(_ED25519_ID_BYTES + 2, "big")[2:]
-    if not raw.startswith(_ED25519_ID_PREFIX) or number >> (8 * _ED25519_ID_BYTES):
-        raise ValueError(f"{peer!r} is not the peer id of an Ed25519 key (12D3KooW...)")
     return raw[len(_ED25519_ID_PREFIX) :]
 
 
@@ -131,15 +127,13 @@ def _check_host(kind: str, host: str) -> str:
 
 def parse_bootstrap(text: str) -> Address:
     """Parse the operator's address of a node to dial. OperatorError if peer id, port or a dialable host is missing."""
-    try:
+    with _faults_of("bootstrap", text):
         address = parse_address(text)
         if address.port == 0 or address.is_wildcard:
             raise ValueError("this cannot be dialled; give the host and port at which others reach that node")
         if address.peer is None:
             raise ValueError("the peer id is missing: append /p2p/<peer id>, as that node prints it at start")
-    except ValueError as error:
-        raise OperatorError(f"bootstrap address {text!r}: {error}") from error
-    return address
+        return address
 
 
 def parse_listen(text: str) -> Address:
@@ -147,24 +141,28 @@ def parse_listen(text: str) -> Address:
 
     0.0.0.0 means every interface; port 0 means any free port.
     """
-    try:
+    with _faults_of("listen", text):
         address = parse_address(text)
         if address.kind not in ("ip4", "ip6"):
             raise ValueError("listen on an IP address: /ip4/0.0.0.0/tcp/<port> or /ip6/::/tcp/<port>")
-    except ValueError as error:
-        raise OperatorError(f"listen address {text!r}: {error}") from error
-    return address
+        return address
 
 
 def parse_announce(text: str) -> Address:
     """Parse the operator's public address of this node. OperatorError if others cannot dial it."""
-    try:
+    with _faults_of("announce", text):
         address = parse_address(text)
         if address.port == 0 or address.is_wildcard:
             raise ValueError("others cannot dial this; give a public IP address or host name, and the port")
+        return address
+
+
+@contextmanager
+def _faults_of(use: str, text: str) -> Iterator[None]:
+    try:
+        yield
     except ValueError as error:
-        raise OperatorError(f"announce address {text!r}: {error}") from error
-    return address
+        raise OperatorError(f"{use} address {text!r}: {error}") from error
 
 
 def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:

@@ -12,7 +12,7 @@ from sfnode.network.sessions.file_server import FILES_PROTOCOL
 from sfnode.network.sessions.handshake import RefusedError
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Host, Link, LinkBrokenError
-from sfnode.slips import Slips
+from sfnode.unexpected_errors import Slips
 
 Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream can serve no more
 

@@ -73,22 +73,22 @@ class OpenSessions:
             return False
         if len(places) < inbound_max:
             return True
-        victim = policy.inbound.choose_to_evict(places, policy.ip_groups.ip_group_of(host))
+        victim = policy.inbound_eviction.choose_to_evict(places, policy.ip_groups.ip_group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
         return victim is not None
 
     def shed(self) -> bool:
         """End the least useful inbound session; return False if there is none."""
-        victim = policy.inbound.choose_to_shed(self._inbound_places())
+        victim = policy.inbound_eviction.choose_to_shed(self._inbound_places())
         if victim is not None:
             self._sessions[victim].say_bye(SHORT_OF_MEMORY)
         return victim is not None
 
-    def _inbound_places(self) -> tuple[policy.inbound.InboundPlace, ...]:
+    def _inbound_places(self) -> tuple[policy.inbound_eviction.InboundPlace, ...]:
         """Return the inbound sessions that are not ending."""
         return tuple(
-            policy.inbound.InboundPlace(
+            policy.inbound_eviction.InboundPlace(
                 peer=peer,
                 group=policy.ip_groups.ip_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,

@@ -14,7 +14,7 @@ from libp2p.stream_muxer.yamux import yamux
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.transport.direct_session import DirectSession
-from sfnode.slips import Boundary
+from sfnode.unexpected_errors import Boundary
 
 
 class WindowExceededError(trio.TooSlowError):

@@ -15,7 +15,7 @@ import trio
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBuckets
-from sfnode.slips import Boundary
+from sfnode.unexpected_errors import Boundary
 
 StreamHandler = Callable[[Any], Awaitable[None]]
 

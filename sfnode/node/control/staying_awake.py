@@ -5,7 +5,7 @@ from typing import Final
 
 import trio
 
-from sfnode.children import wakefulness
+from sfnode.children import sleep_inhibitor
 from sfnode.reporter import Reporter
 
 _LOOK_S: Final = 1.0
@@ -13,7 +13,7 @@ _LOOK_S: Final = 1.0
 
 async def stay_awake(is_working: Callable[[], bool], reporter: Reporter) -> None:
     """Do so until cancelled; report once, and return, where the system has no way or refuses."""
-    if not (tool := wakefulness.waking_tool()):
+    if not (tool := sleep_inhibitor.waking_tool()):
         text = "--keep-awake: this system has neither systemd-inhibit nor caffeinate; keep it awake in its settings"
         reporter.event("not_awake", text)
         return
@@ -27,7 +27,7 @@ async def stay_awake(is_working: Callable[[], bool], reporter: Reporter) -> None
 
 async def _is_refused_while(is_working: Callable[[], bool], tool: tuple[str, ...]) -> bool:
     """Keep the machine awake while the node works; return whether the system refuses, which ends it early."""
-    async with wakefulness.awake(tool) as process:
+    async with sleep_inhibitor.awake(tool) as process:
         while is_working():
             if process.poll() is not None:
                 return True

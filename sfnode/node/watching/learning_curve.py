@@ -8,7 +8,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
-from sfnode.quality import Quality
+from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
@@ -30,6 +30,7 @@ class LearningCurve:
         self._data_dir, self._reporter, self._quality = data_dir, reporter, quality
         self._warned_of: EvaluatedStep | None = None
         self._gain_trouble = ""
+        self._is_one_answer = False
         self.evaluations: list[EvaluatedStep] = []
         self.losses = LossSeries()
         with self._reported():
@@ -69,9 +70,13 @@ class LearningCurve:
             self._warn(evaluation)
 
     def _warn(self, evaluation: EvaluatedStep) -> None:
-        best = evaluations.best_of(self.evaluations)
+        best, quality = evaluations.best_of(self.evaluations), self._quality
+        said = evaluations.one_answer_in_words(self.evaluations)
+        if said and not self._is_one_answer:
+            self._reporter.event_at(logging.WARNING, "one_answer", said, step=evaluation.step)
+        self._is_one_answer = bool(said)
         if best is not None and best != self._warned_of and evaluations.has_become_worse(self.evaluations):
-            self._warned_of, quality = best, self._quality
+            self._warned_of = best
             text = (
                 f"the {quality.name} on held-out data has {'fallen' if quality.is_reward else 'risen'} from "
                 f"{quality.figure(best.loss, 3)} at step {best.step} to {quality.figure(evaluation.loss, 3)}. "

@@ -11,7 +11,7 @@ from protocol.wire import PeerId
 from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.node.watching.newer_versions import NewerVersions
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import News, Status, StatusWords
+from sfnode.status import ADMITTED, News, Status, StatusWords
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
@@ -85,7 +85,7 @@ class AdmissionNews:
     def __init__(self, data_dir: DataDirectory, reporter: Reporter) -> None:
         self._statements = data_dir.statements
         self._reporter = reporter
-        self._reported = StatusWords.ADMITTED
+        self._reported = ADMITTED
 
     def look(self, status: Status, *, is_live: bool) -> None:
         """Report what has changed; ``is_live``: this node has everything that its neighbours had.

@@ -12,12 +12,13 @@ from protocol.events import Event
 from protocol.node import statistics
 from protocol.wire import PeerId
 from sfnode.network import policy
-from sfnode.node.watching.catch_up import CatchUpMonitor
+from sfnode.node.watching.catch_up_speed import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.node.watching.status_file import StatusFile
-from sfnode.quality import Quality
+from sfnode.purpose import purpose_of
+from sfnode.quality_figures import Quality
 from sfnode.run import run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
 from sfnode.storage import DataDirectory, disk
@@ -37,7 +38,7 @@ class NodeWatch:
         self._life = life
         self._news = NetworkNews(life.reporter, self._label, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
-        self._details = StatusDetails(curve, self._news)
+        self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
         self._catch_up = CatchUpMonitor()
@@ -120,6 +121,7 @@ def snapshot(life: "RunningNode") -> Status:
             time=time.time(),
             pid=os.getpid(),
             own_name="" if life.config.network.own_name is None else life.config.network.own_name.name,
+            learns=purpose_of(manifest.task),
             paused=life.overseer.paused,
             model=life.model_progress(),
             join=str(here),

@@ -5,6 +5,8 @@ from typing import Final
 
 from sfnode.status import LossPoint, Status
 
+_JUMP_ROUNDS: Final = 8  # a run's messages come in bursts of fewer rounds
+_JUMP_PACES: Final = 4.0  # times what the pace lets expect since the last look
 _POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
 
 
@@ -28,18 +30,36 @@ class RecentRate:
 
 
 class StepRate(RecentRate):
-    """Measures the steps per second of a node or a run.
+    """Measures the steps per second of a run, as long as it goes on: what is caught up is no pace.
 
-    A node that catches up gets in a second what others did in hours, so it has no rate before its first own step.
+    Args:
+        round_steps: steps of one message.
     """
 
-    def of(self, now_s: float, step: int, status: Status) -> float | None:
-        """Add the step reached at ``now_s`` and return the rate; None while the node catches up."""
-        is_new = status.may_contribute and not status.node.own_updates
-        if is_new or status.is_catching_up:
+    def __init__(self, window_s: float, round_steps: int = 1) -> None:
+        super().__init__(window_s)
+        self._jump_steps = _JUMP_ROUNDS * round_steps
+
+    def of(self, now_s: float, step: int, status: Status, *, is_live: bool) -> float | None:
+        """Add the step that the run has reached at ``now_s``, and return the rate; None while the node catches up.
+
+        ``is_live``: the node has compared all that it holds with a neighbour. One that contributes has no rate before
+        its first own step.
+        """
+        is_new = not status.node.own_updates if status.may_contribute else not is_live
+        if is_new or status.is_catching_up or self._is_jump(now_s, step):
             self._seen.clear()
+        if is_new or status.is_catching_up:
             return None
         return self.take(now_s, step)
+
+    def _is_jump(self, now_s: float, step: int) -> bool:
+        """Return whether the step rises far beyond the pace: the machine slept, or the line was down."""
+        if len(self._seen) < 2:
+            return False
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        usual = (last - first) / (last_s - first_s) * (now_s - last_s)
+        return step - last > self._jump_steps + _JUMP_PACES * usual
 
 
 class LossSeries:

@@ -26,14 +26,15 @@ class StatusDetails:
     Args:
         curve: losses on the held-out data and of the batches.
         news: reports to the operator.
+        round_steps: steps of one message of the run.
     """
 
-    def __init__(self, curve: LearningCurve, news: NetworkNews) -> None:
+    def __init__(self, curve: LearningCurve, news: NetworkNews, round_steps: int) -> None:
         self._equal: dict[PeerId, tuple[float, int]] = {}  # by neighbour: when its ledger was this one, own updates
         self._curve, self._news = curve, news
         self._rows_seen = 0
         self._started_s = trio.current_time()
-        self._steps = StepRate(_PACE_S)
+        self._steps = StepRate(_PACE_S, round_steps)
         self._updates, self._rows = RecentRate(_PACE_S), RecentRate(_PACE_S)
         self._in, self._out = RecentRate(_TRAFFIC_S), RecentRate(_TRAFFIC_S)
 
@@ -57,8 +58,8 @@ class StatusDetails:
             self._rows_seen = training.forward_rows
             self._curve.losses.take(status.node.step, training.loss)
         now_s, progress = trio.current_time(), statistics.run_progress(node)
-        reached = status.node.step if status.node.own_updates else max(status.node.step, progress.run_step)
-        steps_per_s = self._steps.of(now_s, reached, status)
+        reached = max(status.node.step, progress.run_step)  # a slow node's own steps lie far apart
+        steps_per_s = self._steps.of(now_s, reached, status, is_live=node.sync.is_live)
         updates_per_s = self._updates.take(now_s, ledger.updates)
         left, pace = status.node.steps - reached, steps_per_s
         if status.is_catching_up:

@@ -33,6 +33,7 @@ const count = (number, noun) => `${whole.format(number)} ${noun}${number === 1 ?
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 const short = (text) => text.slice(0, 16);
+const tiny = (text) => text.slice(0, 8);  // where several stand side by side in a picture
 const label = (each) => each.name ? `${each.name} ${short(each.author)}` : short(each.author);
 
 /** A loss, or the like, with about four digits. */

@@ -66,7 +66,6 @@ function showTiles() {
   const last = evaluations.points.at(-1), best = evaluations.points.find((each) => each[0] === evaluations.best_step);
   const own = authors.find((each) => each.is_own), all = view.verified ? view.verified.updates : status ? status.updates : 0;
   const tiles = [lossTile(status, last, best), accuracyTile(last, best)];
-  if (view.gain) tiles.push(gainTile(view.gain));
   tiles.push(own && all ? ["Own updates", whole.format(own.updates), `${percent(own.updates / all)} of all`] :
     ["Updates", whole.format(all), count(view.authors_in_all, "author")]);
   if (!view.verified && status) tiles.push(...liveTiles(status));
@@ -92,13 +91,6 @@ function accuracyTile(last, best) {
   if (!last) return [name, "–", "not measured"];
   const other = best && best !== last ? `; ${percent(best[2])} at the best ${view.run.is_rewarded ? "reward" : "loss"}` : "";
   return [name, percent(last[2]), `at step ${whole.format(last[0])}${other}`];
-}
-
-function gainTile({ before, own, after, step }) {
-  const isRewarded = view.run.is_rewarded;
-  const points = (share) => `${share < 0 ? "−" : "+"}${isRewarded ? Math.abs(share).toFixed(2) : Math.abs(100 * share).toFixed(1)}`;
-  const alone = own === null ? "" : `; ${points(after - own)} over own examples alone`;
-  return ["Gain", `${points(after - before)} ${isRewarded ? "reward" : "points"}`, `over the model alone${alone}, at step ${whole.format(step)}`];
 }
 
 function liveTiles(status) {
@@ -151,14 +143,22 @@ function keyOf(id, entries) {
   byId(id).replaceChildren(...entries.filter(Boolean).map(([css, text]) => element("span", {}, element("i", { class: css }), text)));
 }
 
-// --- answers
+// --- what was won
+
+function showWon() {
+  const { run, gain } = view;
+  say("learns", sentence(run.learns));
+  byId("won").replaceChildren(...gain.figures.map(([name, value]) =>
+    element("div", {}, element("dt", {}, sentence(name)), element("dd", { class: "value" }, value))));
+  say("won-note", gain.note);
+}
 
 function showAnswers() {
-  byId("answers-card").hidden = !view.answers.length;
-  const shown = ([text, reward]) => `${reward.toFixed(2)} ${text || "(nothing)"}`;
-  byId("answers").replaceChildren(...view.answers.map(({ before, after }, index) =>
-    element("li", {}, element("div", { class: "muted" }, `row ${index + 1}, the model alone: ${shown(before)}`),
-      element("div", {}, `row ${index + 1}, with the run: ${shown(after)}`))));
+  byId("answers").replaceChildren(...view.answers.map(({ prompt, right, answers }, index) => element("li", {},
+    element("p", {}, prompt || `Held-out row ${index + 1}`, element("span", { class: "muted" }, right && ` right: ${right}`)),
+    ...answers.map(([name, text, reward]) => element("p", { class: reward >= 1 ? "good" : "" },
+      element("span", { class: "muted" }, `${name}: `), text || "(nothing)",
+      element("span", { class: "muted" }, right ? (reward >= 1 ? " ✓" : " ✗") : ` reward ${reward.toFixed(2)}`))))));
 }
 
 // --- authors
@@ -215,17 +215,17 @@ function mapKey(near, far) {
 }
 
 function nearNode(each) {
-  const name = each.name || short(each.author);
+  const name = each.name || tiny(each.author);
   return { kind: "near", name, isOut: each.is_outbound, isSame: each.is_equal, title: `${label(each)}, ${each.address}` };
 }
 
 function goneNode(author) {
-  return { kind: "gone", name: short(author), title: `${short(author)} was a neighbour until a moment ago` };
+  return { kind: "gone", name: tiny(author), title: `${short(author)} was a neighbour until a moment ago` };
 }
 
 function farNode(each, top) {
   const isSilent = each.last_step < top - SILENT_STEPS;
-  return { kind: "far", name: each.name || short(each.author), isSilent, title: `${label(each)}, ${count(each.updates, "update")}` };
+  return { kind: "far", name: each.name || tiny(each.author), isSilent, title: `${label(each)}, ${count(each.updates, "update")}` };
 }
 
 function neighbourRow(each) {
@@ -268,7 +268,8 @@ function fact(name, value) {
 const SHOWN = [
   [showStage, ["run", "status", "authors"]],
   [showTrouble, ["run", "status", "evaluations"]],
-  [showTiles, ["status", "evaluations", "gain", "authors", "neighbours"]],
+  [showWon, ["run", "gain"]],
+  [showTiles, ["status", "evaluations", "authors", "neighbours"]],
   [showCurves, ["evaluations", "losses", "run"]],
   [showAnswers, ["answers"]],
   [showAuthors, ["authors", "run"]],

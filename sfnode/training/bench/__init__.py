@@ -4,8 +4,8 @@
 nothing is downloaded. No state of a run ever comes from here.
 """
 
-from sfnode.training.bench import memory as memory, subjects as subjects, timing as timing
-from sfnode.training.bench.answer_cost import AnswerSize as AnswerSize, bench_answer as bench_answer
-from sfnode.training.bench.memory import random_files as random_files, worker_peaks as worker_peaks
-from sfnode.training.bench.step_cost import bench_step as bench_step
-from sfnode.training.bench.subjects import BenchBasis as BenchBasis
+from sfnode.training.bench import peak_memory, synthetic_models, timing
+from sfnode.training.bench.answer_cost import AnswerSize, bench_answer
+from sfnode.training.bench.peak_memory import random_files, worker_peaks
+from sfnode.training.bench.step_cost import bench_step
+from sfnode.training.bench.synthetic_models import BenchBasis

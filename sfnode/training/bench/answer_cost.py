@@ -11,8 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import parse_reward
-from sfnode.training.bench import subjects, timing
-from sfnode.training.bench.subjects import Action
+from sfnode.training.bench import synthetic_models, timing
+from sfnode.training.bench.synthetic_models import Action
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
@@ -49,8 +49,8 @@ def bench_answer(shape: str, *, size: AnswerSize, dtype: str, repeats: int, devi
             f"samples. Give a multiple of them, {DIRECTIONS_MAX:,} at most, such as 64 and 8"
         )
     where = choose_device(device)
-    model = subjects.random_model(shape, where, loading.choose_dtype(dtype))
-    generate = _generation(subjects.shared_copy(model), size)
+    model = synthetic_models.random_model(shape, where, loading.choose_dtype(dtype))
+    generate = _generation(synthetic_models.shared_copy(model), size)
     times = timing.timed_in_turn({"message": _message(model, size), "generate": generate}, where, repeats)
     found = timing.compared(times, {"to_generate": ("message", "generate")})
     seconds = sorted(times["message"])[len(times["message"]) // 2]
@@ -74,9 +74,9 @@ def _message(model: PreTrainedModel, size: AnswerSize) -> Action:
     check = {"sum": [[1 << place, {"contains": digits}] for place, digits in enumerate(_DIGITS)]}
     rule = json.dumps({"check": check, "samples": size.samples, "tokens": size.tokens})
     text_tokens = _PROMPT_TOKENS + size.tokens
-    bases = subjects.reward_bases(trainable_tensors(model), rule, size=(size.answers, text_tokens))
+    bases = synthetic_models.reward_bases(trainable_tensors(model), rule, size=(size.answers, text_tokens))
     judge = AnswerJudge(_number_words(model.config.get_text_config().vocab_size), parse_reward(rule))
-    data = replace(subjects.random_data(size.answers, _PROMPT_TOKENS), label_tokens=(), judge=judge)
+    data = replace(synthetic_models.random_data(size.answers, _PROMPT_TOKENS), label_tokens=(), judge=judge)
     session = Estimator(SharedModel(model), bases, data)
     return lambda: session.estimate(1, 0)
 
@@ -91,7 +91,7 @@ def _number_words(count: int) -> PreTrainedTokenizerBase:
 
 def _generation(model: PreTrainedModel, size: AnswerSize) -> Action:
     """Return an action that lets transformers sample the answers of a message."""
-    data = subjects.random_data(size.answers // size.samples, _PROMPT_TOKENS)
+    data = synthetic_models.random_data(size.answers // size.samples, _PROMPT_TOKENS)
     prompts_PT = torch.tensor([example.tokens for example in data.examples], device=model.device)
     writer: Any = model
 

@@ -2,22 +2,16 @@
 
 from typing import Final
 
-from sfnode.training.bench import memory, subjects, timing
-from sfnode.training.bench.memory import Alternative
-from sfnode.training.bench.subjects import BenchBasis
+from sfnode.training.bench import peak_memory, synthetic_models, timing
+from sfnode.training.bench.peak_memory import Alternative
+from sfnode.training.bench.synthetic_models import BenchBasis
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.task import row_batch
 
 # What a step's peak is divided by, and the steps whose peaks are measured, by the ending of their ratios' names
 _DENSE: Final = (Alternative.FORWARD_ONCE, {"": Alternative.STEP_DENSE})
-_OTHERS: Final = (
-    Alternative.FORWARD,
-    {
-        "": Alternative.STEP,
-        "_later": Alternative.STEP_LATER,
-    },
-)
+_OTHERS: Final = (Alternative.FORWARD, {"": Alternative.STEP, "_later": Alternative.STEP_LATER})
 
 
 def bench_step(
@@ -33,20 +27,23 @@ def bench_step(
         epoch folded.
     """
     where = choose_device(device)
-    model, data = subjects.random_model(shape, where, loading.choose_dtype(dtype)), subjects.random_data(*size)
-    plain, rows = subjects.shared_copy(model), row_batch(data.examples, 0, where)
-    bases = subjects.bench_bases(trainable_tensors(model), basis, size=size)
+    model, data = (
+        synthetic_models.random_model(shape, where, loading.choose_dtype(dtype)),
+        synthetic_models.random_data(*size),
+    )
+    plain, rows = synthetic_models.shared_copy(model), row_batch(data.examples, 0, where)
+    bases = synthetic_models.bench_bases(trainable_tensors(model), basis, size=size)
     sides = bases.manifest.method.sides
     actions = {
-        "step": subjects.first_step(model, bases, data),
-        "forward": subjects.forward(plain, rows, sides=sides),
-        "full_forward": subjects.forward(plain, rows, sides=sides, has_head=True),
+        "step": synthetic_models.first_step(model, bases, data),
+        "forward": synthetic_models.forward(plain, rows, sides=sides),
+        "full_forward": synthetic_models.forward(plain, rows, sides=sides, has_head=True),
     }
     times = timing.timed_in_turn(actions, where, repeats)
     under, steps = _DENSE if basis is BenchBasis.DENSE else _OTHERS
-    peak = memory.peaks((shape, *map(str, size), dtype, where.type), (under, *steps.values()))
+    peak = peak_memory.peaks((shape, *map(str, size), dtype, where.type), (under, *steps.values()))
     return {
-        **subjects.setting(shape, size, dtype, basis, where),
+        **synthetic_models.setting(shape, size, dtype, basis, where),
         **timing.compared(times, {f"to_{name}": ("step", name) for name in ("forward", "full_forward")}),
         **{f"peak_memory_ratio{name}": peak[step] / peak[under] for name, step in steps.items() if peak},
         "peak_bytes": peak,

@@ -9,7 +9,7 @@ inputs at the tokens that are read, scaled to variance one. U has directions of 
 So the loss has curvature one along each column of U: at even predictions (elsewhere at most half the number of label
 words), for texts where the model is now. The largest eigenvalue of all layers' V^T x together is then the largest
 curvature by the core, and its inverse the rate of a Newton step. The unit and the bound of a message come from labels
-that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss (`rate`).
+that are drawn. The examples' own labels choose nothing but the rate: by how much a step lowers their loss.
 """
 
 import math
@@ -27,12 +27,12 @@ from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
-from sfnode.training.calibration.look import Look, look_at
-from sfnode.training.calibration.rate import suited_rate
-from sfnode.training.calibration.writers import moving_tensors
+from sfnode.training.calibration.example_passes import Look, look_at
+from sfnode.training.calibration.learning_rate import suited_rate
+from sfnode.training.calibration.residual_writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
-from sfnode.training.reward_estimate import judge_of, writer_of
+from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
 from sfnode.worker_protocol import DeviceOptions
@@ -67,6 +67,7 @@ class FoundBasis:
         tensors: that have a core, in the order of the manifest.
         learning_rate: that suits the basis.
         rows: that went through the model to find it.
+        rewards: of the answers that were drawn for it, one to a prompt; none where the run has labels or texts.
     """
 
     content: BasisContent
@@ -74,6 +75,7 @@ class FoundBasis:
     settings: DenseSettings
     learning_rate: float
     rows: int
+    rewards: tuple[float, ...] = ()
 
 
 def calibrate(
@@ -97,8 +99,10 @@ def calibrate(
     """
     module: nn.Module = shared.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
+    rewards: list[float] = []
     if data.judge is not None:
-        data, on_progress = _answered(shared, data, on_progress)
+        data, rewards = _answered(shared, data, on_progress)
+        on_progress = _second_half(on_progress, len(rewards))
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
@@ -142,6 +146,7 @@ def calibrate(
         settings=settings,
         learning_rate=rate,
         rows=len(look.example) + passes * sum(example.rows for example in tried),
+        rewards=tuple(rewards),
     )
 
 
@@ -151,21 +156,27 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, Progress]:
-    """Return the data with an answer of the model's own after some of the prompts, and how to go on with the progress.
+def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[float]]:
+    """Return the data with an answer of the model's own after some of the prompts, and what each answer gets.
 
     Writing an answer and looking at it count as one example each.
     """
-    chosen = spread_out(data.examples, _PROMPTS)
-    draws = answer_draws(0, len(chosen), judge_of(data).rule.tokens)[:, None]
-    writer, both = writer_of(shared, data, {}), 2 * len(chosen)
+    chosen, judge = spread_out(data.examples, _PROMPTS), judge_of(data)
+    draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
+    writer = writer_of(shared, data, {})
     examples: list[Example] = []
+    rewards: list[float] = []
     for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
         part = chosen[first : first + _PROMPTS_AT_ONCE]
         written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
         examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
-        on_progress(len(examples), both)
-    return replace(data, examples=tuple(examples)), lambda done, _total: on_progress(len(chosen) + done, both)
+        rewards += [reward for _, reward in checked_answers(judge, part, written)]
+        on_progress(len(examples), 2 * len(chosen))
+    return replace(data, examples=tuple(examples)), rewards
+
+
+def _second_half(on_progress: Progress, half: int) -> Progress:
+    return lambda done, _total: on_progress(half + done, 2 * half)
 
 
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:

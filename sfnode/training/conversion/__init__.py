@@ -3,4 +3,4 @@
 `sfnode.model_files` starts the process with FORM SOURCE OUT, waits for it and may kill it.
 """
 
-from sfnode.training.conversion.process import convert as convert
+from sfnode.training.conversion.process import convert

@@ -8,9 +8,9 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, folder as files, read_config
-from sfnode.training.conversion.allowance import allow
+from sfnode.model_files import CONFIG_FILE, model_folder as files, read_config
 from sfnode.training.conversion.gguf_header import check_header
+from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
 from sfnode.training.model import check_configs, loading
 

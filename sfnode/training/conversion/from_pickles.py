@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import folder
-from sfnode.training.conversion.allowance import allow
+from sfnode.model_files import model_folder
+from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_weights
 
 _TORCH_MIN: Final = "2.6"  # earlier versions could be made to run code despite weights_only: CVE-2025-32434
@@ -32,7 +32,7 @@ def convert_pickles(source: Path, out: Path) -> None:
     """
     if TorchVersion(torch.__version__) < _TORCH_MIN:
         raise OperatorError(f"{source}: *.bin files are read with torch {_TORCH_MIN} or newer, not {torch.__version__}")
-    files = [source / name for name in folder.pickle_files(source) if name.endswith(".bin")]
+    files = [source / name for name in model_folder.pickle_files(source) if name.endswith(".bin")]
     total = sum(file.stat().st_size for file in files)
     allow(memory=_MAPPED_AND_COPIED * total, file=_GROWTH_MAX * total + _SLACK_BYTES)
     for file in files:

@@ -1,6 +1,6 @@
 """Turn quantised weights back into 16-bit numbers, by transformers' own operations for it. Training needs such numbers.
 
-A format is decoded if that takes no other library and no kernel of a card (`folder.DECODED`).
+A format is decoded if that takes no other library and no kernel of a card (`model_folder.DECODED`).
 """
 
 import tempfile
@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, folder, read_config, weight_files
-from sfnode.training.conversion.allowance import allow
+from sfnode.model_files import CONFIG_FILE, model_folder, read_config, weight_files
+from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_json_file, write_weights
 from sfnode.training.model import loading
 
@@ -31,7 +31,7 @@ def convert_quantised(source: Path, out: Path) -> None:
     Takes twice the memory of the decoded weights. OperatorError.
     """
     config = dict(read_config(source / CONFIG_FILE))
-    how: Any = config.pop(folder.QUANTISED_FIELD)
+    how: Any = config.pop(model_folder.QUANTISED_FIELD)
     write_json_file(out / CONFIG_FILE, config)
     named: object = config.get("dtype", config.get("torch_dtype"))
     dtype = _DTYPES.get(named, torch.bfloat16) if isinstance(named, str) else torch.bfloat16
@@ -46,7 +46,7 @@ def convert_quantised(source: Path, out: Path) -> None:
     quiet.disable_progress_bar()
     with tempfile.TemporaryDirectory() as made:
         view = Path(made)
-        write_json_file(view / CONFIG_FILE, config | {folder.QUANTISED_FIELD: {**how, "dequantize": True}})
+        write_json_file(view / CONFIG_FILE, config | {model_folder.QUANTISED_FIELD: {**how, "dequantize": True}})
         for name in files:
             (view / name).symlink_to((source / name).resolve())
         options = {"trust_remote_code": False, "local_files_only": True, "output_loading_info": True}

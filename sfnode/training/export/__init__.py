@@ -1,5 +1,5 @@
 """Door: `export_model`. Write the trained model for other programs: a Hugging Face folder, or a LoRA adapter."""
 
-from sfnode.training.export.adapter import export_adapter as export_adapter
-from sfnode.training.export.model_folder import export_model as export_model
-from sfnode.training.export.out_folder import check_free as check_free
+from sfnode.training.export.adapter import export_adapter
+from sfnode.training.export.atomic_folder import check_free
+from sfnode.training.export.hugging_face_folder import export_model

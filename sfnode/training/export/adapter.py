@@ -1,4 +1,4 @@
-"""Write the update of a run as a LoRA adapter for PEFT, without any rounding.
+"""Write the update of a run as a LoRA adapter for PEFT or llama.cpp, without any rounding.
 
 A tensor's update is -2^k sum_e U_e C_e V_e^T. It is low-rank already, so no decomposition is needed. One
 factor has the basis's small integers; the other is an integer matrix times a power of two, split into float32 parts
@@ -15,15 +15,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace import Bases
-from sfnode.training.export.model_folder import check_tensors, origin_of
-from sfnode.training.export.out_folder import fresh_folder
+from sfnode.model_files import CONFIG_FILE, read_config
+from sfnode.training.export.atomic_folder import fresh_folder
+from sfnode.training.export.gguf_adapter import Factors, write_gguf_adapter
+from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
@@ -34,30 +36,42 @@ Float64Array = NDArray[np.float64]
 
 
 def export_adapter(
-    bases: Bases, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
+    bases: Bases,
+    coefficients: Coefficients,
+    base_folder: Path,
+    out_folder: Path,
+    force: bool = False,
+    is_gguf: bool = False,
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
+
+    ``is_gguf``: one that llama.cpp loads on the base model in its own form, as the file adapter.gguf.
 
     Its rank is the run's rank times the number of epochs that differ in their basis. It is twice or three times that
     when coefficients are so large that float32 needs two or three parts for them. Its scaling is 1.
 
-    OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
+    OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), llama.cpp has no
+    model of this kind, or as `export_model`.
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
     origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
-        factors: dict[str, Tensor] = {}
+        factors: dict[str, Factors] = {}
         updates = low_rank_updates(bases, coefficients)
         for layer, update in zip(layers, updates, strict=True):
             # PEFT wants `lora_B @ lora_A` of the shape (outputs, inputs); GPT-2's Conv1D stores the transpose.
             left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
             is_stored_so = isinstance(layer.module, Conv1D) and not manifest.method.is_dense
             b, a = (right.T, left.T) if is_stored_so else (left, right)
-            prefix = f"base_model.model.{_module_name(layer)}"
-            factors |= {f"{prefix}.lora_A.weight": a.contiguous(), f"{prefix}.lora_B.weight": b.contiguous()}
-        save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
+            factors[_module_name(layer)] = (a.contiguous(), b.contiguous())
+        if is_gguf:
+            write_gguf_adapter(factors, read_config(base_folder / CONFIG_FILE), part / "adapter.gguf")
+            return
+        sides = [(name, side, each) for name, pair in factors.items() for side, each in zip("AB", pair, strict=True)]
+        tensors = {f"base_model.model.{name}.lora_{side}.weight": each for name, side, each in sides}
+        save_file(tensors, part / "adapter_model.safetensors", metadata={"format": "pt"})
         config = _adapter_config(manifest, base_folder, layers, updates[0])
         (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 

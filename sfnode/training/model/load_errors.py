@@ -12,7 +12,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE
-from sfnode.training.model.as_read import AsRead
+from sfnode.training.model.change_while_loading import AsRead
 
 _CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
 _LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end

@@ -1,7 +1,7 @@
 """Load a model from a folder into memory. Perturbing it belongs to `perturbed`.
 
 Only safetensors are read, and no code from the model's repository: nothing downloaded is ever executed. Other files of
-the folder stay hidden (`model_view`).
+the folder stay hidden (`safe_model_files`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
@@ -19,10 +19,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
-from sfnode.model_files import CONFIG_FILE, INDEX_FILE, folder as model_files, read_config, weight_files
-from sfnode.training.model.as_read import AsRead
+from sfnode.model_files import CONFIG_FILE, INDEX_FILE, model_folder as model_files, read_config, weight_files
+from sfnode.training.model.change_while_loading import AsRead
 from sfnode.training.model.load_errors import named_errors
-from sfnode.training.model.model_view import PARTS_MAX, only_these
+from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 _WHOLE: Final = ("I", "U")  # safetensors' names of number formats without a fraction

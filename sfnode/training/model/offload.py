@@ -23,9 +23,9 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
-from sfnode.training.model.as_read import AsRead
+from sfnode.training.model.change_while_loading import AsRead
+from sfnode.training.model.layer_probe import probe_tokens
 from sfnode.training.model.loading import empty_model, load_causal_lm, output_embedding
-from sfnode.training.model.probe import probe_tokens
 from sfnode.worker_protocol import PRECISIONS, WeightPlan, plan_weights, temporary_folder, waits_in_files
 
 _ROWS, _TOKENS = 2, 3  # size of the pass of `_check_use`

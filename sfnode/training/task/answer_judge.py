@@ -17,6 +17,7 @@ class AnswerJudge:
     """Reads answers with a model's tokenizer, and checks them by a run's rule, or by a check of the node's own.
 
     Attributes:
+        own: the command or function that says how good answers are in place of the rule; None: the rule does.
         stops: tokens that end a text: the tokenizer's, if it has one, and those of the model's settings.
     """
 
@@ -28,7 +29,7 @@ class AnswerJudge:
         stops: frozenset[int] = frozenset(),
     ) -> None:
         """Take the model's tokenizer and the run's rule; ``own``: a command or a function in its place."""
-        self.rule = rule
+        self.rule, self.own = rule, own
         self._tokenizer = tokenizer
         self._function = None if isinstance(own, str) else own
         self._command = RewardCommand(own) if isinstance(own, str) else None

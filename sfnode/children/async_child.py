@@ -1,0 +1,74 @@
+"""Child processes for callers in trio: a child lives as long as a block, and may send lines to its parent."""
+
+import subprocess
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from sfnode.children.child_program import Program
+
+_READ_BYTES = 65_536
+
+
+@asynccontextmanager
+async def running(program: Program, *, is_heard: bool, leave_s: float = 0.0) -> AsyncIterator[trio.Process]:
+    """Run a program while the block runs. OSError if it cannot be started.
+
+    After the block its standard input and output close, and it is killed if it still runs. Its standard error is ours.
+
+    Args:
+        is_heard: whether the block reads its standard output; otherwise the output is discarded.
+        leave_s: seconds between SIGTERM and the kill; 0: it is killed at once.
+    """
+    process = await trio.lowlevel.open_process(
+        program.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
+        env=program.environment,
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child
+    )
+    try:
+        yield process
+    finally:
+        with trio.CancelScope(shield=True):
+            await _end(process, leave_s)
+
+
+async def _end(process: trio.Process, leave_s: float) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            await stream.aclose()
+    if process.poll() is None and leave_s > 0:
+        process.terminate()
+        with trio.move_on_after(leave_s):
+            await process.wait()
+    if process.poll() is None:
+        process.kill()
+    await process.wait()
+
+
+class LinesOf:
+    """Iterates over the complete lines that a child prints, without their line ends, until its output ends.
+
+    It is not a generator, so that the caller may stop at any line.
+    """
+
+    def __init__(self, process: trio.Process) -> None:
+        assert process.stdout is not None
+        self._stream = process.stdout
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+
+    def __aiter__(self) -> "LinesOf":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._lines:
+            data = await self._stream.receive_some(_READ_BYTES)
+            if not data:
+                raise StopAsyncIteration
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._lines += lines
+        return self._lines.popleft()

@@ -1,0 +1,92 @@
+"""Make the strings that `sfnode run invite` prints, and define its options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.limits import TOKEN_USES_MAX
+from protocol.run import Manifest
+from sfnode.cli.option_values import NewFilePath
+from sfnode.cli.options import group_of_fields
+from sfnode.network import policy
+from sfnode.run import RunAddress, option_field, run_address
+from sfnode.status import read_status
+from sfnode.storage import DataDirectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteOptions:
+    """Holds the options of `sfnode run invite`.
+
+    Attributes:
+        is_qr: also print a QR code of each string; None: if a terminal can show it.
+        svg: file for the QR code; only with one string.
+    """
+
+    count: int = option_field.given(1, "Print this many invitations.", bounds=(1, 10_000))
+    uses: int = option_field.given(
+        1, "Let this many people use the same invitation, as a class does.", bounds=(1, TOKEN_USES_MAX)
+    )
+    name: str | None = option_field.given(
+        None,
+        "Show this name, on this machine only, for the person who uses the invitation.",
+        form=("NAME", policy.node_names.parse_name),
+        name="--for",
+    )
+    at: tuple[str, ...] = option_field.given(
+        (),
+        f"Say in the string that the run is at this address of a node. {option_field.REPEAT}  "
+        "[default: that of the node on --data-dir, if it runs]",
+    )
+    is_qr: bool | None = None
+    svg: Path | None = None
+
+
+invite_options = group_of_fields(
+    "options",
+    InviteOptions,
+    is_qr=click.option(
+        "--qr/--no-qr", "is_qr", default=None, help="Print a QR code of each string, too.  [default: on a terminal]"
+    ),
+    svg=click.option("--svg", type=NewFilePath, help="Write the QR code of the string to this file, as a picture."),
+)
+
+
+def strings_for(
+    manifest: Manifest, invitations: Sequence[str], options: InviteOptions, data_dir: DataDirectory | None
+) -> list[str]:
+    """Return a string to join for each invitation; empty where no node is known. Raises OperatorError."""
+    address = _address(manifest, options.at, data_dir)
+    if address is None:
+        if options.svg is not None or options.is_qr:
+            raise OperatorError(
+                "a QR code holds a string to join, which says where the run is: name a node with --at, or give the "
+                "--data-dir of one that runs and has --listen"
+            )
+        return []
+    return [run_address.join_string(replace(address, invitation=invitation)) for invitation in invitations]
+
+
+def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | None) -> RunAddress | None:
+    """Return the run's address and facts from --at or the running node of ``data_dir``; None without either.
+
+    OperatorError: an address of --at is malformed, or of another run.
+    """
+    running = _of_node(data_dir)
+    if not at:
+        return running
+    given = run_address.parse_run_addresses(at)
+    if given.run_id not in (None, manifest.run_id):
+        raise OperatorError("--at is an address of another run: give that of a node of this one")
+    known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
+    return replace(known, nodes=given.nodes)
+
+
+def _of_node(data_dir: DataDirectory | None) -> RunAddress | None:
+    if data_dir is None or not data_dir.is_locked():
+        return None
+    string = read_status(data_dir).life.join_string
+    return run_address.parse_run_addresses([string]) if string else None

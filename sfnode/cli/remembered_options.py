@@ -1,0 +1,191 @@
+"""Remember options of ``sfnode join`` as fields of `node.toml`, under the names of the options.
+
+The command line overrides the file, and the file overrides the default."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from protocol.errors import OperatorError
+from sfnode.cli.join_options import join_options
+from sfnode.run import FieldValue, JoinOptions, RunSource, node_toml, run_address, values_of, with_values
+from sfnode.storage import DataDirectory, disk, example_files, pasteable
+
+# Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
+_NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
+_BOOTSTRAP: Final = "bootstrap"
+_FILES: Final = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
+_MODEL: Final = "model"
+
+
+class Origin(StrEnum):
+    """Names the source of a setting's value."""
+
+    COMMAND_LINE = "command line"
+    FILE = "node.toml"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOption:
+    """Holds one option for a start; ``value``: as in the file, None where the option has none."""
+
+    value: FieldValue | None
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """Holds the options of a start: as `JoinOptions` to run with, and by option name to show and keep."""
+
+    options: JoinOptions
+    settings: Mapping[str, HeldOption]
+
+    @property
+    def fields(self) -> dict[str, FieldValue]:
+        """Return the content of `node.toml`: all settings that are not defaults."""
+        said = {key: each.value for key, each in self.settings.items() if each.origin is not Origin.DEFAULT}
+        return {key: value for key, value in said.items() if value is not None}
+
+
+def _key(option: click.Option) -> str:
+    return option.opts[-1].removeprefix("--")
+
+
+@click.command()
+@join_options
+def _declared(options: JoinOptions) -> None:
+    """Holds the options; nobody calls it."""
+
+
+SETTINGS: Final[Mapping[str, click.Option]] = {
+    _key(option): option
+    for option in _declared.params
+    if isinstance(option, click.Option) and _key(option) not in _NOT_REMEMBERED
+}
+
+
+def given_settings(context: click.Context) -> frozenset[str]:
+    """Return the settings that the operator has typed for this command."""
+    typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    given = {key for key, option in SETTINGS.items() if option.name in typed}
+    # The argument ADDRESS fills the same setting as --bootstrap.
+    return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
+
+
+def recall(options: JoinOptions, given: frozenset[str], data_dir: DataDirectory) -> Recalled:
+    """Complete ``options`` with what the node of a data directory remembers. Raises OperatorError.
+
+    ``given``: the settings that were typed, which stay as they are.
+    """
+    held = {key: value for key, value in read_settings(data_dir).items() if key not in given}
+    completed = with_values(options, {_field(key): value for key, value in held.items()})
+    values = values_of(completed)
+
+    def origin(key: str) -> Origin:
+        return Origin.COMMAND_LINE if key in given else Origin.FILE if key in held else Origin.DEFAULT
+
+    settings = {key: HeldOption(value=as_kept(key, values[_field(key)]), origin=origin(key)) for key in SETTINGS}
+    return Recalled(options=completed, settings=settings)
+
+
+def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
+    """Return the typed settings of ``context`` as `JoinOptions`, and their names, for a command other than join."""
+    given = given_settings(context)
+    values = {_field(key): _understood(key, context.params[SETTINGS[key].name or key]) for key in given}
+    return with_values(JoinOptions(source=RunSource()), values), given
+
+
+def _field(key: str) -> str:
+    """Return the field of `JoinOptions` that holds the setting ``key``."""
+    return "nodes" if key == _BOOTSTRAP else SETTINGS[key].name or key
+
+
+# --- the file
+
+
+def read_settings(data_dir: DataDirectory) -> dict[str, object]:
+    """Return the fields of `node.toml` as `JoinOptions` takes them; empty without the file. Raises OperatorError."""
+    path = data_dir.node_file
+    return {key: _from_file(key, value, path) for key, value in (node_toml.read_node_file(data_dir) or {}).items()}
+
+
+def other_fields(data_dir: DataDirectory, key: str) -> dict[str, FieldValue]:
+    """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
+    path, fields = data_dir.node_file, node_toml.read_node_file(data_dir) or {}
+    others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
+    return {name: value for name, value in others.items() if value is not None}
+
+
+def _from_file(key: str, value: object, path: Path) -> object:
+    where = f"{path}: {check_key(key, str(path))}"
+    option = SETTINGS[key]
+    kind, wanted = _form_of(option)
+    values = value if option.multiple else [value]
+    if not isinstance(values, list) or any(type(each) is not kind for each in values):
+        raise OperatorError(
+            f"{where} = {value!r}: expected {wanted}. `{pasteable('sfnode config set', key)} ...` writes it, too"
+        )
+    is_path = str(value).startswith(".") if key == _MODEL else _is_file(key, str(value))
+    if is_path and not str(value).startswith(("/", "~")):
+        raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
+    return converted(key, value, where)
+
+
+def check_key(key: str, where: str) -> str:
+    """Return ``key``. OperatorError: a node remembers no option of that name."""
+    if key not in SETTINGS:
+        raise OperatorError(f"{where}: there is no field {key!r}. Known: {', '.join(sorted(SETTINGS))}")
+    return key
+
+
+def _form_of(option: click.Option) -> tuple[type, str]:
+    """Return the TOML type of a value (of each item in a list), and a phrase for the whole."""
+    if option.is_flag:
+        return bool, "true or false"
+    if isinstance(option.type, click.IntRange):
+        return int, "a whole number"
+    return str, 'a list of texts, such as ["...", "..."]' if option.multiple else 'a text, such as "..."'
+
+
+def converted(key: str, value: object, where: str) -> object:
+    """Convert a value or its text to what `JoinOptions` takes; ``where``: its source, for errors. OperatorError."""
+    try:
+        return _understood(key, SETTINGS[key].process_value(click.Context(_declared), value))
+    except click.BadParameter as error:
+        raise OperatorError(f"{where} = {value!r}: {error.message}") from None
+    except OperatorError as error:
+        raise OperatorError(f"{where}: {error}") from None
+
+
+def _understood(key: str, value: object) -> object:
+    """Return the value of an option as `JoinOptions` takes it, from what click makes of it. Raises OperatorError."""
+    return run_address.parse_run_addresses(value).nodes if key == _BOOTSTRAP and isinstance(value, tuple) else value
+
+
+def as_kept(key: str, value: object) -> FieldValue | None:
+    """Return a value of `JoinOptions` as it is written to the file, with absolute paths."""
+    match value:
+        case None | bool() | int():
+            return value
+        case tuple():
+            return [str(each) for each in value]
+    text = str(value)
+    # `exists` returns False where the name is too long.
+    is_path = os.path.exists(disk.from_home(text)) if key == _MODEL else _is_file(key, text)
+    return str(disk.from_home(text).absolute()) if is_path else text
+
+
+def _is_file(key: str, text: str) -> bool:
+    return key in _FILES and not text.startswith(example_files.ELSEWHERE)
+
+
+def shown(setting: HeldOption) -> str:
+    """Return the value of a setting as text; "-" for none."""
+    return "-" if setting.value is None else node_toml.toml_of(setting.value)

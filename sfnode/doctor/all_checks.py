@@ -1,0 +1,193 @@
+"""Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError, SfnodeError
+from protocol.run import Manifest
+from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
+from sfnode.doctor.clock import check_clock
+from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
+from sfnode.doctor.question import Question
+from sfnode.doctor.reachability import judge_nat, judge_reachability
+from sfnode.model_files import find_model_folder
+from sfnode.network import Address, policy, saved_peers
+from sfnode.status import read_status
+from sfnode.storage import DataDirectory, size_of_run
+from sfnode.worker_protocol import DeviceReport, free_memory
+
+_QUICK_S: Final = 20.0
+_LEDGER_S: Final = 60.0
+_HASHING_S: Final = 300.0  # 100 GB from a good disk
+_DEVICE_S: Final = 100.0
+_REMEMBERED: Final = 3  # peers to ask when no bootstrap is given
+
+
+class Examination:
+    """Runs all checks once and passes on each finding as it comes."""
+
+    def __init__(self, question: Question, report: Callable[[Finding], None]) -> None:
+        self._question = question
+        self._tell = report
+        self._signed = question.signed
+        self._devices: DeviceReport | str = "not asked"
+
+    async def run(self) -> None:
+        """Run all checks, in the order in which a node would fail."""
+        question = self._question
+        place = Path.cwd() if question.data_dir is None else question.data_dir.path
+        is_node = self._read_manifest()
+        needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
+        await self._check("disk space", partial(disk_and_open_files.check_space, place, needed))
+        await self._check("disk writing", partial(disk_and_open_files.check_writing, place))
+        self._tell(disk_and_open_files.check_files())
+        if is_node and question.data_dir is not None:
+            await self._look_at_directory(question.data_dir)
+        await self._look_around()
+        if self._signed is not None:
+            self._tell(ok("run size", str(size_of_run(self._signed.manifest))))
+        if not question.is_relay:
+            await self._look_at_training()
+
+    async def _check(self, name: str, run: Callable[[], Finding], limit_s: float = _QUICK_S) -> None:
+        self._tell(await in_thread(name, limit_s, run))
+
+    def _read_manifest(self) -> bool:
+        """Read the manifest, if the directory has one; return False where it is not a node's, or of another run."""
+        data_dir = self._question.data_dir
+        may_be_new = self._question.is_new or self._signed is not None
+        if data_dir is None or (may_be_new and not data_dir.manifest_file.exists()):
+            return True
+        try:
+            held = data_dir.signed_manifest()
+        except OperatorError as error:
+            advice = "give the --data-dir of a node, or --bootstrap or --run for a new one"
+            self._tell(fail("data directory", str(error), advice))
+            return False
+        if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
+            text = f"{data_dir} belongs to run {held.manifest.name!r}, the run file to another one"
+            self._tell(fail("data directory", text, "use another --data-dir, or leave --run out"))
+            return False
+        self._signed = held
+        return True
+
+    async def _look_at_directory(self, data_dir: DataDirectory) -> None:
+        manifest = self._signed.manifest if self._signed and data_dir.manifest_file.exists() else None
+        await self._check("data directory", partial(data.check_directory, data_dir, manifest))
+        await self._check("privacy", partial(data.check_privacy, data_dir))
+        await self._check("identity", partial(data.check_identity, data_dir))
+        await self._check("ledger", partial(data.check_ledger, data_dir), _LEDGER_S)
+        if manifest is not None:
+            await self._check("basis", partial(data.check_basis, data_dir, manifest))
+        if not self._question.is_relay and (speed := data.check_speed(data_dir)) is not None:
+            self._tell(speed)
+
+    async def _look_around(self) -> None:
+        """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
+        question = self._question
+        own_pid = _pid_on(question.data_dir)
+        for address in question.listen:
+            self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
+        run_id = self._signed.manifest.run_id if self._signed else question.run_id
+        known = bootstraps.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
+        async with ports.held_open(question.listen[0] if question.listen else None) as port:
+            known.listen_port = port
+            await self._ask_peers(known)
+        self._signed = known.signed
+        self._tell(check_clock([seen.clock_ahead_s for seen in known.seen]))
+        reachability = judge_reachability(known, bool(question.listen))
+        self._tell(reachability)
+        if reachability.verdict is Verdict.WARNING:
+            await self._check("router", ports.check_router)
+        self._tell(judge_nat(known.seen))
+
+    async def _ask_peers(self, known: bootstraps.Surroundings) -> None:
+        """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""
+        if self._question.bootstrap:
+            await bootstraps.check_bootstraps(self._question.bootstrap, known, self._tell)
+            return
+        remembered: list[Finding] = []
+        await bootstraps.check_bootstraps(_remembered(self._question.data_dir), known, remembered.append)
+        if any(each.verdict is Verdict.OK for each in remembered):
+            for finding in remembered:
+                is_gone = finding.verdict is Verdict.FAIL
+                self._tell(replace(finding, verdict=Verdict.WARNING) if is_gone else finding)
+        elif remembered:
+            text = f"none of the {len(remembered)} peers that the node met last answers: {remembered[0].text}"
+            advice = "ask the owner for a new string to join, or give a --bootstrap"
+            self._tell(fail("bootstrap", text, advice))
+        else:
+            self._tell(unknown("bootstrap", "none to dial was given: nobody was asked", "give --bootstrap as for join"))
+
+    async def _look_at_training(self) -> None:
+        question, manifest = self._question, self._signed.manifest if self._signed else None
+        await self._check("device", self._check_device, _DEVICE_S)
+        if (speeds := model_check.describe_speeds(self._devices)) is not None:
+            self._tell(speeds)
+        if manifest is None:
+            self._tell(
+                unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
+            )
+            return
+        if question.revision not in (None, manifest.model.revision):
+            text = f"--revision {question.revision} is not the run's: {manifest.model.revision or 'it has none'}"
+            self._tell(fail("model files", text, "leave --revision out"))
+            return
+        try:
+            folder = find_model_folder(question.model or manifest.model.id, manifest.model.revision)
+        except OperatorError as error:
+            advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
+            self._tell(fail("model files", str(error), advice))
+            return
+        is_over = threading.Event()
+        hashing = partial(model_check.check_model_files, folder, manifest.model, is_over.is_set)
+        await self._check("model files", hashing, _HASHING_S)
+        is_over.set()
+        if folder is None:
+            self._tell(unknown("memory plan", "the size of the model is not known before it is here"))
+            return
+        if not isinstance(self._devices, str):
+            await self._check("tokens", partial(model_check.check_tokens, folder, manifest.task), _DEVICE_S)
+        await self._check("memory plan", partial(self._plan, manifest, folder))
+
+    def _check_device(self) -> Finding:
+        self._devices, devices = model_check.find_devices(), self._question.devices
+        dtype = devices.precision(self._signed.manifest.model.weight_bytes) if self._signed else devices.dtype
+        return model_check.check_device(self._devices, devices.device, dtype)
+
+    def _plan(self, manifest: Manifest, folder: Path) -> Finding:
+        devices = self._question.devices
+        plan = memory_plan.plan_memory(
+            manifest, folder, devices.precision(manifest.model.weight_bytes), devices.device_memory
+        )
+        cards = () if isinstance(self._devices, str) else self._devices.cuda
+        is_on_card = bool(cards) and devices.device in ("auto", "cuda")
+        return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)
+
+
+def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
+    """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
+    if data_dir is None:
+        return ()
+    try:
+        with data_dir.reading() as stored:
+            rows = saved_peers.decode_peers(stored.known_peers)
+    except SfnodeError:
+        return ()
+    met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
+    texts = tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)
+    return policy.parse_untrusted(texts)[:_REMEMBERED]
+
+
+def _pid_on(data_dir: DataDirectory | None) -> int | None:
+    """Return the process id of the node that runs on the directory; None: none runs or reports."""
+    if data_dir is None or not data_dir.is_locked():
+        return None
+    try:
+        return read_status(data_dir).life.pid
+    except OperatorError:
+        return None

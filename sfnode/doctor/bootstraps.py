@@ -1,0 +1,140 @@
+"""Check the bootstraps: whether each answers, how it sees us, and whether it can dial us."""
+
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from protocol.errors import Reject
+from protocol.run import SignedManifest, decode_run_untrusted
+from protocol.wire import Bye
+from sfnode import network
+from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.network import Address, Host, Link, ReachAnswer, RefusedError, handshake
+
+_RESOLVE_S: Final = 10.0
+_PEER_S: Final = 60.0  # for all questions to one peer
+_ADVICE_OF_REASON: Final = {
+    "connection refused": "no program listens there: start that node, or correct host and port",
+    "no answer within": "the host is off, the address wrong, or a firewall in between: ask its owner, try another",
+    "another node answers": "it has a new key: ask its owner for its present address",
+    "that is not an sfnode node": "another program uses that port: correct the address",
+    "no route": "this machine has no way there: check its connection",
+    "network is unreachable": "this machine has no way there: check its connection",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Holds how one peer sees us: its answer, our end of the connection, how far its clock is ahead (s)."""
+
+    peer: str
+    answer: ReachAnswer
+    local: tuple[str, int]
+    clock_ahead_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """Collects what the bootstraps answer.
+
+    Attributes:
+        run_id: the run to expect; None until the first bootstrap answers, then its run.
+        signed: the manifest, from the disk or the first bootstrap that has one.
+        listen_port: the port at which to ask peers to dial us; 0: do not ask.
+    """
+
+    run_id: bytes | None
+    signed: SignedManifest | None
+    listen_port: int
+    local_port: int = 0
+    seen: list[Seen] = field(default_factory=list)
+
+
+async def check_bootstraps(nodes: tuple[Address, ...], known: Surroundings, report: Callable[[Finding], None]) -> None:
+    """Check each bootstrap under a fresh key; pass on a finding for each, and add the answers to ``known``."""
+    if not nodes:
+        return
+    known.local_port = _free_port()
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=Link.aclose)
+    async with host.running(()):
+        for address in nodes:
+            with trio.move_on_after(_PEER_S) as scope:
+                report(await _check_bootstrap(host, address, known))
+            if scope.cancelled_caught:
+                report(fail(f"bootstrap {address}", f"not done within {_PEER_S:.0f} s", "try another one"))
+
+
+async def _check_bootstrap(host: Host, address: Address, known: Surroundings) -> Finding:
+    name = f"bootstrap {address}"
+    if (trouble := await _resolve(name, address)) is not None:
+        return trouble
+    started_s = trio.current_time()
+    try:
+        link = await host.dial(address, local_port=known.local_port)
+    except network.DialError as error:
+        advice = next((text for part, text in _ADVICE_OF_REASON.items() if part in str(error)), "try another bootstrap")
+        return fail(name, str(error), advice)
+    taken_ms = 1_000 * (trio.current_time() - started_s)
+    try:
+        return await _talk(host, link, known, name, taken_ms)
+    except RefusedError as error:
+        return _refused(name, error)
+    except network.OtherRunError as error:
+        return fail(name, f"it {error}, which it said it was in", "use another bootstrap")
+    except (Reject, network.LinkBrokenError) as error:
+        return fail(name, f"it does not keep to the protocol: {error}", "use another bootstrap")
+    finally:
+        await link.aclose()
+
+
+async def _resolve(name: str, address: Address) -> Finding | None:
+    if address.kind in ("ip4", "ip6"):
+        return None
+    try:
+        with trio.fail_after(_RESOLVE_S):
+            await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, trio.TooSlowError, UnicodeError):
+        advice = "check the name and this machine's name server, or use the node's IP address"
+        return fail(name, f"the name {address.host} does not resolve", advice)
+    return None
+
+
+def _refused(name: str, error: RefusedError) -> Finding:
+    if error.reason.startswith(handshake.FULL):
+        return warning(name, "it works, but takes no more visitors just now", "try later, or add another bootstrap")
+    if error.reason.startswith(handshake.OTHER_VERSION):
+        return fail(name, error.reason, "install the version of sfnode that the run uses")
+    return fail(name, f"it answers, but refuses: {error.reason}", "ask its owner, or use another bootstrap")
+
+
+async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
+    channel = network.Channel(link, network.Timings(), network.Traffic())
+    hello = await handshake.exchange_hello(
+        channel, handshake.own_hello(run_id=handshake.OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
+    )
+    if known.run_id is not None and hello.run_id != known.run_id:
+        text = f"it is in another run, {hello.run_id.hex()[:16]}, not in {known.run_id.hex()[:16]}"
+        return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
+    known.run_id = hello.run_id
+    if known.signed is None:
+        known.signed = decode_run_untrusted(await network.Download(network.Wanted.manifest(hello.run_id)).run(channel))
+    answer = await host.ask_reach(link, known.listen_port)
+    if answer is not None:
+        ahead_s = answer.unix_ms / 1_000 - time.time()
+        known.seen.append(Seen(peer=link.peer, answer=answer, local=link.local, clock_ahead_s=ahead_s))
+    await channel.send_now(Bye(reason="thank you"))
+    agent = hello.agent.encode("unicode_escape").decode("ascii")[:40]
+    return ok(name, f"answers in {taken_ms:.0f} ms, {agent!r}, run {hello.run_id.hex()[:16]} at step {hello.head_step}")
+
+
+def _free_port() -> int:
+    """Return a free local port that several connections can share."""
+    with socket.socket() as probe:
+        network.share_port(probe)
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

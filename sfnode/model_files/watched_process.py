@@ -1,0 +1,75 @@
+"""A process that fills a folder: reports its progress, and ends it when it stands still. No torch, no trio."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from sfnode.children.child_program import Program, end
+from sfnode.storage import disk
+
+OnProgress: TypeAlias = Callable[[str, int, int], None]
+"""Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
+
+_LOOK_S: Final = 0.5
+_SAID_BYTES_MAX: Final = 1 << 16  # of its standard error; only the last lines matter
+
+
+class StoodStill(Exception):  # the name says what happened, without the ending Error
+    """Raised when a process was ended because its folder had not grown for too long."""
+
+
+def run_watched(program: Program, folder: Path, report: Callable[[int], None], stall_s: float) -> tuple[int, str]:
+    """Run ``program`` until it ends, and call ``report`` regularly with the number of bytes below ``folder``.
+
+    Return the exit code and the end of its standard error. OSError; StoodStill after ``stall_s`` without growth: its
+    input may come from a stranger, and endless computing is not progress.
+    """
+    said = folder / "said"
+    with said.open("wb") as stderr:
+        variables = {**program.variables, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
+        process = replace(program, variables=variables).start(stdout=subprocess.DEVNULL, stderr=stderr)
+        try:
+            _wait(process, folder, report, stall_s)
+        finally:
+            end(process)
+    with said.open("rb") as file:
+        file.seek(max(0, said.stat().st_size - _SAID_BYTES_MAX))
+        return process.returncode, file.read().decode("utf-8", "replace").strip()
+
+
+@contextmanager
+def watching(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
+    """Call ``report`` regularly, while the block runs, with the bytes that were added below ``folder`` since then."""
+    before, is_over = disk.bytes_below(folder), threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_S):
+            report(max(0, disk.bytes_below(folder) - before))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, report: Callable[[int], None], stall_s: float) -> None:
+    grown, since = 0, time.monotonic()
+    while True:
+        try:
+            process.wait(_LOOK_S)
+            return
+        except subprocess.TimeoutExpired:
+            found = disk.bytes_below(folder)
+        report(found)
+        if found > grown:
+            grown, since = found, time.monotonic()
+        elif time.monotonic() - since > stall_s:
+            raise StoodStill

@@ -1,0 +1,184 @@
+"""From the operator's options to a daemon's settings: finds the run, makes the key, and checks every file."""
+
+import logging
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from protocol.crypto import Signer
+from protocol.errors import OperatorError
+from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
+from sfnode.keys import check_owner, claim_invitation, node_seed
+from sfnode.model_files import clear_left_overs
+from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
+from sfnode.node.control import work_limits
+from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.model_finder import may_fetch
+from sfnode.reporter import Reporter
+from sfnode.rewards import RewardCommand
+from sfnode.run import (
+    JoinOptions,
+    NetworkOptions,
+    TrainingOptions,
+    find_basis,
+    find_data_directory,
+    joiner_model,
+    manifest_builder,
+    parse_noise,
+    public_data,
+)
+from sfnode.storage import DataDirectory, example_files, size_of_run
+from sfnode.worker_protocol import NoiseConfig, TrainingConfig
+
+
+async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
+    """Return all settings of a daemon for this run. Fetch what is missing, and report it.
+
+    OperatorError: a file, a key or an option does not fit the run.
+    """
+    manifest = signed.manifest
+    clear_left_overs()
+    size = size_of_run(manifest)
+    reporter.detail("run_size", f"run {manifest.name} takes {size}", **asdict(size))
+    data_dir = find_data_directory(manifest, options.source.data_dir)
+    _warn_of_open_run(manifest, options.network, reporter)
+    fetched: Path | None = None
+    if not options.is_relay and public_data.is_of_peers(manifest.task, options.training.data):
+        if options.source.bootstrap.run_data_bytes:
+            _claim(data_dir, reporter)
+        fetched = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+    training = None if options.is_relay else _training_config(manifest, options, fetched)
+    _claim(data_dir, reporter)
+    basis = await find_basis(manifest, options.source, data_dir, reporter)
+    is_training = training is not None
+    if options.key is not None:
+        data_dir.identity.link_to(options.key.expanduser())
+    seed = await node_seed(manifest, data_dir, is_training=is_training, reporter=reporter)
+    if invitation := options.invite or options.source.bootstrap.invitation:
+        claim_invitation(manifest, invitation, seed, data_dir)
+    given = None
+    if options.sharing.share_data:
+        file = None if training is None else training.data
+        if training is None and options.training.data is not None:
+            file = example_files.training_file(manifest.task, options.training.data)
+        given = public_data.shared_data(manifest.task, file)
+    return DaemonConfig(
+        signed=signed,
+        data_dir=data_dir,
+        identity_seed=seed,
+        network=_network_config(manifest, options, Signer(seed)),
+        training=training and replace(training, basis=basis),
+        owner=None if options.owner_key is None else _owner(manifest, options.owner_key),
+        neighbours_min=options.network.neighbours_min,
+        eval_every_steps=options.training.eval_every,
+        is_exiting_when_finished=options.is_exiting_when_finished,
+        snapshot=options.snapshots.snapshot,
+        snapshot_authors_min=options.snapshots.snapshot_authors,
+        sharing=options.sharing,
+        shared_data=given,
+        limits=work_limits(options.limits),
+    )
+
+
+def _owner(manifest: Manifest, path: Path) -> Signer:
+    """Return the owner's key to sign for used invitations. OperatorError: the run has none, or it is another key."""
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        raise OperatorError(
+            f"--owner-key signs for used invitations, and the run's admission is {manifest.admission.kind.value}: "
+            "leave it out"
+        )
+    return check_owner(path.expanduser(), manifest)
+
+
+def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
+    """Close the directory to other users before the first file is written there."""
+    if data_dir.claim():
+        text = (
+            f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
+            f"use and no node of yours runs there, remove {data_dir.lock_file}"
+        )
+        reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
+
+
+def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
+    """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
+    is_reachable = any(
+        not (address.is_inside or address.is_loopback) for address in (*network.listen, *network.announce)
+    )
+    if manifest.admission == manifest_builder.OPEN and is_reachable:
+        text = (
+            "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
+            "`sfnode init` makes runs by invitation unless told otherwise"
+        )
+        reporter.event_at(logging.WARNING, "open_run", text)
+
+
+def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) -> NetworkConfig:
+    network, name = options.network, None
+    if network.name is not None:
+        own_name = policy.node_names.parse_name(network.name)
+        name = policy.node_names.sign_name(signer, manifest.run_id, own_name, int(time.time()))
+    # The run's coefficients come on top of the limit, twice: the state, and the copy on its way to the worker.
+    memory_bytes_max = (network.memory_max << 20) + 2 * size_of_run(manifest).coefficients
+    return NetworkConfig(
+        own_name=name,
+        listen=network.listen,
+        announce=network.announce,
+        bootstrap=options.source.bootstrap.nodes,
+        neighbours_fixed=network.neighbours_fixed,
+        local_discovery=not network.no_mdns,
+        port_mapping=network.upnp,
+        upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
+        origins=ip_groups.Origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
+        memory=MemoryConfig(bytes_max=memory_bytes_max, look=resident_bytes),
+    )
+
+
+def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | None) -> TrainingConfig:
+    training = options.training
+    eval_data = example_files.evaluation_file(manifest.task, training.eval_data)
+    if training.eval_every and eval_data is None:
+        raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
+    return TrainingConfig(
+        model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
+        data=fetched or example_files.training_file(manifest.task, training.data),
+        eval_data=eval_data,
+        devices=options.devices,
+        threads=training.threads,
+        worker_socket=training.worker_socket,
+        noise=_noise_config(manifest, training),
+        private_reward=_private_reward(manifest, training),
+    )
+
+
+def _private_reward(manifest: Manifest, training: TrainingOptions) -> str | None:
+    """Return the operator's own command for rewards. OperatorError: the run has none, or it cannot be one."""
+    if training.private_reward is None:
+        return None
+    if manifest.task.kind is not TaskKind.REWARD:
+        raise OperatorError("--private-reward checks answers, and this run learns from labels or texts: leave it out")
+    RewardCommand(training.private_reward)  # raises
+    return training.private_reward
+
+
+def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig | None:
+    """Return the noise that the operator wants. OperatorError: it would protect nothing in this run."""
+    if training.noise is None:
+        if training.epsilon_max is not None:
+            raise OperatorError(
+                "--epsilon-max limits what messages with noise give away: add --noise, such as --noise 1"
+            )
+        return None
+    if not manifest.method.is_dense:
+        raise OperatorError(
+            "--noise works with dense cores only; this run's messages are slopes along drawn directions"
+        )
+    if manifest.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            "--noise hides single rows, and in a run that learns from rewards several answers of a message come from "
+            "one row: it would promise too much. Leave it out, or join a run that learns from labels or texts"
+        )
+    if manifest.task.data != DATA_PRIVATE:
+        raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")
+    limit = None if training.epsilon_max is None else parse_noise(training.epsilon_max)
+    return NoiseConfig(multiplier=parse_noise(training.noise), epsilon_max=limit)

@@ -1,0 +1,81 @@
+"""Finds the manifest and the published basis, which a joiner needs before its node can start.
+
+They come from the operator's files, from the data directory, or from a bootstrap, in this order.
+"""
+
+from pathlib import Path
+
+from protocol.errors import OperatorError, Reject
+from protocol.run import Manifest, SignedManifest, decode_run_untrusted
+from sfnode.network import Address, Download, Wanted, sessions
+from sfnode.reporter import Reporter
+from sfnode.run.fetch_progress import failures_to, progress_of
+from sfnode.run.node_options import RunSource
+from sfnode.storage import DataDirectory, decode_run_file, disk, stored_basis
+
+
+async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
+    """Return the run's manifest, its signature checked. OperatorError: no source has it, or it is of another run."""
+    wanted, nodes = source.bootstrap.run_id, source.bootstrap.nodes
+    if source.run_file is not None:
+        return _of_run(wanted, decode_run_file(source.run_file), source.run_file)
+    if source.data_dir is not None and source.data_dir.manifest_file.exists():
+        return _of_run(wanted, source.data_dir.signed_manifest(), source.data_dir.path)
+    if not nodes:
+        raise OperatorError(
+            "say which run: `sfnode join -` asks for the string that its owner has sent you. An owner names the run "
+            "file with --run; a node that exists is started by `sfnode start`"
+        )
+
+    text = "asking the bootstrap for the run's manifest"
+    reporter.event("fetching_manifest", text, bootstrap=list(map(str, nodes)))
+    data = await sessions.fetch(Download(Wanted.manifest(wanted)), nodes, on_failure=failures_to(reporter, "reach"))
+    try:
+        return decode_run_untrusted(data)
+    except Reject as reject:
+        raise OperatorError(f"the bootstrap sent a bad manifest: {reject.detail}. Use another bootstrap") from None
+
+
+def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> SignedManifest:
+    manifest = signed.manifest
+    if wanted is not None and manifest.run_id != wanted:
+        raise OperatorError(
+            f"{source} is of run {manifest.name!r} ({manifest.run_id.hex()[:16]}), and the address of run "
+            f"{wanted.hex()[:16]}: leave out the one that you do not mean"
+        )
+    return signed
+
+
+async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirectory, reporter: Reporter) -> Path | None:
+    """Return the file of the run's basis in ``data_dir``; None if it has no dense core. OperatorError."""
+    if not manifest.method.is_dense:
+        if source.basis is not None:
+            raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
+        return None
+    given = source.basis or stored_basis.basis_beside(manifest, source.run_file)
+    if given is not None:
+        data = disk.read_bytes(given, "the basis")
+        return data_dir.basis.store(manifest, data, origin=given)
+    held = data_dir.basis.find(manifest)
+    try:
+        stored_basis.read_bases(manifest, held)
+        return held
+    except OperatorError as error:
+        if not source.bootstrap.nodes:
+            raise
+        if held is not None:
+            reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
+    return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
+
+
+async def _fetch_basis(
+    manifest: Manifest, bootstrap: tuple[Address, ...], data_dir: DataDirectory, reporter: Reporter
+) -> Path:
+    wanted = Wanted.basis(manifest)
+    text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
+    reporter.event("fetching_basis", text, bootstrap=list(map(str, bootstrap)), total_bytes=wanted.total)
+    download = Download(wanted, progress_of(reporter, "basis", "the basis"))
+    data = await sessions.fetch(download, bootstrap, on_failure=failures_to(reporter, "fetch it from"))
+    path = data_dir.basis.store(manifest, data, origin="the file that the run's owner published")
+    reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
+    return path

@@ -1,0 +1,43 @@
+"""What a run's model learns, in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.run import TaskKind
+from sfnode.purpose import purpose_of
+from tests.support.manifests import small_manifest
+from tests.support.reward_runs import rewarded
+
+TASK = small_manifest().task
+
+
+def test_purpose__labels__are_named_with_the_first_line_of_the_prompt() -> None:
+    task = replace(TASK, template="\n {a}  is\nlong", label_words=(" no", " yes", " who knows"))
+    assert purpose_of(task) == "to answer no, yes or who knows to: {a} is"
+    many = replace(TASK, label_words=tuple(f" {number}" for number in range(40)))
+    assert purpose_of(many).startswith("to answer 0, 1, 2, 3, 4 or another of 40 words to: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "template", "completion", "told"),
+    [
+        (TaskKind.COMPLETION, "", "{text}", "to write {text}"),
+        (TaskKind.COMPLETION, "Q: {question}", " {answer}", "to write {answer}, after: Q: {question}"),
+        (TaskKind.CHOICE, "{question}", " {choice}", "to choose the right one of a row's texts, after: {question}"),
+    ],
+)
+def test_purpose__texts__are_told_by_their_fields(kind: TaskKind, template: str, completion: str, told: str) -> None:
+    task = replace(TASK, kind=kind, template=template, completion=completion, label_words=())
+    assert purpose_of(task) == told
+
+
+def test_purpose__rewards__tell_the_rule() -> None:
+    assert " An answer gets 1 if the answer " in purpose_of(rewarded(TASK))
+
+
+def test_purpose__very_long_line__is_cut_between_words() -> None:
+    told = purpose_of(replace(TASK, template="{sentence} " + "word " * 60))
+    assert told.endswith("word ...") and len(told) < 150
