@@ -19,8 +19,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
-from sfnode.worker_protocol import TrainingConfig
-from sfnode.worker_protocol.messages import Evaluated
+from sfnode.worker_protocol import TrainingConfig, messages
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -79,7 +78,7 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
-    known: dict[str, Evaluated] = field(default_factory=dict)
+    known: dict[str, messages.Evaluated] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -101,7 +100,7 @@ class LocalNode:
                     elif isinstance(digest := fields.get("state_digest"), str):
                         found: Any = fields  # of our own node
                         loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
-                        self.known[digest] = Evaluated(
+                        self.known[digest] = messages.Evaluated(
                             accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels
                         )
 
