@@ -40,7 +40,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults field fuzz netlab chaos soak coverage learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test release
+.PHONY: help check docs install demo demo-real demo-rewards quick test test-all style lint simulate mutants conformance interop attacks faults field fuzz netlab chaos soak coverage data learn learn-real learn-rewards paper paper-real architectures format lock clean distclean web-test people deploy-check compose-test release
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -133,7 +133,10 @@ coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under
 	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q -m 'not slow and not process' $(CORE_TESTS)
 	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
 
-learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
+data: $(STAMP) ## SST-2, RTE, TREC and AG News for the targets below, from public repositories, each file checked: into ../shared or $$SFNODE_DATA
+	@$(BIN)/python -m benchmarks.get_data
+
+learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data; writes docs/learning.md; needs a model that is ours alone
 	@$(BIN)/python -m benchmarks.learn --write docs
 
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and CLIENTS; under an hour for these on two cores
@@ -146,7 +149,7 @@ learn-rewards: $(STAMP) ## rewards for answers beside LoRA and evolution strateg
 architectures: $(STAMP) ## every causal language model of transformers in a tiny shape: docs/models.md; goes on where the last call ended
 	@mkdir -p build && OMP_NUM_THREADS=1 $(BIN)/python -m tests.architectures --state build/architectures.json --write docs/models.md
 
-paper: $(STAMP) ## SeedFlood beside its rivals, in an hour and a half, on real data in ../shared; QUICK=1 only tries it
+paper: $(STAMP) ## SeedFlood beside its rivals, in an hour and a half, on real data; needs a model that is ours alone; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
 	@$(BIN)/python -m benchmarks.paper.conditions $(if $(QUICK),--quick,--write docs)
 	@$(if $(QUICK),,OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.figures --write docs)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests import REPOSITORY
+from benchmarks import places
 
 # Before anything imports torch or transformers: several test processes share few cores, and nothing may be downloaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,10 +34,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 @pytest.fixture(scope="session")
 def shared_folder() -> Path:
     """The folder beside the checkout with real models and data (`models/`, `data/`); skips loudly when it is absent."""
-    folder = REPOSITORY.parent / "shared"
+    folder = places.ROOT
     for part in ("models", "data"):
         if not (folder / part).is_dir():
-            pytest.skip(f"needs real models and data in {folder}: {folder / part} does not exist")
+            pytest.skip(f"{folder / part} does not exist: run `make data`; models: docs/research.md")
     return folder
 
 

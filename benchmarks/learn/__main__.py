@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from benchmarks import places
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.noise import Noise, measure_noise
@@ -29,8 +30,6 @@ from benchmarks.learn.results import Results, from_plain, renewed, to_plain
 from benchmarks.learn.scaling import Scaled, scale
 from benchmarks.measures import report
 from protocol.errors import OperatorError
-
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def measure_all(folders: Folders, curves: Curves, study: Study) -> Results:
@@ -121,10 +120,8 @@ class StudyOptions:
 @click.command()
 @click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
 @click.option("--dtype", help="Of its weights, as `sfnode join` takes it; without it, bf16 (the small one: fp32).")
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
-@click.option(
-    "--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the small model."
-)
+@places.data_option
+@click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the small model.")
 @click.option("--task", "user_task", type=click.Path(path_type=Path, dir_okay=False), help="TOML file: your own task.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/learn"), show_default=True)
 @click.option("--tasks", help="Which tasks, separated by commas; without it, all.")

@@ -184,9 +184,8 @@ class Folders:
         for file in (*files, self.model(model) / "config.json"):
             if not file.is_file():
                 raise OperatorError(
-                    f"{file} is missing. This benchmark needs the data sets SST-2, TREC and AG News (and RTE for a "
-                    f"real model) as JSONL and the model {MODEL}, which are not part of the project: "
-                    "give their folders with --data and --models"
+                    f"{file} is missing: `make data` fetches the data sets. The model {MODEL} is in no public place: "
+                    "`make learn-real` and `make paper-real` do without (docs/testing.md)"
                 )
 
     def model(self, model: ModelChoice) -> Path:

@@ -13,6 +13,7 @@ import click
 import numpy as np
 import torch
 
+from benchmarks import places
 from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders, Task
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.membership import attack
@@ -20,7 +21,6 @@ from benchmarks.one_pass.pooled import pooled_lora
 from benchmarks.one_pass.training import even_shards, private_shards, train
 from protocol.errors import OperatorError
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 # How many rounds for how many authors, each with 16 rows a round.
 _ROUNDS = {1: 128, 4: 64, 16: 16, 64: 8, 256: 4}
 _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
@@ -39,7 +39,7 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 @click.option("--attack", "is_attacked", is_flag=True, help="Find the rows behind messages of 1 and 16 rows.")
 @click.option("--noise", default=0.0, show_default=True, help="Let each author add noise of this multiplier.")
 @click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
+@places.data_option
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 def main(
     tasks: str,
@@ -57,7 +57,7 @@ def main(
 
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
     """
-    folders = Folders(data=data, models=_SHARED / "models", device=device)
+    folders = Folders(data=data, models=places.MODELS, device=device)
     chosen = [REAL_TASKS[name] for name in tasks.split(",")]
     try:
         folders.check(SMOLLM2, chosen)

@@ -18,6 +18,7 @@ from statistics import mean
 
 import click
 
+from benchmarks import places
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import REAL_TASKS, SMALL, TASKS, Folders, ModelChoice, Task
 from benchmarks.measures import report, say
@@ -31,7 +32,6 @@ from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE, SETTINGS, Swarm, s
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records
 from protocol.errors import OperatorError
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 _GRAPHS = ("ring", "torus", "random 4", "star")
 _CLIENTS = (16, 32, 64, 128)
 _QUICK_ROWS = 32
@@ -186,8 +186,8 @@ def _agreed() -> tuple[Consensus, ...]:
 
 @click.command()
 @click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
-@click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
+@places.data_option
+@click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper"), show_default=True)
 @click.option("--tasks", default="sst2,trec,agnews", show_default=True, help="Which tasks.")
 @click.option("--only", help="Which methods, commas in names left out; without it, all.")

@@ -17,6 +17,7 @@ from statistics import mean
 
 import click
 
+from benchmarks import places
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Point
 from benchmarks.learn.jobs import Curves
@@ -30,7 +31,6 @@ from benchmarks.paper.contest import shortened
 from benchmarks.paper.flooding import FloodTrial, play_flood
 from protocol.errors import OperatorError
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 _QUICK_ROWS, _QUICK_STEPS, _QUICK_CLIENTS = 16, 1, 3
 
 Recipes = Mapping[str, FloodTrial]
@@ -242,8 +242,8 @@ def _renewed(before: Sequence[Compared], now: Sequence[Compared]) -> list[Compar
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
-@click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
+@places.data_option
+@click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
 @click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report; with 64 clients the first.")
 @click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; the others stay.")

@@ -15,6 +15,7 @@ from typing import Final
 
 import click
 
+from benchmarks import places
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import SMALL, SMOLLM2, Folders, ModelChoice, load
@@ -26,7 +27,6 @@ from sfnode import svg
 
 SHAPES: Final = ("opt-125m", "opt-1.3b")
 PICTURE: Final = "apply.svg"
-_MODELS: Final = Path(__file__).resolve().parents[3] / "shared" / "models"
 _COLOURS: Final = {SHAPES[0]: svg.BLUE, SHAPES[1]: svg.ORANGE}
 
 
@@ -115,7 +115,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 @click.command()
-@click.option("--models", type=click.Path(path_type=Path), default=_MODELS, help="Folder of the small model.")
+@click.option("--models", type=click.Path(path_type=Path), default=places.MODELS, help="Folder of the small model.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
 def main(models: Path, as_json: bool, docs: Path | None) -> None:

@@ -19,6 +19,7 @@ from typing import TypeVar
 import click
 from transformers import PreTrainedTokenizerBase
 
+from benchmarks import places
 from benchmarks.learn.problems import DEVICES, SMOLLM2, Folders, ModelChoice, load
 from benchmarks.measures import report
 from benchmarks.rewards.looks import Course
@@ -33,7 +34,6 @@ from sfnode.training.model import loading
 
 T = TypeVar("T")
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 _PLAIN_FILE = "rte/dev_277.jsonl"  # its premises are news that no task asks about
 _PLAIN_TEXTS = 64
 _QUICK_MODEL = ModelChoice(reference=example_files.EMBEDDED + demo.MODEL_NAME, dtype="fp32")
@@ -124,7 +124,7 @@ def _check_files(data: Path, tasks: dict[str, RewardTask], *, is_quick: bool) ->
 @click.option("--seeds", default="0,1,2", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), help="Of training, of 128 answers each; without it, 16.")
 @click.option("--dtype", default=SMOLLM2.dtype, show_default=True, help="Of the weights, as `sfnode join` takes it.")
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
+@places.data_option
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/rewards"), show_default=True)
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True)
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import click
 
+from benchmarks import places
 from benchmarks.rewards.tasks import REWARD_TASKS, SAMPLES
-
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 @click.command()
 @click.argument("task", type=click.Choice([*REWARD_TASKS]))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
+@places.data_option
 @click.option("--held-out", "held_out", type=click.IntRange(1), default=64, show_default=True, help="Prompts.")
 def write_prompts(task: str, folder: Path, data: Path, held_out: int) -> None:
     """Write train.jsonl, test.jsonl and rule.json of a TASK into FOLDER."""

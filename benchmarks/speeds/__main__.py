@@ -18,6 +18,7 @@ import click
 import numpy as np
 import torch
 
+from benchmarks import places
 from benchmarks.charts import Axis, Chart, Line, render_chart
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders
@@ -30,7 +31,6 @@ from sfnode import svg
 
 PICTURE: Final = "speeds.svg"
 _FLEET: Final = Fleet(name="10, 1 and 0.1 rows a second", row_ms={100: 2, 1_000: 2, 10_000: 2})
-_SHARED: Final = Path(__file__).resolve().parents[3] / "shared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def write(found: Sequence[Raced], docs: Path) -> None:
 @click.option("--seeds", default=3, show_default=True, help="Repeat with this many seeds.")
 @click.option("--seconds", default=180, show_default=True, help="Let each run last for this virtual time.")
 @click.option("--pool", default=3_840, show_default=True, help="Draw from this many training rows.")
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of the data sets.")
+@places.data_option
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
@@ -122,7 +122,7 @@ def main(
     tasks: str, seeds: int, seconds: int, pool: int, data: Path, device: str, as_json: bool, docs: Path | None
 ) -> None:
     """Accuracy against time where machines differ in speed."""
-    folders, names = Folders(data=data, models=_SHARED / "models", device=device), tasks.split(",")
+    folders, names = Folders(data=data, models=places.MODELS, device=device), tasks.split(",")
     try:
         folders.check(SMOLLM2, [REAL_TASKS[name] for name in names])
     except OperatorError as error:

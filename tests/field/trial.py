@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
+from benchmarks import places
 from sfnode import demo
-from tests import REPOSITORY
 from tests.field import models
 from tests.field.siblings import SIBLINGS, references
 from tests.support.cli_calls import call
 
-SHARED: Final = REPOSITORY.parent / "shared"
+SHARED: Final = places.ROOT
 _STORIES: Final = SHARED / "models" / "stories260K"
 _LIMIT_S: Final = 300  # for one input; a crash loop would go on for ever
 _TASK: Final = ("--template", "{sentence} It was", "--labels", " bad, good")

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from benchmarks import places
 from protocol.errors import OperatorError
 from protocol.run.model import Sharing, file_of
 from sfnode import demo
@@ -22,10 +23,9 @@ from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import describe_files
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
 from sfnode.training.model.weights_digest import check_model, load_described
-from tests import REPOSITORY
 
 CPU = torch.device("cpu")
-SHARED_MODELS = REPOSITORY.parent / "shared" / "models"
+SHARED_MODELS = places.MODELS
 
 
 @pytest.fixture
