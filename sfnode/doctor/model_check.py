@@ -43,7 +43,7 @@ def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[]
     except OperatorError as error:
         return fail(name, str(error), again)
     for wanted in (spec.config, *spec.tokenizer):
-        path = folder / wanted.name
+        path = files.place_of(folder, wanted.name)
         if not path.is_file():
             return fail(name, f"{path} is missing", again)
         if _hash(path, is_over) != wanted.sha256:

@@ -15,7 +15,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
 from sfnode.model_files.model_cache import VARIABLE, cache_folder
-from sfnode.model_files.model_folder import CONFIG_FILE, files_beside, gguf_file, pickle_files, weight_files
+from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file, pickle_files, weight_files
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
@@ -161,8 +161,8 @@ def _of_total(done: int, work: Path) -> tuple[int, int]:
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     """Link the files that the process may read into ``seen``, and copy the small ones to ``out``."""
     if source.is_dir():
-        for name in (CONFIG_FILE, *files_beside(source)):
-            shutil.copyfile(source / name, out / name)
+        shutil.copyfile(source / CONFIG_FILE, out / CONFIG_FILE)
+        copy_beside(source, out)
     if form is not WeightForm.GGUF:
         is_quantised = form is WeightForm.QUANTISED
         for name in (CONFIG_FILE, *weight_files(source)) if is_quantised else pickle_files(source):

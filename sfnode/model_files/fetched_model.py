@@ -13,7 +13,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec
 from sfnode.model_files.model_cache import cache_folder
-from sfnode.model_files.model_folder import DEFINITION_FILES, INDEX_FILE, tokenizer_files
+from sfnode.model_files.model_folder import INDEX_FILE, is_definition, tokenizer_files
 from sfnode.model_files.verify import check_definition
 
 _WEIGHTS: Final = ".safetensors"
@@ -42,7 +42,7 @@ class FetchedModel:
         weights = {file.name for file in self._spec.weights}
         others = {self._spec.config.name, *(file.name for file in self._spec.tokenizer)}
         unknown = [name for name in sorted(weights) if not name.endswith(_WEIGHTS) and name != INDEX_FILE]
-        unknown += sorted(others - {*DEFINITION_FILES})
+        unknown += sorted(name for name in others if not is_definition(name))
         if unknown:
             raise OperatorError(
                 f"the run's model {self._spec.id} has a file {unknown[0]}, which this sfnode does not fetch: it is "

@@ -89,13 +89,13 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
             ) from None
 
     config = fetch(files.CONFIG_FILE)
-    for name in (*files.TOKENIZER_FILES, *files.USAGE_FILES):
-        if name in sizes:
+    for name in sizes:
+        if files.is_definition(name):
             fetch(name)
     wanted: tuple[str, ...] = ()
     for index, single in ((files.INDEX_FILE, files.SINGLE_FILE), (files.PICKLE_INDEX_FILE, files.PICKLE_FILE)):
-        if index in sizes or single in sizes:
-            wanted = files.shards_of(fetch(index), Path(single).suffix) if index in sizes else (single,)
+        if index in sizes or single in sizes:  # of both the single one, as transformers does
+            wanted = (single,) if single in sizes else files.shards_of(fetch(index), Path(single).suffix)
             break
     folder, total = config.parent, sum(sizes.get(name, 0) for name in wanted)
     needed = sum(sizes.get(name, 0) for name in wanted if not (folder / name).exists())

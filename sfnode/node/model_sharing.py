@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from protocol.run import ModelSpec, Sharing, TaskSpec
-from sfnode.model_files import PieceIndex, pieces
+from sfnode.model_files import PieceIndex, model_folder as files, pieces
 from sfnode.network import Pace, sessions
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
@@ -29,11 +29,12 @@ class ModelSharing:
             return
         given = 0
         for file in self._files:
-            look, hashes = partial(pieces.hashes_of, folder / file.name, file), None
+            path, hashes = files.place_of(folder, file.name), None
+            look = partial(pieces.hashes_of, path, file)
             with suppress(OSError):
                 hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
             if hashes is not None:
-                self.pieces.add(folder / file.name, file, hashes)
+                self.pieces.add(path, file, hashes)
                 given += file.bytes
         if given:
             text = f"neighbours can get {given / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"

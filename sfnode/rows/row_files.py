@@ -6,6 +6,7 @@ What cannot be read is refused with the name of its format and what to do. No to
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,13 +27,27 @@ _REFUSED: Final = (
     (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it with `unzstd`"),
     (b"BZh", "packed with bzip2: unpack it with `bunzip2`"),
     (b"\xfd7zXZ", "packed with xz: unpack it with `unxz`"),
+    (b"7z\xbc\xaf\x27\x1c", "packed with 7-Zip: unpack it with `7z x`"),
+    (b"Rar!\x1a\x07", "a RAR archive: unpack it"),
     (b"PK\x03\x04", "an Excel workbook or another zip file: save its table as CSV (UTF-8), or unpack it"),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save its table as CSV (UTF-8)"),
     (b"ARROW1", "in Arrow's own format: save it as Parquet or JSON lines"),
+    (b"FEA1", "in the Feather format: save it as Parquet or JSON lines"),
+    (b"ORC", "in the ORC format: save it as Parquet or JSON lines"),
+    (b"Obj\x01", "in the Avro format: save it as Parquet or JSON lines"),
+    (b"\x89HDF", "an HDF5 file: save its table as CSV"),
+    (b"\x93NUMPY", "an array of NumPy: write its rows as JSON lines or CSV"),
+    (b"\x89PNG", "a picture: it has no rows; write them as JSON lines or CSV"),
     (b"SQLite format 3", "an SQLite database: export its table as CSV"),
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
 )
+_EXCEL_LINE: Final = re.compile(r"\Asep=.\r?\n")  # says what divides the columns, for Excel alone
+_KNOWN: Final = {  # what the decoder says -> what people can act on
+    "Invalid control character at": "a control character, which a text in JSON writes as \\t, \\n or \\u0001,",
+    "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark within the file, as where files were joined,",
+    "Extra data": "more after the end of the object: a comma, or a second object, which needs a line of its own,",
+}
 _ENCODINGS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -150,6 +165,7 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
         raise OperatorError(
             f"{path} is a web page or XML, perhaps what a site showed in place of the file: fetch it again"
         )
+    text = _EXCEL_LINE.sub("\n", text, count=1)
     header, delimiter = csv_and_parquet.header_of(text)
     if len(header) == 1 and header[0] not in template.names:
         raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}")
@@ -159,8 +175,9 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
 def _why(error: Exception) -> str:
     """Return the decoder's words without its own number of the line, which counts from the beginning of a row."""
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        what = _KNOWN.get(error.msg, error.msg)
+        return f"{what} at column {error.colno}"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "a number of thousands of digits"
 
 
 def _wanted(template: TaskTemplate) -> str:

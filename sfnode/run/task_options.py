@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
@@ -9,6 +10,8 @@ from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.option_field import given
 from sfnode.run.reward_options import PROMPT, RewardOptions
 from sfnode.storage import example_files
+
+_TEXT_MAX: Final = 4_096  # of a template in a manifest; tokenising a longer one takes minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,16 @@ def reward_texts(options: TaskOptions, reward: RewardOptions) -> TaskTexts:
 
 
 def _typed(text: str) -> str:
-    """Return a text with a line break for each ``\\n``, as people type it in a shell; ``\\\\n`` stays ``\\n``."""
+    """Return a text with a line break for each ``\\n``, as people type it in a shell; ``\\\\n`` stays ``\\n``.
+
+    OperatorError: it is longer than a manifest allows, or was typed in another encoding.
+    """
+    if len(text) > _TEXT_MAX:
+        raise OperatorError(f"{text[:40]!r}...: {len(text):,} characters, and a run's text may have {_TEXT_MAX:,}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OperatorError(f"{text[:200]!r}: not UTF-8: let the terminal, or what calls sfnode, use UTF-8") from None
     return re.sub(r"\\(\\n|n)", lambda found: "\n" if found[1] == "n" else found[1], text)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from sfnode.storage.disk import check_is_content, from_home, opened_file, os_err
 EMBEDDED = "embedded:"
 ELSEWHERE: Final = (EMBEDDED, hub_dataset.HUB)  # what names data, and is no path
 FILE = "file:"
+_ENDINGS: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
@@ -59,14 +61,29 @@ def locate(data: str, *, split: str = "train") -> Path:
     if data.startswith(hub_dataset.HUB):
         return hub_dataset.fetched(data)
     path = from_home(data)
-    if os.path.isdir(path):
-        raise OperatorError(f"{path} is a folder: name a file of rows in it, such as {path / 'train.jsonl'}")
     if not os.path.isfile(path):  # False, without an error, for too long a name
-        raise OperatorError(
-            f"no data file {path}: give a JSONL file with the template's fields, or CSV, TSV or Parquet"
-        )
+        raise OperatorError(_why_no_file(data, path))
     check_is_content(path)
     return path.resolve()
+
+
+def _why_no_file(data: str, path: Path) -> str:
+    """Return what stands in a data file's place, and what to do."""
+    if os.path.isdir(path):
+        names = sorted(each for each in os.listdir(path) if each.endswith(_ENDINGS)) or ["train.jsonl"]
+        more = f" ({len(names)} such files: put those to use together into one)" if len(names) > 1 else ""
+        return f"{path} is a folder: name a file of rows in it, such as {path / names[0]}{more}"
+    if "://" in data:
+        return f"{data[:200]!r} is an address: fetch the file and give its path, or a set of the hub as hub:OWNER/NAME"
+    if re.match(r"[A-Za-z]:[\\/]", data):
+        place = f"/mnt/{data[0].lower()}/" + data[3:203].replace("\\", "/")
+        return f"{data[:200]!r} is a path of Windows, which this system does not know: within WSL, try {place}"
+    if os.path.exists(path):
+        return f"{path} is no file, but a pipe or a device: save its rows in a file"
+    if os.path.islink(path):
+        return f"{path} is a link that leads to no file: mend it, or name the file itself"
+    shown = data if len(data) <= 200 else f"{data[:100]}...{data[-100:]}"
+    return f"no data file {shown}: give a JSONL file with the template's fields, or CSV, TSV or Parquet"
 
 
 def sha256_of(path: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -18,7 +19,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
-from sfnode.worker_protocol import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig, messages
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -64,6 +65,8 @@ class LocalNode:
         address: where others can dial it; empty until it listens.
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
+        known: what its evaluations found, by the digest of the state; none where the run learns from rewards, since
+            answers are in no log.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
     """
 
@@ -75,6 +78,7 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
+    known: dict[str, messages.Evaluated] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -93,6 +97,12 @@ class LocalNode:
                     self.accuracies[step], self.evaluating = accuracy, None
                     if isinstance(reward := fields.get("reward"), float):
                         self.rewards[step] = reward
+                    elif isinstance(digest := fields.get("state_digest"), str):
+                        found: Any = fields  # of our own node
+                        loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
+                        self.known[digest] = messages.Evaluated(
+                            accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels
+                        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +283,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self._on_rows)
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known)
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)

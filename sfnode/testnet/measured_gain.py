@@ -1,6 +1,6 @@
 """Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -9,7 +9,7 @@ from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.worker import evaluate_alone, evaluate_states
-from sfnode.worker_protocol import TrainingConfig
+from sfnode.worker_protocol import TrainingConfig, messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,13 @@ class Learnt:
 
 
 async def measure_learnt(
-    signed: SignedManifest, config: TrainingConfig, state: Coefficients, on_progress: Callable[[int, int], None]
+    signed: SignedManifest,
+    config: TrainingConfig,
+    state: Coefficients,
+    on_progress: Callable[[int, int], None],
+    known: Mapping[str, messages.Evaluated],
 ) -> Learnt | None:
-    """Measure the model alone and at ``state``; None without evaluation data. Report how many rows are done."""
+    """Measure the model alone and at ``state``; None without evaluation data. The last two as `evaluate_states`."""
     if config.eval_data is None:
         return None
     quality = Quality.of(signed.manifest.task)
@@ -76,7 +80,7 @@ async def measure_learnt(
             samples=found.answers,
             spread=found.spread,
         )
-        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress)
+        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress, known)
     )
     return Learnt(before=before, after=after)
 

@@ -198,6 +198,8 @@ class Trainer:
             text = f"evaluating: {done:,} of {rows:,} rows"
             self._reporter.begin("evaluating", text, step=job.step, done=done, in_all=rows)
 
+        state = self._coefficients() if job.step > 0 else Coefficients(self._signed.manifest)
+        digest = state.digest().hex()  # of what is sent: nothing is awaited in between
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
@@ -214,6 +216,7 @@ class Trainer:
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
         fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
+        fields |= {"state_digest": digest, "predictions": result.predictions}
         self._reporter.event("evaluated", text, **fields)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:

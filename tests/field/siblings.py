@@ -12,10 +12,13 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 ROWS: Final = [
@@ -81,6 +84,16 @@ def _works() -> list[Sibling]:
         _of("excel_in_europe.csv", _table(";"), 12),
         _of("tabs.tsv", _table("\t"), 12),
         _of("pipes.csv", _table("|"), 12),
+        _of("excel_sep_line.csv", "sep=;\n" + _table(";"), 12),
+        _of("index_of_pandas.csv", ",sentence,label\n0,fine,1\n1,dull,0\n", 2),
+        _of("no_last_line_end.csv", _table().rstrip("\n"), 12),
+        _of("label_exponent.jsonl", jsonl.replace(": 1}", ": 1e0}").replace(": 0}", ": 0e0}"), 12),
+        _of("same_key_twice.jsonl", '{"sentence": "a", "sentence": "fine", "label": 0, "label": 1}\n', 1),
+        _of("escaped_controls.jsonl", '{"sentence": "fi\\u0001\\u001b[31mne\\u0000\\u2028", "label": 1}\n', 1),
+        _of("empty_texts.jsonl", '{"sentence": "", "label": 1}\n{"sentence": " ", "label": 0}\n', 2),
+        _of("very_long.jsonl", json.dumps({"sentence": "word " * 100_000, "label": 1}), 1),
+        _of("from_other_end.jsonl", "\ufeff" + jsonl, 12, "utf-16-be"),
+        _of("four_bytes_each.jsonl", jsonl, 12, "utf-32"),
         _of("quoted.csv", 'sentence,label\n"dull, and ""long""\nfor me",0\n"fine",1\n', 2),
         _of("more_columns.csv", "id,label,sentence,split\n" + "7,1,fine,train\n" * 9, 9),
         _of("spaces_in_header.csv", table.replace("sentence,label", "sentence , label"), 12),
@@ -118,10 +131,40 @@ def _refused_formats() -> list[Sibling]:
         "torn.parquet": (_PARQUET[:-40], "damaged Parquet file" if find_spec("pyarrow") else "sfnode[data]"),
         "utf16_without_mark.jsonl": (jsonl.decode().encode("utf-16-le"), "zero bytes"),
         "latin1.csv": ("sentence,label\nfine,1\ncaf\xe9,0\n".encode("latin-1"), ":3: cannot be read as UTF-8"),
+        "rows.7z": (b"7z\xbc\xaf\x27\x1c" + bytes(26), "7z x"),
+        "rows.rar": (b"Rar!\x1a\x07\x01\0", "a RAR archive"),
+        "rows.orc": (b"ORC" + bytes(60), "the ORC format"),
+        "rows.avro": (b"Obj\x01\x04\x16avro.schema", "the Avro format"),
+        "rows.feather": (b"FEA1" + bytes(60), "the Feather format"),
+        "rows.h5": (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+        "rows.npy": (b"\x93NUMPY\x01\0v\0", "an array of NumPy"),
+        "table.png": (b"\x89PNG\r\n\x1a\n", "a picture"),
+        "rows.tar": (b"rows.jsonl" + bytes(90) + jsonl, "zero bytes"),
+        "shift_jis.csv": ("sentence,label\n映画,1\n".encode("shift-jis"), ":2: cannot be read as UTF-8"),
+        "access_denied.xml": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "web page or XML"),
+        "joined.jsonl": (jsonl + b"\xef\xbb\xbf" + jsonl, ":13: not JSON: a byte order mark within the file"),
         "empty.jsonl": (b"", "the file is empty"),
         "white_space.jsonl": (b"\n \r\n\t\n", "the file is empty"),
     }
     return [Sibling(name=name, data=data, expected=expected) for name, (data, expected) in made.items()]
+
+
+def _refused_labels() -> list[Sibling]:
+    return [
+        _of("labels_from_one.jsonl", _lines(_labelled(1, 2)), ":2: label 2 is not a number of 0 ... 1, counted from 0"),
+        _of("label_of_no_word.csv", "sentence,label\nfine,positive\n", "label 'positive' is not"),
+        _of("label_missing_once.jsonl", _lines([*ROWS, {"sentence": "a"}]), ":13: field 'label' is missing"),
+        _of("label_hidden.jsonl", _lines(_labelled(-1)), "label -1 is not"),
+        _of("label_half.jsonl", _lines(_labelled(0.5)), "label 0.5 is not"),
+        _of("label_in_a_list.jsonl", _lines(_labelled([1])), "label [1] is not"),
+        _of("label_endless.jsonl", '{"sentence": "a", "label": 1e999}\n', "label inf is not"),
+        _of("label_of_401_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 400), "0... is not a number"),
+        _of("label_of_5001_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 5000), "thousands of digits"),
+        _of("label_null.jsonl", _lines(_labelled(None)), "label None is not"),
+        _of("label_true.jsonl", _lines(_labelled(True)), "label True is not"),
+        _of("label_nan.jsonl", _lines(_labelled(float("nan"))), "label nan is not"),
+        _of("label_missing.csv", "sentence,label\nfine,\n", "label '' is not"),
+    ]
 
 
 def _refused_rows() -> list[Sibling]:
@@ -157,16 +200,55 @@ def _refused_rows() -> list[Sibling]:
             "other_names.jsonl", '{"text": "fine", "target": 1}\n', "field 'sentence' is missing; found 'text, target'"
         ),
         _of("number_for_text.jsonl", '{"sentence": 7, "label": 1}\n', "field 'sentence' is 7, and not a text"),
-        _of("labels_from_one.jsonl", _lines(_labelled(1, 2)), ":2: label 2 is not a number of 0 ... 1, counted from 0"),
-        _of("label_of_no_word.csv", "sentence,label\nfine,positive\n", "label 'positive' is not"),
-        _of("label_null.jsonl", _lines(_labelled(None)), "label None is not"),
-        _of("label_true.jsonl", _lines(_labelled(True)), "label True is not"),
-        _of("label_nan.jsonl", _lines(_labelled(float("nan"))), "label nan is not"),
-        _of("label_missing.csv", "sentence,label\nfine,\n", "label '' is not"),
+        _of("text_null.jsonl", '{"sentence": null, "label": 1}\n', "field 'sentence' is None, and not a text"),
+        _of("text_nested.jsonl", '{"sentence": {"text": "a"}, "label": 1}\n', "is {'text': 'a'}, and not a text"),
+        _of("rows_nested.jsonl", _lines([{"row": ROWS[0]}]), "field 'sentence' is missing; found 'row'"),
+        _of("rows_of_splits.json", json.dumps({"train": ROWS}), "field 'sentence' is missing; found 'train'"),
+        _of("error_of_a_site.json", '{"error": "Rate limit exceeded"}', "field 'sentence' is missing; found 'error'"),
+        _of("control_character.jsonl", '{"sentence": "fi\x01ne", "label": 1}\n', "a control character"),
+        _of("tab_in_text.jsonl", '{"sentence": "fi\tne", "label": 1}\n', "writes as \\t"),
+        _of("commas_between.jsonl", _lines(ROWS, ",\n"), ":1: not JSON: more after the end of the object: a comma"),
+        _of("objects_on_a_line.jsonl", _lines(ROWS, " "), "a second object, which needs a line of its own"),
+        _of("commented.jsonl", "// rows\n" + first, "neither JSON nor a table"),
+        _of("lines_in_quotes.jsonl", json.dumps(first) + "\n", "not a table"),
+        _of(
+            "names_in_capitals.csv",
+            "Sentence,Label\nfine,1\n",
+            "the columns found are 'Sentence'",
+        ),
+        _of("header_in_the_middle.csv", "sentence,label\nfine,1\nsentence,label\n", ":3: label 'label' is not"),
+        _of("rows.toml", "[[rows]]\nsentence = 'a'\nlabel = 1\n", "not JSON"),
         _of("half_a_character.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "surrogate"),
         _of("zero_bytes_in_text.jsonl", '{"sentence": "fi\0ne", "label": 1}\n', "zero bytes"),
         _of("deep.jsonl", "[" * 100_000, "nested too deeply"),
     ]
 
 
-SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_rows())
+def references(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield names of data as people give them, what each is, and a part of what refuses it; "" where it works."""
+    jsonl = _lines(ROWS)
+    (folder / "données.jsonl").write_text(jsonl)
+    (folder / "of parts").mkdir()
+    for number in (1, 2):
+        (folder / "of parts" / f"train-{number}.parquet").write_bytes(_PARQUET)
+    (folder / "empty").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "gone").symlink_to("nowhere")
+    yield "letters beyond ASCII in a name", str(folder / "données.jsonl"), ""
+    yield "a folder of parts", str(folder / "of parts"), "train-1.parquet (2 such files: put those to use together"
+    yield "an empty folder", str(folder / "empty"), "is a folder: name a file of rows in it, such as"
+    yield "a pipe", str(folder / "pipe"), "is no file, but a pipe or a device: save its rows in a file"
+    yield "a device", "/dev/zero", "is no file, but a pipe or a device"
+    yield "a loop of links", str(folder / "loop"), "is a link that leads to no file"
+    yield "a link to nothing", str(folder / "gone"), "is a link that leads to no file"
+    yield "a path of Windows", "C:\\Users\\me\\rows.jsonl", "within WSL, try /mnt/c/Users/me/rows.jsonl"
+    yield "an address", "https://example.org/rows.csv", "is an address: fetch the file"
+    yield "another home", "~/none.jsonl", "no data file ~/none.jsonl: give"
+    yield "a pattern", str(folder / "*.jsonl"), "no data file"
+    yield "a hyphen", "-", "no data file -"
+    yield "nothing", "", "is a folder: name a file"
+    yield "a name of 5,000 letters", "a" * 5_000, "aaa...aaa"
+
+
+SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_labels(), *_refused_rows())

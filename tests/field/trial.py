@@ -15,7 +15,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -27,7 +27,7 @@ from unittest import mock
 from benchmarks import places
 from sfnode import demo
 from tests.field import models
-from tests.field.siblings import SIBLINGS
+from tests.field.siblings import SIBLINGS, references
 from tests.support.cli_calls import call
 
 SHARED: Final = places.ROOT
@@ -36,6 +36,32 @@ _LIMIT_S: Final = 300  # for one input; a crash loop would go on for ever
 _TASK: Final = ("--template", "{sentence} It was", "--labels", " bad, good")
 _SHORT: Final = ("--steps", 1, "--batch-rows", 8, "--admission", "open")
 _NODE: Final = ("--listen", "/ip4/127.0.0.1/tcp/0", "--exit-when-finished", "--no-mdns", "--threads", 1)
+
+
+_OPTIONS: Final[Mapping[str, tuple[object, ...]]] = {
+    "label words: none": ("--labels", ","),
+    "label words: one is empty": ("--labels", " bad,"),
+    "label words: twice the same": ("--labels", " bad, bad"),
+    "label words: the same first token": ("--labels", " good, goodness"),
+    "label words: several tokens": ("--labels", " absolutely terrible, great"),
+    "label words: pictures": ("--labels", " 👍, 👎"),
+    "label words: three hundred": ("--labels", ",".join(f" {number}" for number in range(300))),
+    "label words: in another encoding": ("--labels", " bad, caf\udce9"),
+    "template: no field": ("--template", "It was"),
+    "template: another field": ("--template", "{text} It was"),
+    "template: a brace is missing": ("--template", "{sentence It was"),
+    "template: the label": ("--template", "{sentence} {label}"),
+    "template: very long": ("--template", "{sentence} " + "x " * 100_000),
+    "template: in another encoding": ("--template", "{sentence} caf\udce9"),
+    "more tokens than the model takes": ("--max-tokens", 100_000),
+    "no room for a token": ("--max-tokens", 1),
+    "model: an address": ("--model", "https://huggingface.co/facebook/opt-125m"),
+    "model: a name without its owner": ("--model", "gpt2"),
+    "model: a file in its folder": ("--model", demo.model_folder() / "model.safetensors"),
+    "model: a folder of folders": ("--model", demo.model_folder().parent),
+    "model: a path of Windows": ("--model", "C:\\models\\opt"),
+    "model: 5,000 letters": ("--model", "a" * 5_000),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +103,11 @@ def _siblings(folder: Path) -> Iterator[Met]:
         place = _new(folder, f"of {sibling.name}")
         (place / sibling.name).write_bytes(sibling.data)
         yield _try_data(place, sibling.name, place / sibling.name)
-    yield _try_data(_new(folder, "with folder"), "a folder", folder)
-    yield _try_data(_new(folder, "with none"), "no such file", folder / "none.jsonl")
+    for name, data, _ in references(_new(folder, "references")):
+        yield _try_data(_new(folder, f"with {name}"), name, data)
     yield _try_data(_new(folder, "with hub"), "hub:nobody/nothing", "hub:nobody/nothing")
+    for name, options in _OPTIONS.items():
+        yield try_run(_new(folder, name), name, "--data", demo.data_file(), "--plain", *options)
     beyond = folder / "beyond.jsonl"
     rows = demo.data_file().read_text("utf-8").splitlines()[:64]
     beyond.write_text("".join(line.replace('": "', f'": "{models.BEYOND} ', 1) + "\n" for line in rows), "utf-8")
@@ -145,7 +173,7 @@ def try_run(folder: Path, name: str, *arguments: object) -> Met:
     run, node = folder / "it.run", folder / "node"
     try:
         with _limited():
-            made = call("init", *model, *arguments, *_TASK, *_SHORT, "--out", run)
+            made = call("init", *model, *_TASK, *_SHORT, *arguments, "--out", run)
             if made.code:
                 return Met(name=name, verdict="refused", sentence=made.error.replace(f"{folder.parent}/", ""))
             next_line = next(line for line in made.stdout.splitlines() if line.startswith("next "))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +18,15 @@ from protocol.errors import OperatorError
 from protocol.run.model import ModelSpec, Sharing, file_of
 from sfnode import demo
 from sfnode.model_files.fetched_model import FetchedModel
-from sfnode.model_files.model_folder import DEFINITION_FILES, TOKENIZER_FILES, files_beside, weight_files
+from sfnode.model_files.model_folder import (
+    DEFINITION_FILES,
+    TOKENIZER_FILES,
+    copy_beside,
+    files_beside,
+    place_of,
+    read_config,
+    weight_files,
+)
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import check_definition, describe_files
 from sfnode.storage import decode_run_file, example_files
@@ -72,6 +82,97 @@ def test_describe_files__chat_template_and_settings_for_generation__are_in_the_m
     (model / "chat_template.jinja").unlink()
     with pytest.raises(OperatorError, match=r"chat_template\.jinja is missing, but the run's model"):
         check_definition(model, spec)
+
+
+def test_describe_files__several_chat_templates__travel_and_are_exported(model: Path, tmp_path: Path) -> None:
+    """`additional_chat_templates/tool_use.jinja` was neither in the manifest nor in an export."""
+    (model / "additional_chat_templates").mkdir()
+    (model / "additional_chat_templates" / "tool_use.jinja").write_text("{{ messages[0].content }}")
+    (model / "additional_chat_templates" / "notes.txt").write_text("no template")
+    spec, fetched, out = described(model), tmp_path / "fetched", tmp_path / "out"
+    name = "additional_chat_templates.tool_use.jinja"  # names in a manifest have no slash
+    assert name in spec.usage and not any("notes" in each.name for each in spec.files)
+    FetchedModel(spec).check_names()
+    fetched.mkdir()
+    for file in spec.files:  # as a joiner has it, under the names of the run
+        shutil.copyfile(place_of(model, file.name), fetched / file.name)
+    for folder in (model, fetched):
+        check_definition(folder, spec)
+        assert described(folder).files == spec.files
+        out.mkdir()
+        copy_beside(folder, out)
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(out)
+        assert tokenizer.chat_template == {"default": CHAT, "tool_use": "{{ messages[0].content }}"}
+        shutil.rmtree(out)
+    place_of(model, name).write_text("another")
+    with pytest.raises(OperatorError, match=r"additional_chat_templates/tool_use\.jinja is not the run's file"):
+        check_definition(model, spec)
+
+
+def test_weight_files__both_one_file_and_an_index__are_the_one_that_transformers_loads(model: Path) -> None:
+    """A model saved over an older one in shards leaves their index: its weights were loaded, or missed."""
+    (model / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00001-of-00002.safetensors"}}')
+    assert weight_files(model) == ("model.safetensors",)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+@pytest.mark.parametrize(("encoding", "said"), [("utf-8-sig", "UTF-8 with a byte order mark"), ("utf-16", "UTF-16")])
+def test_read_config__byte_order_mark__is_said_and_how_to_mend_it(
+    name: str, encoding: str, said: str, model: Path
+) -> None:
+    (model / name).write_text((model / name).read_text("utf-8"), encoding)
+    looks: list[Callable[[], object]] = [lambda: read_config(model / name)]
+    if name != "config.json":
+        looks.append(lambda: described(model))
+    for look in looks:
+        with pytest.raises(OperatorError, match=rf"{name} is written in {said}.* save it as plain UTF-8"):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"a": 1,}', ".* at line 1, column"),
+        (b"[]", "it holds a list, not an object"),
+        (b'{"a": "caf\xe9"}', "byte 10 is no UTF-8"),
+    ],
+)
+def test_read_config__no_json_object__says_what_is_wrong_and_where(content: bytes, said: str, model: Path) -> None:
+    (model / "config.json").write_bytes(content)
+    with pytest.raises(OperatorError, match=rf"config\.json is not a valid JSON file: {said}"):
+        read_config(model / "config.json")
+
+
+def test_read_config__file_that_may_not_be_read__says_so(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(OperatorError, match=r"config\.json cannot be read: Permission denied\..*permissions"):
+        read_config(model / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("adapter_config.json", "adapter_model.safetensors"), "an adapter alone: merge it into its model"),
+        (("model.Q4_K_M.gguf", "model.Q8_0.gguf"), r"give what is in it: .*/model\.Q4_K_M\.gguf or .*Q8_0\.gguf"),
+        (("snapshots/27dcfa7/config.json",), r"give what is in it: .*/snapshots/27dcfa7$"),
+        (("checkpoint-500/config.json",), r"give what is in it: .*/checkpoint-500$"),
+        (("model.onnx",), r"model\.onnx is not loaded: take the model with its config\.json and safetensors"),
+        (("notes.txt",), "is not a model folder$"),
+    ],
+)
+def test_weight_files__folder_of_something_else__is_called_so(
+    names: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    looks: list[Callable[[], object]] = [lambda: weight_files(tmp_path), lambda: read_config(tmp_path / "config.json")]
+    for look in looks:
+        with pytest.raises(OperatorError, match=said):
+            look()
 
 
 def test_check_definition__run_that_does_not_name_them__bears_them(model: Path) -> None:

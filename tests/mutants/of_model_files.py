@@ -101,8 +101,7 @@ MODEL_CACHE = (
             Edit(
                 "sfnode.model_files.hub",
                 "_download",
-                "    for name in (*files.TOKENIZER_FILES, *files.USAGE_FILES):\n"
-                "        if name in sizes:\n            fetch(name)\n",
+                "    for name in sizes:\n        if files.is_definition(name):\n            fetch(name)\n",
                 "",
             ),
             Edit(

@@ -10,7 +10,8 @@ import pytest
 from protocol.errors import OperatorError
 from sfnode.rows import row_files
 from sfnode.run import TaskTexts
-from tests.field.siblings import ROWS, SIBLINGS, Sibling
+from sfnode.storage import example_files
+from tests.field.siblings import ROWS, SIBLINGS, Sibling, references
 
 TEXTS = TaskTexts(template="{sentence} It was", label_words=(" bad", " good"))
 TEMPLATE = TEXTS.row_template
@@ -26,6 +27,16 @@ def test_rows__file_as_people_have_it__are_read_or_refused_in_words(sibling: Sib
     with pytest.raises(OperatorError) as refused:
         row_files.checked_texts(path, TEMPLATE)
     assert str(path) in str(refused.value) and sibling.expected in str(refused.value)
+
+
+def test_locate__data_as_people_name_them__are_found_or_refused_in_words(tmp_path: Path) -> None:
+    for what, data, said in references(tmp_path):
+        if not said:
+            assert example_files.locate(data).is_file(), what
+            continue
+        with pytest.raises(OperatorError) as refused:
+            example_files.locate(data)
+        assert said in str(refused.value) and len(str(refused.value)) < 500, what
 
 
 def test_rows__labels_in_every_form__are_their_numbers(tmp_path: Path) -> None:

@@ -158,7 +158,8 @@ def test_shapes__header_of_more_bytes_than_it_reads__are_left_to_the_worker(tmp_
 def test_index__of_more_bytes_than_any__is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_folder, "_JSON_BYTES_MAX", 1_000)
     folder = folder_with(tmp_path)
-    (folder / INDEX_FILE).write_text(json.dumps({"weight_map": {"a": SINGLE_FILE}}) + " " * 1_000)
+    (folder / SINGLE_FILE).rename(folder / "part.safetensors")
+    (folder / INDEX_FILE).write_text(json.dumps({"weight_map": {"a": "part.safetensors"}}) + " " * 1_000)
     assert "is not an index of safetensors files" in refused(lambda: load_causal_lm(folder, CPU, torch.float32))
 
 

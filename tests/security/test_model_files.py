@@ -101,7 +101,9 @@ def test_model__index_beside_the_one_file_that_the_manifest_names__what_is_loade
     shard(model)
     shutil.move(model / "kept", model / SINGLE_FILE)
     check_model(model, spec)
-    scale(model / "part-2.safetensors")
+    scale(model / "part-2.safetensors")  # transformers loads the one file, and so does sfnode
+    check_model(model, spec)
+    scale(model / SINGLE_FILE)
     with pytest.raises(OperatorError, match=r"the weights in .* are not the run's"):
         check_model(model, spec)
 

@@ -10,17 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import trio
 
 from protocol.errors import OperatorError, SfnodeError
+from protocol.state import Coefficients
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality_figures import Quality, SampleAnswer
 from sfnode.storage import decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
-from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_members
+from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_learnt, measure_members
+from sfnode.worker import held_out_measuring
+from sfnode.worker_protocol.messages import Evaluated
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.task_specs import TEXT, task_spec
@@ -62,6 +66,37 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     view.show_rows(128, 2_000)  # too soon for another line
     shown = [line for line in capsys.readouterr().err.splitlines() if "rows" in line]
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
+
+
+async def test_evaluate_states__state_that_a_node_has_evaluated__is_not_evaluated_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model alone was measured twice, by the first node and at the end: a quarter of an hour with a real model."""
+    opened: list[int] = []
+
+    async def connected(_socket: object) -> Any:
+        opened.append(1)
+        new = Evaluated(accuracy=0.75, f1=0.75, loss=0.5, rows=4, predictions=(0, 1))
+        return SimpleNamespace(request=lambda *_: answer(new), aclose=lambda: answer(None))
+
+    async def answer(value: object) -> object:
+        await trio.lowlevel.checkpoint()
+        return value
+
+    signed = demo_run(steps=4)
+    alone, trained = Coefficients(signed.manifest), Coefficients(signed.manifest)
+    trained.set_flat(0, np.ones_like(trained.flat(0)))
+    event = {"event": "evaluated", "step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+    process: Any = SimpleNamespace(new_events=lambda: [event | {"state_digest": alone.digest().hex()}])
+    node = LocalNode(name="node0", process=process, is_late=False)
+    node.listen()
+    monkeypatch.setattr(held_out_measuring, "connect", connected)
+    config = replace(training(Path("none")), eval_data=data_file("reviews", "eval"))
+    for state, after, new in ((trained, 0.75, 1), (alone, 0.5, 0)):
+        opened.clear()
+        found = await measure_learnt(signed, config, state, lambda _done, _total: None, node.known)
+        assert found is not None and (found.before.accuracy, found.after.accuracy, len(opened)) == (0.5, after, new)
+        assert len(found.before.samples) == 2
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:

@@ -1,6 +1,5 @@
 """Write the trained model as a Hugging Face folder. Each weight is rounded once, as a node of that dtype does it."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,8 +51,7 @@ def export_model(
         (part / files.GENERATION_FILE).unlink(
             missing_ok=True
         )  # made of config.json: the model's own, if it has one, follows
-        for name in files.files_beside(base_folder):
-            shutil.copyfile(base_folder / name, part / name)
+        files.copy_beside(base_folder, part)
 
 
 def check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> None:

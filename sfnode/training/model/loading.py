@@ -25,15 +25,13 @@ from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
+_WHOLE: Final = ("I", "U")  # safetensors' names of number formats without a fraction
 _NO_MODEL: Final = "cannot be loaded as a causal language model"
 
 
 def positions_of(folder: Path) -> int | None:
     """Return the longest prompt in tokens that the model's config allows; None when it names no limit."""
-    try:
-        config = read_config(folder / CONFIG_FILE)
-    except FileNotFoundError:
-        raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder") from None
+    config = read_config(folder / CONFIG_FILE)
     named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
     return next((value for value in named if isinstance(value, int)), None)
 
@@ -144,7 +142,7 @@ def _unread(view: Path, files: ExitStack) -> dict[str, object]:
     They are read, not mapped as transformers would do. A mapping counts as memory of the process until the last tensor
     is there. If no dtype changes, the mapping would be the model itself, and a change of the file would change it.
     """
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name in weight_files(view):
         if name != INDEX_FILE:
             try:
@@ -153,6 +151,12 @@ def _unread(view: Path, files: ExitStack) -> dict[str, object]:
                 fault = f"it is not a whole file of safetensors ({first_line(error)}): fetch it again"
                 raise OperatorError(f"{view / name} cannot be loaded: {fault}") from None
             found |= {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118  # a file, no mapping
+    for key, values in found.items():
+        if key.endswith(".weight") and values.get_dtype().startswith(_WHOLE):
+            raise OperatorError(
+                f"{view}: {key} holds whole numbers: the weights are quantised, and nothing says how. Take the model "
+                "that they were made from, in bf16, fp16 or fp32"
+            )
     return found
 
 

@@ -59,6 +59,11 @@ def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTra
     digests: dict[str, bytes] = {}
 
     def note(name: str, values: Tensor) -> Tensor:
+        if name.endswith((".weight", ".bias")) and not values.isfinite().all():
+            raise OperatorError(
+                f"{folder}: {name} holds numbers that are infinite or none: its training failed, or the file is "
+                "damaged. Fetch the model again, or take another"
+            )
         digests[name] = sha256(values.contiguous().numpy().data).digest()
         return kept(values)
 
