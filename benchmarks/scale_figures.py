@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.charts import DASHED, Axis, Chart, Line, Point, render_chart
-from sfnode import svg
-
-COLOURS = (svg.TEAL, svg.ORANGE, svg.BLUE, svg.OCHRE)
+from benchmarks.charts import DASHED, PALETTE, Axis, Chart, Line, Point, render_chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +75,7 @@ def draw_pictures(sizes: Sequence[Found], hop_limits: Sequence[Found], folder: P
 
 def _time(rows: Sequence[Found]) -> Chart:
     lines = []
-    for colour, (graph, found) in zip(COLOURS, _by_graph(rows).items(), strict=False):
+    for colour, (graph, found) in zip(PALETTE, _by_graph(rows).items(), strict=False):
         measured = tuple((row.nodes, row.all_ms / 1e3) for row in found)
         bound = tuple((row.nodes, row.way_max * _DELAY_S) for row in found)
         lines += [

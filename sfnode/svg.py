@@ -10,7 +10,6 @@ PAPER: Final = "#ffffff"
 TEAL: Final = "#0f766e"
 ORANGE: Final = "#c2410c"
 BLUE: Final = "#1d4ed8"
-OCHRE: Final = "#a16207"
 PURPLE: Final = "#7e22ce"
 LETTERING: Final = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"

@@ -46,7 +46,9 @@ class Slips:
 
     def note(self, where: str, error: Exception, **fields: str) -> None:
         """Count and log ``error``; call it from the handler. ``where`` names the part of the node that goes on."""
-        cause = _innermost(error)
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
         kind = f"{type(cause).__name__} in {where}, {_place(cause)}"
         self.state = SlipState(count=self.state.count + 1, last=kind)
         is_new = kind not in self._kinds and len(self._kinds) < KINDS_MAX
@@ -111,13 +113,6 @@ def split(
     if isinstance(error, Exception) and not isinstance(error, endings):
         return error, None
     return None, error
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Return the first error inside nested groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 def _place(error: BaseException) -> str:

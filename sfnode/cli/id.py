@@ -37,10 +37,7 @@ def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path |
     """
     if node is not None and data_dir is not None:
         raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
-    given = node or data_dir
-    _print(
-        _key_file(given or (default_directory.only_node() if key is None else None), key, "whose key to show"), is_json
-    )
+    _print(_held_key(node or data_dir, key), is_json)
 
 
 @identity.command()
@@ -86,7 +83,7 @@ def backup(
     \b
     Example: sfnode id backup my-node.backup
     """
-    seed = _key_file(data_dir or (default_directory.only_node() if key is None else None), key).seed()
+    seed = _held_key(data_dir, key).seed()
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"
@@ -121,12 +118,17 @@ def restore(
     _print(target, is_json)
 
 
-def _key_file(data_dir: DataDirectory | None, key: Path | None, what: str = "whose key") -> KeyFile:
+def _held_key(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
+    """Return the key in a file, or of a node: the only one where neither is named. OperatorError."""
+    return _key_file(default_directory.only_node() if data_dir is None and key is None else data_dir, key)
+
+
+def _key_file(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
     if data_dir is not None and key is None:
         return data_dir.identity
     if data_dir is None and key is not None:
         return KeyFile(key)
-    raise OperatorError(f"give either --data-dir or --key, to say {what}")
+    raise OperatorError("give either --data-dir or --key, to say whose key")
 
 
 def _check_owner(data_dir: DataDirectory, author: str) -> None:

@@ -65,8 +65,8 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
     _show_parts(parts, manifest, names, is_json)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
-    learns = purpose_of(manifest.task)
-    print_result({"kind": "task", "learns": learns}, f"\n{'learns':<8} {printable(learns)}", is_json)
+    if not is_json:
+        click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
     if gain is not None:
         print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"{'gain':<8} {gain.in_words()}", is_json)
     elif not is_json:

@@ -33,8 +33,8 @@ def facts_of(manifest: Manifest) -> list[Fact]:
         ]
     return [
         ("Run", manifest.name),
-        ("Learns", purpose_of(task)),
         ("Run id", manifest.run_id.hex()),
+        ("Learns", purpose_of(task)),
         ("Owner", manifest.owner),
         ("Admission", manifest.admission.in_words()),
         ("Authors at most", f"{manifest.authors_max:,}"),

@@ -44,7 +44,9 @@ def unwrapped(text: str) -> bytes:
             f"the string to join is of version {version}, and this sfnode reads {_VERSION.rstrip('.')}: update sfnode"
         )
     digits = found.removeprefix(_PREFIX)
-    data = _decoded(digits[: len(digits) - len(digits) % 8] + _padded(digits[len(digits) - len(digits) % 8 :]))
+    if len(digits) % 8 in (1, 3, 6):  # no whole bytes: the string is truncated
+        digits = digits[:-1]
+    data = _decoded(digits + "=" * (-len(digits) % 8))
     length = int.from_bytes(data[:_LENGTH_BYTES], "big")
     whole = _LENGTH_BYTES + length + _CHECKSUM_BYTES
     wanted = len(_PREFIX) + -(-8 * whole // 5)
@@ -60,13 +62,6 @@ def unwrapped(text: str) -> bytes:
 def cleaned(text: str) -> str:
     """Return the text without white space, and without punctuation around it."""
     return _INSERTED.sub("", text).strip(_AROUND)
-
-
-def _padded(digits: str) -> str:
-    """Return the last digits with padding; digits that make no whole byte, as in a truncated string, are dropped."""
-    # Base32 digits that make whole bytes: 2, 4, 5, 7 and 8.
-    whole = {0: 0, 2: 2, 4: 4, 5: 5, 7: 7, 1: 0, 3: 2, 6: 5}[len(digits)]
-    return digits[:whole] + "=" * (8 - whole) if whole else ""
 
 
 def _decoded(digits: str) -> bytes:

@@ -54,6 +54,12 @@ class EvaluatedStep:
         """Return the accuracy or the mean reward as text."""
         return f"{100 * self.accuracy:.1f} %" if self.reward is None else f"{self.reward:.2f}"
 
+    def in_words(self) -> str:
+        """Return the accuracy or, of rewards, their mean and the share of whole ones."""
+        if self.reward is None:
+            return self.figure
+        return f"mean reward {self.figure} ({Quality(is_reward=True).share(self.accuracy)})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
@@ -83,7 +89,7 @@ class Gain:
     def in_words(self) -> str:
         """Return the accuracies or mean rewards, the number of rows, the step, and how to measure what is missing."""
         rest = "" if self.own is not None else f"; `sfnode eval --compare` measures {OWN_ALONE}, too"
-        text = ", ".join(f"{name} {_share(found)}" for name, found in self.figures())
+        text = ", ".join(f"{name} {found.in_words()}" for name, found in self.figures())
         return f"{text} ({self.after.rows:,} held-out rows, step {self.after.step}{rest})"
 
 
@@ -153,12 +159,6 @@ def _completed(plain: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     whole = _NO_ANSWERS | plain
     return {**whole, "answers": [{"right": ""} | answer for answer in whole["answers"]]}
-
-
-def _share(found: EvaluatedStep) -> str:
-    if found.reward is None:
-        return found.figure
-    return f"mean reward {found.figure} ({Quality(is_reward=True).share(found.accuracy)})"
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:

@@ -101,7 +101,7 @@ def test_eval_compare__data_that_the_node_remembers__are_taken_while_they_are_th
     lines = text.splitlines()
     assert [line[:15].rstrip() for line in lines if ", 32 rows" in line] == names
     assert [line.split(":")[0].strip()[:15].rstrip() for line in lines[2:11]] == ["prompt", *names[:2]] * 3
-    assert "(right: " in lines[2] and lines[3].split()[3] in ("terrible", "great")
+    assert "(right: " in lines[2] and lines[3].split()[-1] in ("no", "yes")
     assert text.count(", 32 rows\n") == 3
     own.unlink()
     assert "own" not in compared(private, held_out)
@@ -119,7 +119,7 @@ def test_eval__one_model__keeps_nothing_and_takes_no_examples_to_train_on(
     private: DataDirectory, held_out: Path, own: Path
 ) -> None:
     alone = ("eval", "--data-dir", private, "--eval-data", held_out)
-    assert call(*alone).stdout.startswith("after   accuracy ")
+    assert call(*alone).stdout.startswith("the run now     accuracy ")
     assert private.gain.read() is None
     assert_teaches(call(*alone, "--data", own), "--data", "add --compare")
 
@@ -135,19 +135,22 @@ def test_eval_compare__examples_that_are_not_there__are_named_before_anything_is
 def test_eval_compare__result_cannot_be_kept__is_shown_with_a_warning(private: DataDirectory, held_out: Path) -> None:
     (private.path / "gain.json").mkdir()
     outcome = call("eval", "--data-dir", private, "--eval-data", held_out, "--compare")
-    assert outcome.code == 0 and outcome.stdout.startswith("before ")
+    assert outcome.code == 0 and outcome.stdout.startswith("the model alone accuracy ")
     assert outcome.stderr.startswith(f"Warning: cannot write {private.path / 'gain.json'}")
 
 
 def test_run_show__compared_before__says_what_the_run_has_given(
     private: DataDirectory, held_out: Path, own: Path
 ) -> None:
-    assert "gain" not in call("run", "show", private).stdout
+    unmeasured = call("run", "show", private).stdout.splitlines()[-2:]
+    assert unmeasured == [
+        "learns   to answer no or yes to: {sentence} It was",
+        "gain     `sfnode eval --compare` measures the model alone, the run now and own data alone",
+    ]
     told = compared(private, held_out, "--data", own)
     after, before, alone = (f"{100 * told[name]['accuracy']:.1f} %" for name in ("after", "before", "own"))
     assert call("run", "show", private).stdout.endswith(
-        f"\ngain     the model alone {before}, the run now {after}, own data alone {alone} "
-        "(32 rows, step 6; `sfnode eval --compare` measures it again)\n"
+        f"\ngain     the model alone {before}, the run now {after}, own data alone {alone} (32 held-out rows, step 6)\n"
     )
     last = json.loads(call("run", "show", private, "--json").stdout.splitlines()[-1])
     assert (last["kind"], last["own"]["accuracy"], last["after"]["step"]) == ("gain", told["own"]["accuracy"], 6)

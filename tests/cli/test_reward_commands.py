@@ -111,7 +111,7 @@ def test_export__of_a_model_that_was_better_before__warns(node: DataDirectory, t
 def test_ask__rewards__prints_what_each_answer_gets(node: DataDirectory) -> None:
     question = '{"sentence": "a good film", "wanted": "great"}'
     before = call("ask", "--data-dir", node, question).stdout.splitlines()[1]
-    assert before.startswith("  before  great") and before.endswith("  (reward 1.00)")
+    assert before.startswith("  the model alone  great") and before.endswith("  (reward 1.00)")
 
 
 def test_audit__rewards__is_refused_with_what_else_there_is(node: DataDirectory) -> None:

@@ -25,7 +25,6 @@ PROJECT: Final = "sfnode-compose-test"
 IMAGE: Final = "sfnode:cpu"
 IMAGE_BYTES_MAX: Final = 1_400_000_000
 NODES: Final = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
-TOY: Final = {"COMPOSE_PROFILES": "toy"}
 STEPS: Final = "1000"  # the bootstrap makes some hundreds alone, and the late joiner comes after a minute
 LIMIT_S: Final = 600.0  # for all nodes to be healthy, and again for one digest
 ANSWER_S: Final = 120.0
@@ -54,7 +53,7 @@ class ContainerEngine:
     """
 
     compose: tuple[str, ...]
-    environment: dict[str, str] = field(default_factory=lambda: {"STEPS": STEPS, **os.environ, **TOY})
+    environment: dict[str, str] = field(default_factory=lambda: {"STEPS": STEPS, **os.environ})
 
     def run_compose(self, *words: str, limit_s: float = ANSWER_S) -> str:
         """What Compose prints on its standard output."""

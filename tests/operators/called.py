@@ -31,7 +31,7 @@ _KEY_COST: Final = 16  # of scrypt
 
 # What takes long, opens ports or starts processes. What comes before it is the real program.
 _WORK: Final = (
-    *("sfnode.cli.joining.node_run.Daemon", "sfnode.cli.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
+    *("sfnode.cli.joining.node_run.Daemon", "sfnode.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.audit_measuring.audit_messages"),
     *(
         "sfnode.training.model_questions.ask_model",

@@ -15,9 +15,12 @@ from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import parse_wheel_filename
 
 from sfnode.network import bundled_libp2p
 from tests import REPOSITORY
+
+PAGES_THAT_INSTALL = ("install", "quickstart", "upgrade", "volunteer")
 
 
 def script(name: str) -> ModuleType:
@@ -208,3 +211,36 @@ def test_release__version__has_one_place_and_moves_with_the_changelog(
 def test_release__version_without_a_heading__has_what_is_unreleased_as_its_notes() -> None:
     release = script("deploy/release.py")
     assert release.notes_of("## [Unreleased]\n\n- news\n\n## [0.0.1]\n\n- old\n", "0.1.0") == "- news\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in PAGES_THAT_INSTALL)])
+def test_documents__wheel_in_a_command__has_a_name_that_pip_takes(page: str, tmp_path: Path) -> None:
+    """They said `pipx install 'sfnode.whl[train,web]'`: pip refuses a file of that name.
+
+    And pipx installs a file without the parts in brackets, unless its path has a slash.
+    """
+    (tmp_path / "sfnode-0.1.0-py3-none-any.whl").touch()
+    words = re.findall(r"""(?:"[^"\n]*|'[^'\n]*)\.whl[^"'\n]*["']""", (REPOSITORY / page).read_text("utf-8"))
+    assert words
+    for word in words:
+        said = subprocess.run(
+            ["sh", "-c", f"printf %s {word}"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        name, extras = said.stdout.removesuffix("]").split("[")
+        assert name.startswith("./")
+        assert parse_wheel_filename(name[2:])[0] == "sfnode" and extras == "train,web"
+
+
+def test_release__image_with_any_compiler__is_not_taken_for_one_without(tmp_path: Path) -> None:
+    """`command -v gcc cc clang` looks for the first alone in the shell of Debian's images."""
+    workflow = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    step = workflow.partition("There is no compiler\n        run: ")[2].partition("\n")[0]
+    for tools in ([], ["gcc"], ["cc"], ["clang"]):
+        folder = tmp_path / "-".join(["bin", *tools])
+        folder.mkdir()
+        for tool in tools:
+            (folder / tool).touch(mode=0o755)
+        ended = subprocess.run(
+            ["/bin/sh", "-e", "-c", step], env={"PATH": str(folder)}, capture_output=True, check=False
+        )
+        assert ended.returncode == len(tools)

@@ -81,3 +81,10 @@ def test_unit__what_it_may_take__has_a_limit(kind: str) -> None:
     """A node that leaks ends itself, and not what else runs on the machine."""
     limits = dict(re.findall(r"^(Memory\w+|TasksMax)=(\d+)%?$", UNITS[kind].read_text(), re.MULTILINE))
     assert 0 < int(limits["MemoryHigh"]) < int(limits["MemoryMax"]) <= 80 and 0 < int(limits["TasksMax"]) <= 512
+
+
+def test_unit__of_the_system__finds_the_model_where_a_start_by_hand_has_put_it() -> None:
+    """It named a cache of its own: the model, fetched under the user's home by hand, was fetched once more."""
+    text = UNITS["system"].read_text()
+    assert re.findall(r"^Environment=(.*)$", text, re.MULTILINE) == ["HOME=/var/lib/sfnode"]
+    assert "--home-dir /var/lib/sfnode " in (REPOSITORY / "docs" / "running.md").read_text()

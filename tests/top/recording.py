@@ -19,12 +19,14 @@ from typing import Final
 import click
 from rich.console import Console
 
+from sfnode.status import thinned
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.top.live_view import SVG_COLUMNS, SVG_FORMAT
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
 LINES: Final = 19
+PICTURES_MAX: Final = 16  # a slow machine has more seconds
 PICTURE_S: Final = 1.0
 LAST_PICTURE_S: Final = 5.0
 _LATE: Final = "late0"
@@ -45,6 +47,7 @@ def main(out: Path, steps: int) -> None:
         subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL) as testnet,
     ):
         pictures = list(_film(testnet, Path(_LATE)))
+    pictures = list(thinned(pictures, PICTURES_MAX))
     out.write_text(film_of(pictures), "utf-8")
     click.echo(f"{len(pictures)} pictures, {out.stat().st_size:,} bytes: {out}")
 

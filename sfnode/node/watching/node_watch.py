@@ -36,7 +36,11 @@ class NodeWatch:
 
     def __init__(self, life: "RunningNode") -> None:
         self._life = life
-        self._news = NetworkNews(life.reporter, self._label, life.config.network.agent)
+
+        def label(peer: PeerId) -> str:
+            return self._names().label(policy.author_of_peer(peer).hex())
+
+        self._news = NetworkNews(life.reporter, label, life.config.network.agent)
         curve = LearningCurve(life.config.data_dir, life.reporter, Quality.of(life.manifest.task))
         self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
@@ -75,9 +79,6 @@ class NodeWatch:
             check_disk(life.config.data_dir, life.config.limits.disk_bytes_max)
         if life.config.is_exiting_when_finished:
             self._leave_if_over(status, scope)
-
-    def _label(self, peer: PeerId) -> str:
-        return self._names().label(policy.author_of_peer(peer).hex())
 
     def _names(self) -> Names:
         roster = self._life.node.replica.ledger.roster
