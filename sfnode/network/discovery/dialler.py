@@ -67,15 +67,18 @@ class Dialler:
         is_slip = True
         try:
             with self._slips.contained("an outbound session", endings=()):
-                for address in self._book.dialable(peer, trio.current_time()):
-                    if await self._try_address(replace(address, peer=peer)):
-                        break
+                await self._try_addresses(peer)
                 is_slip = False
         finally:
             self._choice.dialling.pop(peer, None)
             self._exchange.changed.set()
         if is_slip:  # perhaps this peer can trigger the bug: do not dial it again at once
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
+
+    async def _try_addresses(self, peer: PeerId) -> None:
+        for address in self._book.dialable(peer, trio.current_time()):
+            if await self._try_address(replace(address, peer=peer)):
+                break
 
     async def _try_address(self, address: Address) -> bool:
         """Dial one address and run the session; return whether the peer was reached."""

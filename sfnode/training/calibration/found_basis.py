@@ -122,17 +122,11 @@ def calibrate(
     if rank < _RANK_MIN:
         return None
     sides = [_entries(_leading(inputs, look, rank)) for inputs in look.inputs]
-    h_Pk = torch.cat(
-        [
-            x.double() @ (torch.from_numpy(v).double() * 2.0**exp)
-            for x, (v, exp) in zip(look.inputs, sides, strict=True)
-        ],
-        dim=1,
-    )
+    h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
     if len(look.excess):
         u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
     u, u_exp = _entries(u_Hr)
-    gradients = _Gradients(look, torch.from_numpy(u).double() * 2.0**u_exp, h_Pk)
+    gradients = _Gradients(look, _doubles(u, u_exp), h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=(1 << bits - 1) - 1
@@ -242,6 +236,12 @@ def _entries(side: Tensor) -> tuple[Int8Array, int]:
     largest = max(float(side.abs().max()), _TINY)
     exp = math.ceil(math.log2(largest / BASIS_ENTRY_MAX))
     return (side * 2.0**-exp).round().numpy().astype(np.int8), exp
+
+
+def _doubles(entries: Int8Array, exp: int) -> Tensor:
+    """Return what `_entries` stands for, fp64."""
+    values: Tensor = torch.from_numpy(entries).double() * 2.0**exp
+    return values
 
 
 class _Gradients:
