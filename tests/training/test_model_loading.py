@@ -114,6 +114,7 @@ def test_model__damaged_weights__is_refused(folder: Path) -> None:
 
 
 def test_model__damaged_index__is_refused(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     (folder / INDEX_FILE).write_text("[]", "utf-8")
     with pytest.raises(OperatorError, match="not an index of safetensors"):
         load_causal_lm(folder, CPU, torch.float32)

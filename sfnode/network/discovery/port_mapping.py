@@ -79,9 +79,9 @@ def find_gateway(*, interface: str | None = None) -> Gateway:
     device.discoverdelay = bounds.MAPPING_DISCOVER_MS
     try:
         _call(device.discover)
-    except NoMappingError:  # the library raises when it finds nothing
+        _call(device.selectigd)
+    except NoMappingError:  # the library raises when it finds nothing, or nothing that is a router
         raise NoMappingError("no router answers UPnP") from None
-    _call(device.selectigd)
     return Gateway(device)
 
 
