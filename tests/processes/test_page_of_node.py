@@ -26,7 +26,7 @@ def test_web__node_runs__its_page_tells_of_it_until_it_ends(run_file: Path, join
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/events", timeout=20) as stream:
         shown = json.loads(stream.readline().removeprefix(b"data: "))
         assert (shown["status"]["run"], shown["run"]["is_live"]) == ("test", True)
-        assert any("data in" in text for _, _, text in shown["log"])
+        assert any("the model learns" in text for _, _, text in shown["log"])
         assert node.stop(STOP_S) == 0  # although somebody looks
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)

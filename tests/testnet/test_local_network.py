@@ -191,10 +191,11 @@ def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> N
         path = tmp_path / f"{split}.jsonl"
         path.write_text("\n".join(data_file("reviews", split=split).read_text("utf-8").split("\n")[:rows]), "utf-8")
         files += [option, str(path)]
-    rule = ["--template", "{sentence}\n", "--reward", "contains:great", "--answer-tokens", "2", "--batch-rows", "16"]
+    rule = ["--template", "{sentence}\n", "--reward", "contains:.", "--answer-tokens", "2", "--batch-rows", "16"]
     given = ["--nodes", "2", "--late", "1", "--steps", "3", "--private-data", *rule, *files]
     finished = run_sfnode("testnet", *given, limit_s=110)
     assert finished.returncode == 0, finished.stderr[-2_000:]
     assert "all equal  yes" in finished.stdout
-    assert re.search(r"right +[0-9.]+ % before, [0-9.]+ % after", finished.stdout), finished.stdout
-    assert re.search(r"reward +[01]\.\d+ before, [01]\.\d+ after", finished.stdout), finished.stdout
+    assert re.search(r"for [1-9]\d* updates", finished.stdout), finished.stdout
+    assert re.search(r"right +the model alone [0-9.]+ %, the run now [0-9.]+ %", finished.stdout), finished.stdout
+    assert re.search(r"reward +the model alone [01]\.\d+, the run now [01]\.\d+", finished.stdout), finished.stdout
