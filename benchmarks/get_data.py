@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -93,7 +94,7 @@ def write_all(folder: Path, base: str) -> list[Path]:
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
                 data: bytes = answer.read()
-        except (urllib.error.URLError, TimeoutError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise OperatorError(f"{url} cannot be fetched: {error}") from error
         text = data.decode("latin-1" if place == "conv" else "utf-8")
         return [line for line in text.split("\n") if line]

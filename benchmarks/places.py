@@ -1,4 +1,4 @@
-"""Where the benchmarks look for data sets and the small model; docs/testing.md says how to get them."""
+"""Where the benchmarks look for data sets and the small model; docs/research.md says how to get them."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Folders:
             if not file.is_file():
                 raise OperatorError(
                     f"{file} is missing: `make data` fetches the data sets. The model {MODEL} is in no public place: "
-                    "`make learn-real` and `make paper-real` do without (docs/testing.md)"
+                    "`make learn-real` and `make paper-real` do without (docs/research.md)"
                 )
 
     def model(self, model: ModelChoice) -> Path:

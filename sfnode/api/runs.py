@@ -63,12 +63,12 @@ class LocalRun:
 
 
 def open_run(path: str | Path) -> LocalRun:
-    """Open a node's data directory, or the file that `sfnode init` wrote. Every command that uses a model does.
+    """Open a node's data directory, or the file that `sfnode init` wrote, as `sfnode eval`, `ask` and `export` do.
 
     OperatorError: there is no run.
     """
     place = Path(path).expanduser()
-    if not place.is_dir():
+    if place.is_file():
         signed = decode_run_file(place)
         return LocalRun(signed=signed, basis=stored_basis.basis_beside(signed.manifest, place))
     directory = DataDirectory(place)

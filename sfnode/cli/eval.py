@@ -107,7 +107,7 @@ def evaluate(
         results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
     _show(named, quality, is_json)
-    if not is_json:
+    if compare and not is_json:
         _show_answers(named)
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:

@@ -25,8 +25,8 @@ def report(data_dir: DataDirectory, out: Path | None, publish: Path | None) -> N
     """Write a page about a run as one file that any browser shows.
 
     Every update in it is verified first. The file needs no node and no network, and
-    holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them. In a run
-    that learns from rewards it also holds what the model answers to this node's first three held-out prompts.
+    holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them. Held-out
+    rows, with the model's answers, are in it only if they came with the task, or by `sfnode eval --show-rows`.
 
     \b
     Example: sfnode report my-run --out run.html

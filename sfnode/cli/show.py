@@ -67,7 +67,11 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
     if not is_json:
         click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
     if gain is not None:
-        print_result({"kind": "gain", **to_plain(gain, as_rows=False)}, f"{'gain':<8} {gain.in_words()}", is_json)
+        print_result(
+            {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)},
+            f"{'gain':<8} {gain.in_words()}",
+            is_json,
+        )
     elif not is_json:
         click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
 

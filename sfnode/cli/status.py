@@ -42,7 +42,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
         _show(current)
     words = StatusWords(current)
     if words.learning:
-        click.echo(f"Warning: {words.learning}", err=True)
+        click.echo(f"Warning: {printable(words.learning)}", err=True)
     code, trouble = words.health
     if code:
         exit_codes.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))

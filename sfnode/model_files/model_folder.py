@@ -120,7 +120,7 @@ def _instead(folder: Path) -> str:
     ggufs = sorted(path for path in folder.glob(f"*{GGUF}"))
     if found := (below or ggufs)[:3]:
         return f"{folder} is not a model folder; give what is in it: {' or '.join(map(str, found))}"
-    if others := sorted(path.name for path in folder.iterdir() if path.suffix in _UNLOADED):
+    if others := sorted(path.name for path in folder.glob("*") if path.suffix in _UNLOADED):
         return f"{others[0]} is not loaded: take the model with its config.json and safetensors"
     return f"{folder} is not a model folder"
 
@@ -155,7 +155,7 @@ def is_decodable(folder: Path) -> bool:
 def pickle_files(folder: Path) -> tuple[str, ...]:
     """Return the files of `torch.save`, their index first if there is one; OperatorError if one is missing."""
     names: tuple[str, ...] = (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
-    if (folder / PICKLE_INDEX_FILE).is_file():
+    if not names and (folder / PICKLE_INDEX_FILE).is_file():  # as transformers chooses
         names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
     for name in names:
         if not (folder / name).is_file():
@@ -236,6 +236,8 @@ def read_config(path: Path) -> Mapping[str, object]:
             return config
         fault = f": it holds a {type(config).__name__}, not an object"
     except FileNotFoundError:
+        if path.name != CONFIG_FILE:
+            raise OperatorError(f"{path} is missing: fetch the model again") from None
         raise _no_model(path.parent) from None
     except json.JSONDecodeError as error:
         fault = f": {error.msg} at line {error.lineno}, column {error.colno}"

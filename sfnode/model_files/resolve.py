@@ -16,7 +16,7 @@ from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, pa
 from sfnode.model_files.watched_process import OnProgress
 from sfnode.storage import disk, example_files
 
-_PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)")
+_PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/((?!datasets/|spaces/)[\w.-]+/[\w.-]+)")
 _CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
 
 

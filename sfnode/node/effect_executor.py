@@ -76,9 +76,12 @@ class Executor:
                     assert_never(effect)
 
     def _evaluate_if_due(self) -> None:
-        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
+        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps.
+
+        Not while the node is not admitted, because it has no worker then: the first one is due once it is.
+        """
         every, step = self._config.eval_every_steps, self._node.clock.next_step
-        if every and step // every > self._last_evaluation:
+        if every and step // every > self._last_evaluation and self._node.own_steps.is_admitted_for(step):
             self._last_evaluation = step // every
             if self._jobs.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
                 self._jobs.send_nowait(Evaluate(step=step))

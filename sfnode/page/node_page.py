@@ -78,7 +78,7 @@ class Page:
             "steps": manifest.steps,
             "is_live": self._pid is not None,
             "is_rewarded": self._quality.is_reward,
-            "learns": purpose_of(manifest.task),
+            "learns": printable(purpose_of(manifest.task)),
             "version": __version__,
             "facts": facts_of(manifest),
         }
@@ -117,16 +117,13 @@ class Page:
         return {"figures": figures, "note": note}
 
     def _answers(self) -> list[Sections]:
-        """Return the first answers of the last comparison.
-
-        Rows of a member's own are never among them: no prompt, and no label that belongs to one.
-        """
+        """Return the first answers of the last comparison, where anybody may see its rows."""
         gain = self._measured()
-        if gain is None or not (gain.is_public or self._quality.is_reward):
+        if gain is None or not gain.is_public:
             return []
         return [
             {
-                "prompt": printable(new.prompt) if gain.is_public else "",
+                "prompt": printable(new.prompt),
                 "right": printable(new.right),
                 "answers": [
                     [name, printable(each.text), each.reward]

@@ -3,7 +3,7 @@
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest
 from sfnode.quality_figures import Quality
-from sfnode.reporter import counted
+from sfnode.reporter import counted, printable
 from sfnode.run import purpose_of
 
 Fact = tuple[str, str]
@@ -34,7 +34,7 @@ def facts_of(manifest: Manifest) -> list[Fact]:
     return [
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
-        ("Learns", purpose_of(task)),
+        ("Learns", printable(purpose_of(task))),
         ("Owner", manifest.owner),
         ("Admission", manifest.admission.in_words()),
         ("Authors at most", f"{manifest.authors_max:,}"),

@@ -94,7 +94,7 @@ def _typed(text: str) -> str:
     OperatorError: it is longer than a manifest allows, or was typed in another encoding.
     """
     if len(text) > _TEXT_MAX:
-        raise OperatorError(f"{text[:40]!r}...: {len(text):,} characters, and a run's text may have {_TEXT_MAX:,}")
+        raise OperatorError(f"{text[:60]!r}...: {len(text):,} characters; a run's text may have at most {_TEXT_MAX:,}")
     try:
         text.encode()
     except UnicodeEncodeError:

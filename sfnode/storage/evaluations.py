@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -76,6 +76,12 @@ class Gain:
     own: EvaluatedStep | None
     after: EvaluatedStep
     is_public: bool = False
+
+    def without_answers(self) -> "Gain":
+        """Return the figures alone: answers quote rows that may be private."""
+        before, own, after = (each and replace(each, answers=()) for each in (self.before, self.own, self.after))
+        assert before is not None and after is not None
+        return replace(self, before=before, own=own, after=after)
 
     def figures(self) -> list[tuple[str, EvaluatedStep]]:
         """Return what was measured, by the names that all commands and pages use."""
@@ -206,9 +212,10 @@ def one_answer_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
     if not is_constant and not is_spreading:
         return ""
     since = f", after {1 - best.loss:.2f} at step {best.step}" if best.step < last.step else ""
+    why = "cannot learn where all answers are the same" if is_constant else "comes nearer to one answer for everything"
     return (
-        f"the model gives the answer {last.spread.to_most} (mean reward {last.reward:.2f}{since}), and cannot learn "
-        "where all answers are the same. Make a run with balanced prompts or a lower --learning-rate"
+        f"the model gives one answer to {100 * share:.1f} % of the prompts (mean reward {last.reward:.2f}{since}), and "
+        f"{why}. Make a run with balanced prompts or a lower --learning-rate"
     )
 
 

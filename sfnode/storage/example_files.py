@@ -70,7 +70,7 @@ def locate(data: str, *, split: str = "train") -> Path:
 def _why_no_file(data: str, path: Path) -> str:
     """Return what stands in a data file's place, and what to do."""
     if os.path.isdir(path):
-        names = sorted(each for each in os.listdir(path) if each.endswith(_ENDINGS)) or ["train.jsonl"]
+        names = sorted(each.name for each in path.glob("*") if each.name.endswith(_ENDINGS)) or ["train.jsonl"]
         more = f" ({len(names)} such files: put those to use together into one)" if len(names) > 1 else ""
         return f"{path} is a folder: name a file of rows in it, such as {path / names[0]}{more}"
     if "://" in data:

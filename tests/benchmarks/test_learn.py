@@ -315,7 +315,7 @@ def test_learning_page__in_the_repository__tells_what_results_json_holds() -> No
 
 
 def test_folders__a_file_is_missing__is_named_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match=r"sst2/train_1024\.jsonl is missing.*--data and --models"):
+    with pytest.raises(OperatorError, match=r"sst2/train_1024\.jsonl is missing: `make data`"):
         Folders(data=tmp_path, models=tmp_path).check(SMALL, [TASK])
 
 

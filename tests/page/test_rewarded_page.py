@@ -12,7 +12,7 @@ import pytest
 from sfnode.page.run_facts import facts_of
 from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.storage.evaluations import EvaluatedStep
+from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.cli_calls import call
 from tests.support.made_pages import MadeNode
 from tests.support.manifests import small_manifest
@@ -44,11 +44,16 @@ def test_page__rewards__rise_where_losses_fall(made: MadeNode) -> None:
     assert shown["run"]["learns"].startswith("to answer to: ") and " An answer gets 1 if " in shown["run"]["learns"]
 
 
-def test_page__answers__are_escaped_and_without_their_prompts(made: MadeNode) -> None:
+def test_page__answers__are_shown_escaped_and_only_where_anybody_may_see_the_rows(made: MadeNode) -> None:
+    """A fault once: a page showed answers of private prompts, and in a task of extraction the answer is the row."""
     shown = made.page().sections()
+    assert shown["answers"] == [] and "secret" not in json.dumps(shown)
+    directory = DataDirectory(made.directory)
+    before, after = directory.evaluations.read()
+    directory.gain.write(Gain(before=before, own=None, after=after, is_public=True))
     answers = [["the model alone", "no\\x1b[2J", 0.0], ["the run now", "</script>yes", 1.0]]
-    assert shown["answers"] == [{"prompt": "", "right": "", "answers": answers}] * 3
-    assert "a secret of a member" not in json.dumps(shown)
+    shown = made.page().sections()
+    assert shown["answers"] == [{"prompt": "a secret of a member", "right": "", "answers": answers}] * 3
 
 
 def test_page__labels__has_no_answers(tmp_path: Path) -> None:
@@ -69,13 +74,12 @@ def test_facts__rewards__name_the_rule_and_what_is_raised(made: MadeNode) -> Non
 def test_report__rewards__holds_answers_that_cannot_end_its_data(made: MadeNode, tmp_path: Path) -> None:
     made.advance(0)
     made.store()
-    DataDirectory(made.directory).evaluations.write(
-        [
-            EvaluatedStep(step=at, accuracy=0.1, loss=0.8, rows=9, reward=0.2, answers=answers("</script>yes", 1.0))
-            for at in (0, 20)
-        ]
+    before, after = (
+        EvaluatedStep(step=at, accuracy=0.1, loss=0.8, rows=9, reward=0.2, answers=answers("</script>yes", 1.0))
+        for at in (0, 20)
     )
+    DataDirectory(made.directory).gain.write(Gain(before=before, own=None, after=after, is_public=True))
     out = tmp_path / "run.html"
     assert call("report", made.directory, "--out", out).code == 0
     text = out.read_text("utf-8")
-    assert "yes" in text and "</script>yes" not in text and "a secret of a member" not in text
+    assert "yes" in text and "</script>yes" not in text

@@ -40,7 +40,17 @@ def local_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a local copy of the model, with private data; the copy lies beside it in ``model``."""
     folder = tmp_path_factory.mktemp("local")
     shutil.copytree(demo.model_folder(), folder / "model")
-    outcome = call("init", "--model", folder / "model", *TASK, "--private-data", "--out", folder / "local.run")
+    outcome = call(
+        "init",
+        "--model",
+        folder / "model",
+        *TASK,
+        "--private-data",
+        "--admission",
+        "open",
+        "--out",
+        folder / "local.run",
+    )  # open: a node that is not admitted loads no model and no data
     assert outcome.code == 0, outcome
     return folder / "local.run"
 

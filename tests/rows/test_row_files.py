@@ -98,3 +98,11 @@ def test_rows__file_does_not_fit_into_memory__is_said(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "read_bytes", out_of_memory)
     with pytest.raises(OperatorError, match=r"bytes do not fit into this machine's memory"):
         row_files.checked_texts(path, TEMPLATE)
+
+
+def test_rows__first_column_begins_like_another_format__is_read_as_text(tmp_path: Path) -> None:
+    """A fault once: a column called ORCID made a CSV file one "in the ORC format"."""
+    path = tmp_path / "rows.csv"
+    path.write_text("ORCID,sentence,label\n7,a fine film,1\n", "utf-8")
+    ((_, row),) = row_files.rows_of(path, TEMPLATE)
+    assert (row["ORCID"], row["sentence"]) == ("7", "a fine film")

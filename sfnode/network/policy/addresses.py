@@ -132,7 +132,7 @@ def parse_bootstrap(text: str) -> Address:
         if address.port == 0 or address.is_wildcard:
             raise ValueError("this cannot be dialled; give the host and port at which others reach that node")
         if address.peer is None:
-            raise ValueError("the peer id is missing: append /p2p/<peer id>, as that node prints it at start")
+            raise ValueError("the peer id is missing: append /p2p/<peer id>, as `sfnode id show` prints it there")
         return address
 
 

@@ -39,10 +39,11 @@ class LearningCurve:
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
         shown = [replace(each, answers=()) for each in self.evaluations]
+        gain = self._measured_gain() or evaluations.gain_of(self.evaluations)
         return CurveStatistics(
             evaluations=thinned(shown, _EVALUATIONS_MAX),
             best=evaluations.best_of(shown),
-            gain=self._measured_gain() or evaluations.gain_of(self.evaluations),
+            gain=gain and gain.without_answers(),
             losses=tuple(replace(each, reward=self._quality.reward(each.loss)) for each in self.losses.points),
         )
 
