@@ -105,4 +105,4 @@ def test_rows__first_column_begins_like_another_format__is_read_as_text(tmp_path
     path = tmp_path / "rows.csv"
     path.write_text("ORCID,sentence,label\n7,a fine film,1\n", "utf-8")
     ((_, row),) = row_files.rows_of(path, TEMPLATE)
-    assert (row["ORCID"], row["sentence"]) == ("7", "a fine film")
+    assert row == {"ORCID": "7", "sentence": "a fine film", "label": 1}
