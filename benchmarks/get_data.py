@@ -84,7 +84,7 @@ def _pairs(lines: list[str]) -> list[Row]:
 
 
 def write_all(folder: Path, base: str) -> list[Path]:
-    """Write every file into ``folder``, or none; OperatorError: a file is not there, or not what was measured with."""
+    """Write every file into ``folder`` once all are checked; OperatorError: one is not there, or not what it was."""
 
     @cache
     def get(name: str) -> list[str]:

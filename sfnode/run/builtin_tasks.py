@@ -44,7 +44,7 @@ class TaskTexts:
     def spec(
         self, objective: Objective, *, max_tokens: int, batch_rows: int, data: tuple[str, str] = (DATA_PRIVATE, "")
     ) -> TaskSpec:
-        """Return the task of a run's manifest; ``data``: name and SHA-256, as `data_files.data_spec` returns them."""
+        """Return the task of a run's manifest; ``data``: name and SHA-256, from `data_spec`."""
         return TaskSpec(
             kind=self.kind,
             template=self.template,

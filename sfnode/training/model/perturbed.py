@@ -6,7 +6,7 @@ the group were added to it. All perturbed and unperturbed rows of an estimate th
 `estimator.live_terms` makes the matrices and vectors.
 
 A pass that ends in label words reads one token of each row at its end. Layers whose results at other tokens are not
-read (`probe.layers_read_at_last`: most of the last block) then compute that token only.
+read (`layer_probe.layers_read_at_last`: most of the last block) then compute that token only.
 
 The cost is memory traffic more than arithmetic. A plain Linear therefore begins with ``[h | 1] [U | bias]^T``, where h
 is ``(x V) M_pg^T``, and adds the product with W to it, as nn.Linear does with its bias alone: no further pass over the
