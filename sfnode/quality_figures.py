@@ -34,7 +34,7 @@ class AnswerSpread:
 
     Attributes:
         distinct: number of different answers.
-        commonest: the most frequent one, cut to a line; share: of the prompts that get it.
+        commonest: the most frequent one, cut to a line, empty where it is not shown; share: of the prompts that get it.
     """
 
     distinct: int
@@ -50,7 +50,8 @@ class AnswerSpread:
     @property
     def to_most(self) -> str:
         """Return the most frequent answer with its share."""
-        return f'"{self.commonest}" to {100 * self.share:.1f} % of the prompts'
+        answer = f'"{self.commonest}"' if self.commonest else "one answer"
+        return f"{answer} to {100 * self.share:.1f} % of the prompts"
 
     def in_words(self) -> str:
         """Return the number of different answers, and the most frequent one where many prompts get it."""

@@ -54,6 +54,11 @@ class EvaluatedStep:
         """Return the accuracy or the mean reward as text."""
         return f"{100 * self.accuracy:.1f} %" if self.reward is None else f"{self.reward:.2f}"
 
+    def without_answers(self) -> "EvaluatedStep":
+        """Return the figures alone: answers tell of rows that may be private."""
+        spread = None if self.spread is None else replace(self.spread, commonest="")
+        return replace(self, answers=(), spread=spread)
+
     def in_words(self) -> str:
         """Return the accuracy or, of rewards, their mean and the share of whole ones."""
         if self.reward is None:
@@ -78,10 +83,9 @@ class Gain:
     is_public: bool = False
 
     def without_answers(self) -> "Gain":
-        """Return the figures alone: answers quote rows that may be private."""
-        before, own, after = (each and replace(each, answers=()) for each in (self.before, self.own, self.after))
-        assert before is not None and after is not None
-        return replace(self, before=before, own=own, after=after)
+        """Return the figures alone: answers tell of rows that may be private."""
+        own = None if self.own is None else self.own.without_answers()
+        return replace(self, before=self.before.without_answers(), own=own, after=self.after.without_answers())
 
     def figures(self) -> list[tuple[str, EvaluatedStep]]:
         """Return what was measured, by the names that all commands and pages use."""

@@ -219,7 +219,7 @@ def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: 
     assert StatusWords(shown).learning.startswith(
         "the model gives one answer to 100.0 % of the prompts (mean reward 0.55, after 0.64 at step 10), and "
     )
-    assert StatusWords(shown).evaluations.endswith('; 2 different answers, "yes" to 100.0 % of the prompts')
+    assert StatusWords(shown).evaluations.endswith("; 2 different answers, one answer to 100.0 % of the prompts")
     assert better_before_in_words(steps) == (
         "the mean reward on held-out data was better before: 0.55 at step 30, 0.64 at step 10. "
         "Take that model with --at-step best"

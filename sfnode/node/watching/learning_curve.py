@@ -38,7 +38,7 @@ class LearningCurve:
 
     def statistics(self) -> CurveStatistics:
         """Return the curves, short enough for a status."""
-        shown = [replace(each, answers=()) for each in self.evaluations]
+        shown = [each.without_answers() for each in self.evaluations]
         gain = self._measured_gain() or evaluations.gain_of(self.evaluations)
         return CurveStatistics(
             evaluations=thinned(shown, _EVALUATIONS_MAX),
