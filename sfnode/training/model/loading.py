@@ -93,7 +93,12 @@ def load_causal_lm(
         raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
     if missing := sorted(info["missing_keys"]):
         # transformers would continue with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
+        other = sorted(info["unexpected_keys"])
+        beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
+        raise OperatorError(
+            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch the "
+            "files of the weights again, or the config.json that belongs to them"
+        )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
     return result
@@ -213,14 +218,20 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
-    doing = f"{folder}: the tokenizer cannot be loaded"
-    with (
-        only_these(folder, (CONFIG_FILE, *model_files.tokenizer_files(folder))) as view,
-        named_errors(doing, view, folder),
-    ):
-        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            view, trust_remote_code=False, local_files_only=True
-        )
+    """Load the tokenizer in ``folder``; OperatorError when it cannot be read or used."""
+    doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
+    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder):
+        try:
+            result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                view, trust_remote_code=False, local_files_only=True
+            )
+            result.encode("a")  # some settings are used there for the first time
+        except (ValueError, ImportError):
+            if model_files.TOKENIZER_FILE in names:
+                raise
+            found = f", and transformers makes none of {', '.join(names)}" if names else ""
+            raise OperatorError(
+                f"{doing}: {model_files.TOKENIZER_FILE} is missing{found}. Fetch it with the model"
+            ) from None
     result.name_or_path = str(folder)
     return result
