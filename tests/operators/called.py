@@ -35,10 +35,8 @@ _WORK: Final = (
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.audit_measuring.audit_messages"),
     *(
         "sfnode.training.model_questions.ask_model",
-        "sfnode.training.bench.random_files",
         "sfnode.training.bench.bench_step",
     ),
-    *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
     "sfnode.training.calibration.calibrate",
     "sfnode.storage.data_directory.DataDirectory.remove",
