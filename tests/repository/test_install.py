@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
 from sfnode.network import bundled_libp2p
@@ -58,6 +59,15 @@ def test_lock__requirements_of_sfnode_and_libp2p__are_all_pinned() -> None:
     install = installer()
     wanted = [*install.requirements_of_sfnode(["train", "web", "dev"]), install.libp2p()]
     assert normalised(map(install.name_of, wanted)) - pinned() == {"pip"}  # whatever pip installs with
+
+
+def test_lock__python_of_debian_12__is_new_enough_for_every_pin() -> None:
+    """`make demo` failed there after a minute and a half of fetching: one pin asked for 3.11.5."""
+    ours = pinned()
+    held = [each for each in metadata.distributions() if normalised([each.name]) <= ours]
+    assert len(held) > 100
+    asked = {each.name: each.metadata["Requires-Python"] for each in held}
+    assert {name: text for name, text in asked.items() if not SpecifierSet(text or "").contains("3.11.2")} == {}
 
 
 def test_lock__torch__is_of_the_range_that_pyproject_allows() -> None:
