@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -63,11 +64,12 @@ def test_lock__requirements_of_sfnode_and_libp2p__are_all_pinned() -> None:
 
 def test_lock__python_of_debian_12__is_new_enough_for_every_pin() -> None:
     """`make demo` failed there after a minute and a half of fetching: one pin asked for 3.11.5."""
-    ours = pinned()
-    held = [each for each in metadata.distributions() if normalised([each.name]) <= ours]
-    assert len(held) > 100
-    asked = {each.name: each.metadata["Requires-Python"] for each in held}
-    assert {name: text for name, text in asked.items() if not SpecifierSet(text or "").contains("3.11.2")} == {}
+    asked: dict[str, str] = {}
+    for name in pinned():
+        with suppress(metadata.PackageNotFoundError):  # of another system
+            asked[name] = metadata.metadata(name)["Requires-Python"] or ""
+    assert len(asked) > 100
+    assert {name: text for name, text in asked.items() if not SpecifierSet(text).contains("3.11.2")} == {}
 
 
 def test_lock__torch__is_of_the_range_that_pyproject_allows() -> None:
