@@ -41,7 +41,7 @@ def bench() -> None:
 @device_option
 @number_option("--repeats", 9, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
-def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int, is_json: bool) -> None:
+def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int) -> None:
     """Compare one step with bare forward passes of the same rows, and the peak memory of both.
 
     \b
@@ -51,7 +51,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
     from sfnode.training.bench import BenchBasis, bench_step
 
     found = bench_step(shape, size=(rows, tokens), dtype=dtype, basis=BenchBasis(basis), repeats=repeats, device=device)
-    print_result(found, "\n".join(_lines(found)), is_json)
+    print_result(found, "\n".join(_lines(found)))
 
 
 @bench.command()

@@ -14,7 +14,14 @@ import sfnode.doctor
 from protocol.errors import OperatorError
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder
-from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
+from sfnode.cli.options import (
+    device_options,
+    is_json,
+    joiner_model_option,
+    json_option,
+    run_address_options,
+    run_file_option,
+)
 from sfnode.cli.remembered_options import given_settings, recall
 from sfnode.doctor import Finding, Question, Verdict, summary_of
 from sfnode.network import Address, policy
@@ -69,7 +76,6 @@ def doctor(
     listen: tuple[str, ...],
     devices: DeviceOptions,
     is_relay: bool,
-    is_json: bool,
 ) -> None:
     """Check whether a node can run here, and say what to do if not.
 
@@ -114,9 +120,9 @@ def doctor(
         devices=options.devices,
         is_relay=options.is_relay,
     )
-    findings = trio.run(_collect, question, faults, is_json)
+    findings = trio.run(_collect, question, faults)
     last = summary_of(findings)
-    if is_json:
+    if is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
         click.echo(json.dumps({"ok": last.verdict is Verdict.OK, "checks": rows}))
     else:
@@ -134,12 +140,12 @@ def _noted(faults: list[Finding], check: str, advice: str) -> Iterator[None]:
         faults.append(Finding(check=check, verdict=Verdict.FAIL, text=str(error), advice=advice))
 
 
-async def _collect(question: Question, faults: list[Finding], is_json: bool) -> list[Finding]:
+async def _collect(question: Question, faults: list[Finding]) -> list[Finding]:
     findings: list[Finding] = []
 
     def report(finding: Finding) -> None:
         findings.append(finding)
-        if not is_json:
+        if not is_json():
             _say(finding)
 
     for fault in faults:

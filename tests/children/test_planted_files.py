@@ -21,7 +21,6 @@ from tests.repository.architecture import Module, dotted, read_modules
 CHILDREN: dict[str, tuple[str, ...]] = {
     "pip": ("--version",),
     "sfnode": ("join", "--help"),  # the nodes of a test network
-    "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
     "sfnode.training.bench.peak_memory": (),
