@@ -166,7 +166,8 @@ def imports_on_top(module: Module) -> Iterator[str]:
     imports = ((function, node) for function in functions(module) for node in own_nodes(function))
     for function, node in imports:
         for name in imported_names(node):
-            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith(("sfnode.training", *OF_EXTRAS))
+            rooms = ("sfnode.training", "sfnode.api.local_model", *OF_EXTRAS)
+            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith(rooms)
             if not (may_be_lazy and leads_to_torch):
                 yield module.at(node, f"{function.name}() imports {name}")
 
