@@ -214,8 +214,8 @@ class Trainer:
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
-        figures = asdict(found.without_answers())  # of rows that may be private
-        fields = {name: value for name, value in figures.items() if name != "answers" and value is not None}
+        shown = asdict(found.without_answers())  # the log goes further than the rows may
+        fields = {name: value for name, value in shown.items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
         fields |= {"state_digest": digest, "predictions": result.predictions}
         self._reporter.event("evaluated", text, **fields)
