@@ -1,11 +1,10 @@
-"""What steps, applies, views, replays, audits, answers and memory cost. JSON on stdout; docs/bench.md explains it.
+"""What steps, applies, views, replays, audits and memory cost. JSON on stdout; docs/bench.md explains it.
 
 python -m benchmarks.costs step --shape opt-125m --dtype bf16
 python -m benchmarks.costs apply --shape opt-2.7b --updates 1024
 python -m benchmarks.costs view --shape opt-125m --epochs 4
 python -m benchmarks.costs replay --updates 20000
 python -m benchmarks.costs audit --shape opt-125m --dtype fp32 --other-dtype bf16
-python -m benchmarks.costs answer --shape smollm2-135m --answers 64 --samples 8 --tokens 16
 python -m benchmarks.costs memory --shape opt-1.3b --dtype int8
 """
 
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 import click
 
-from benchmarks.costs.answer_cost import AnswerSize, bench_answer
 from benchmarks.costs.apply_cost import bench_apply
 from benchmarks.costs.audit_cost import bench_audit
 from benchmarks.costs.reference_cost import bench_references
@@ -97,19 +95,6 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
     """Measure what an audit of a message costs, and how far two honest nodes of different precision are apart."""
     found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
     report(found, as_json=True, lines=())
-
-
-@main.command()
-@_shape_option
-@click.option("--answers", default=64, show_default=True, help="Write this many answers, as a step does.")
-@click.option("--samples", default=8, show_default=True, help="Write this many of them to each prompt.")
-@click.option("--tokens", default=16, show_default=True, help="Use this many tokens per answer.")
-@_dtype_option
-@_device_option
-def answer(shape: str, answers: int, samples: int, tokens: int, dtype: str, device: str) -> None:
-    """Compare a message of a run that learns from rewards with the writing of as many answers by transformers."""
-    size = AnswerSize(answers=answers, samples=samples, tokens=tokens)
-    report(bench_answer(shape, size=size, dtype=dtype, repeats=5, device=device), as_json=True, lines=())
 
 
 @main.command()

@@ -65,8 +65,7 @@ class LocalNode:
         address: where others can dial it; empty until it listens.
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
-        known: what its evaluations found, by the digest of the state; none where the run learns from rewards, since
-            answers are in no log.
+        evaluated: the digest of the state of each of its evaluations, and what was found but for answers, by step.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
     """
 
@@ -78,7 +77,7 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
-    known: dict[str, messages.Evaluated] = field(default_factory=dict)
+    evaluated: dict[int, tuple[str, messages.Evaluated]] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -97,12 +96,24 @@ class LocalNode:
                     self.accuracies[step], self.evaluating = accuracy, None
                     if isinstance(reward := fields.get("reward"), float):
                         self.rewards[step] = reward
-                    elif isinstance(digest := fields.get("state_digest"), str):
-                        found: Any = fields  # of our own node
-                        loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
-                        self.known[digest] = messages.Evaluated(
-                            accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels
-                        )
+                    found: Any = fields  # of our own node
+                    loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
+                    self.evaluated[step] = (
+                        found["state_digest"],
+                        messages.Evaluated(accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels),
+                    )
+
+    def known(self) -> dict[str, messages.Evaluated]:
+        """Return what its evaluations found, by the digest of the state.
+
+        Answers are in no log; its directory has those of the first and the last evaluation.
+        """
+        kept = {each.step: each for each in DataDirectory(self.process.directory).evaluations.read() if each.answers}
+        return {
+            digest: replace(found, answers=kept[step].answers, spread=kept[step].spread) if step in kept else found
+            for step, (digest, found) in self.evaluated.items()
+            if step in kept or step not in self.rewards
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +294,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known)
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known())
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)

@@ -214,7 +214,8 @@ class Trainer:
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
-        fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
+        figures = asdict(found.without_answers())  # of rows that may be private
+        fields = {name: value for name, value in figures.items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
         fields |= {"state_digest": digest, "predictions": result.predictions}
         self._reporter.event("evaluated", text, **fields)

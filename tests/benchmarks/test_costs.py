@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from benchmarks.costs.__main__ import main
-from benchmarks.costs.answer_cost import AnswerSize, bench_answer
 from benchmarks.costs.apply_cost import bench_apply
 from benchmarks.costs.audit_cost import bench_audit
 from benchmarks.costs.replay_cost import bench_replay
 from benchmarks.costs.view_cost import bench_view, naive_merge
 from benchmarks.sample_runs import verified_envelopes, weights_of
-from protocol.errors import OperatorError
 from protocol.run.method import CoreKind
 from protocol.subspace.bases import Bases
 from sfnode.training.bench.synthetic_models import bench_manifest, shape_tensors, some_coefficients
@@ -76,27 +73,8 @@ def test_bench_replay__few_updates__parts_make_the_whole() -> None:
     assert bench_replay("opt-tiny", updates=120, repeats=1).state_digest == found.state_digest
 
 
-def test_bench_answer__tiny_shape__reports_rates_and_the_ratio() -> None:
-    size = AnswerSize(answers=4, samples=2, tokens=3)
-    found: dict[str, Any] = bench_answer("opt-tiny", size=size, dtype="fp32", repeats=2, device="cpu")
-    assert set(found["seconds"]) == {"message", "generate"} and found["ratio_to_generate"] > 0
-    assert found["tokens_per_s"] == pytest.approx(3 * found["answers_per_s"])
-    assert (found["answers"], found["samples"], found["tokens"], found["shape"]) == (4, 2, 3, "opt-tiny")
-
-
-def test_bench_answer__answers_that_are_no_multiple__says_what_to_give() -> None:
-    with pytest.raises(OperatorError, match=r"--answers 6 --samples 4: .*Give a multiple of them"):
-        bench_answer("opt-tiny", size=AnswerSize(answers=6, samples=4, tokens=3), dtype="fp32", repeats=1, device="cpu")
-
-
 def test_costs__each_command__says_what_it_found_as_json() -> None:
-    for command in (
-        "apply --updates 8",
-        "view",
-        "replay --updates 60",
-        "audit --rows 4 --tokens 8",
-        "answer --answers 4 --samples 2 --tokens 3",
-    ):
+    for command in ("apply --updates 8", "view", "replay --updates 60", "audit --rows 4 --tokens 8"):
         done = CliRunner().invoke(main, [*command.split(), "--shape", "opt-tiny"])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["shape"] == "opt-tiny"

@@ -37,6 +37,7 @@ _WORK: Final = (
         "sfnode.training.model_questions.ask_model",
         "sfnode.training.bench.bench_step",
     ),
+    *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
     "sfnode.training.calibration.calibrate",
     "sfnode.storage.data_directory.DataDirectory.remove",

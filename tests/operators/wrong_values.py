@@ -57,6 +57,8 @@ GOOD_CALLS: Final = {
     "id backup": f"new.backup {_NODE} --passphrase-file passphrase",
     "id restore": "good.backup --data-dir new-node --passphrase-file passphrase",
     "bench step": "",
+    "bench answer": "",
+    "bench dtypes": "",
 }
 
 _PLACES: Final = (

@@ -18,8 +18,8 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.state import Coefficients
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
-from sfnode.quality_figures import Quality, SampleAnswer
-from sfnode.storage import decode_run_file
+from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
+from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
 from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_learnt, measure_members
@@ -51,9 +51,14 @@ def result(
     )
 
 
+def evaluated_event(digest: str, step: int = 0, **fields: object) -> dict[str, object]:
+    event = {"event": "evaluated", "step": step, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+    return event | {"state_digest": digest} | fields
+
+
 def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixture[str]) -> None:
     """One of 1,000 rows of a real model took a quarter of an hour without a sign of life."""
-    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, {"event": "evaluated", "step": 1, "accuracy": 0.5})
+    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, evaluated_event("aa"))
     events, view = list(lines), _View(Quality(is_reward=False))
     process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
     node = LocalNode(name="node0", process=process, is_late=False)
@@ -69,7 +74,7 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
 
 
 async def test_evaluate_states__state_that_a_node_has_evaluated__is_not_evaluated_again(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model alone was measured twice, by the first node and at the end: a quarter of an hour with a real model."""
     opened: list[int] = []
@@ -86,17 +91,33 @@ async def test_evaluate_states__state_that_a_node_has_evaluated__is_not_evaluate
     signed = demo_run(steps=4)
     alone, trained = Coefficients(signed.manifest), Coefficients(signed.manifest)
     trained.set_flat(0, np.ones_like(trained.flat(0)))
-    event = {"event": "evaluated", "step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
-    process: Any = SimpleNamespace(new_events=lambda: [event | {"state_digest": alone.digest().hex()}])
+    lines = [evaluated_event(alone.digest().hex())]
+    process: Any = SimpleNamespace(new_events=lambda: lines, directory=tmp_path)
     node = LocalNode(name="node0", process=process, is_late=False)
     node.listen()
     monkeypatch.setattr(held_out_measuring, "connect", connected)
     config = replace(training(Path("none")), eval_data=data_file("reviews", "eval"))
     for state, after, new in ((trained, 0.75, 1), (alone, 0.5, 0)):
         opened.clear()
-        found = await measure_learnt(signed, config, state, lambda _done, _total: None, node.known)
+        found = await measure_learnt(signed, config, state, lambda _done, _total: None, node.known())
         assert found is not None and (found.before.accuracy, found.after.accuracy, len(opened)) == (0.5, after, new)
         assert len(found.before.samples) == 2
+
+
+def test_local_node__rewards__its_answers_come_from_its_directory(tmp_path: Path) -> None:
+    """Once a run of rewards was measured again, before and after, since no log has answers."""
+    spread = AnswerSpread(distinct=2, commonest="4", share=0.5)
+    answers = (SampleAnswer(prompt="2 + 2 =", text="4", reward=1.0),)
+    steps = [EvaluatedStep(step=step, accuracy=0.5, loss=0.7, rows=4, reward=0.3, spread=spread) for step in (0, 4, 8)]
+    kept = [replace(steps[0], answers=answers), steps[1], replace(steps[2], answers=answers)]
+    DataDirectory(tmp_path).evaluations.write(kept)
+    lines = [evaluated_event(digest, step, reward=0.3) for step, digest in ((0, "aa"), (4, "bb"), (8, "cc"))]
+    process: Any = SimpleNamespace(new_events=lambda: lines, directory=tmp_path)
+    node = LocalNode(name="node0", process=process, is_late=False)
+    node.listen()
+    found = node.known()
+    assert set(found) == {"aa", "cc"}  # of the one between them no answers are kept
+    assert {(each.answers, each.spread, each.loss) for each in found.values()} == {(answers, spread, 0.7)}
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:

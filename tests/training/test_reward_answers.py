@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from protocol.errors import NumericError
+from protocol.errors import NumericError, OperatorError
 from protocol.state.coefficients import CoefficientLayout, Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.cli.ask import _shown
 from sfnode.demo import model_folder
+from sfnode.training.bench.answer_cost import AnswerSize, bench_answer
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading
 from sfnode.training.model_questions import Comparison, Reply, ask_model, row_of
@@ -113,3 +115,16 @@ def test_estimate__no_answer_gets_anything__says_what_it_means(
 def test_advantages__answers_that_are_equally_good__say_what_it_means(reward: float, said: str) -> None:
     with pytest.raises(NumericError, match=r"mean reward " + said.replace(")", r"\)", 1)):
         advantages_of(np.full((2, 6), reward))
+
+
+def test_bench_answer__tiny_shape__reports_rates_and_the_ratio() -> None:
+    size = AnswerSize(answers=4, samples=2, tokens=3)
+    found: dict[str, Any] = bench_answer("opt-tiny", size=size, dtype="fp32", repeats=2, device="cpu")
+    assert set(found["seconds"]) == {"message", "generate"} and found["ratio_to_generate"] > 0
+    assert found["tokens_per_s"] == pytest.approx(3 * found["answers_per_s"])
+    assert (found["answers"], found["samples"], found["tokens"], found["shape"]) == (4, 2, 3, "opt-tiny")
+
+
+def test_bench_answer__answers_that_are_no_multiple__says_what_to_give() -> None:
+    with pytest.raises(OperatorError, match=r"--answers 6 --samples 4: .*Give a multiple of them"):
+        bench_answer("opt-tiny", size=AnswerSize(answers=6, samples=4, tokens=3), dtype="fp32", repeats=1, device="cpu")

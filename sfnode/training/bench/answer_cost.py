@@ -1,6 +1,4 @@
-"""Compare a message of rewards with transformers' own writing of as many answers."""
-
-from __future__ import annotations
+"""``sfnode bench answer``: compare a message of rewards with transformers' own writing of as many answers."""
 
 import json
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import parse_reward
 from sfnode.training.bench import synthetic_models, timing
+from sfnode.training.bench.synthetic_models import Action
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
@@ -70,7 +69,7 @@ def bench_answer(shape: str, *, size: AnswerSize, dtype: str, repeats: int, devi
     }
 
 
-def _message(model: PreTrainedModel, size: AnswerSize) -> synthetic_models.Action:
+def _message(model: PreTrainedModel, size: AnswerSize) -> Action:
     """Return an estimate at the first step of a dense run that rewards answers."""
     check = {"sum": [[1 << place, {"contains": digits}] for place, digits in enumerate(_DIGITS)]}
     rule = json.dumps({"check": check, "samples": size.samples, "tokens": size.tokens})
@@ -90,7 +89,7 @@ def _number_words(count: int) -> PreTrainedTokenizerBase:
     return result
 
 
-def _generation(model: PreTrainedModel, size: AnswerSize) -> synthetic_models.Action:
+def _generation(model: PreTrainedModel, size: AnswerSize) -> Action:
     """Return an action that lets transformers sample the answers of a message."""
     data = synthetic_models.random_data(size.answers // size.samples, _PROMPT_TOKENS)
     prompts_PT = torch.tensor([example.tokens for example in data.examples], device=model.device)
