@@ -65,9 +65,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
 @device_option
 @number_option("--repeats", 5, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
-def answer(
-    shape: str, answers: int, samples: int, tokens: int, dtype: str, device: str, repeats: int, is_json: bool
-) -> None:
+def answer(shape: str, answers: int, samples: int, tokens: int, dtype: str, device: str, repeats: int) -> None:
     """Compare a message of a run that learns from rewards with the writing of as many answers by transformers.
 
     \b
@@ -78,12 +76,12 @@ def answer(
 
     size = AnswerSize(answers=answers, samples=samples, tokens=tokens)
     found = bench_answer(shape, size=size, dtype=dtype, repeats=repeats, device=device)
-    print_result(found, "\n".join(_lines(found)), is_json)
+    print_result(found, "\n".join(_lines(found)))
 
 
 @bench.command()
 @json_option
-def dtypes(is_json: bool) -> None:
+def dtypes() -> None:
     """Measure how fast this processor multiplies in each number format, as it is held and widened to fp32.
 
     The figures are 10^9 operations a second in a layer of 576 inputs and 1,536 outputs with 256 tokens. `is_widened`
@@ -97,7 +95,7 @@ def dtypes(is_json: bool) -> None:
 
     speeds = {each.dtype: asdict(each) for each in product_speeds()}
     found = {name: {key: row[key] for key in row if key != "dtype"} for name, row in speeds.items()}
-    print_result(found, "\n".join(_lines(found)), is_json)
+    print_result(found, "\n".join(_lines(found)))
 
 
 def _lines(fields: Mapping[str, object], path: str = "") -> Iterator[str]:

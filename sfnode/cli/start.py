@@ -5,7 +5,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli import joining
 from sfnode.cli.join_options import exit_option, output_options
-from sfnode.cli.options import node_option
+from sfnode.cli.options import is_json, node_option
 from sfnode.run import JoinOptions, RunSource, node_toml
 from sfnode.storage import DataDirectory, pasteable
 
@@ -29,4 +29,4 @@ def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: st
         )
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)
-    joining.run_node(options, frozenset(), log_level, is_verbose=is_verbose)
+    joining.run_node(options, frozenset(), log_level, is_json=is_json(), is_verbose=is_verbose)

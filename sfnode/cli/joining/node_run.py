@@ -13,7 +13,6 @@ from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.inviting import qr_code
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
 from sfnode.cli.missing_extras import check_can_add_noise, check_can_serve_page, check_can_train
-from sfnode.cli.options import is_json
 from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
@@ -67,10 +66,10 @@ class Life:
                 self._data_dir.end.write("; ".join(texts))
 
 
-def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_verbose: bool) -> None:
+def run_node(options: JoinOptions, given: frozenset[str], log_level: str, *, is_json: bool, is_verbose: bool) -> None:
     """Run a node until it is stopped; ``given``: the typed settings, which override the remembered ones."""
     level = LEVELS[log_level]
-    reporter = Reporter(is_json=is_json(), level=level, is_verbose=is_verbose)
+    reporter = Reporter(is_json=is_json, level=level, is_verbose=is_verbose)
     show_log(reporter, level)
     life = Life()
     try:
