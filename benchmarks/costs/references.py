@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.bench import peak_memory, synthetic_models
+from benchmarks.costs import peak_memory
+from sfnode.training.bench import synthetic_models
 from sfnode.training.model import loading
 from sfnode.training.task import RowBatch, TaskData, row_batch
 
