@@ -19,12 +19,12 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
-from sfnode.training.dense_message import DenseMeasure, Estimate
+from sfnode.training.dense_message import DenseMeasure
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
 from sfnode.training.reward_estimate import evaluate_answers, likeliest_answers
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
-from sfnode.worker_protocol import Evaluated, NoiseConfig
+from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
 
 Int64Array = NDArray[np.int64]
 Progress = Callable[[int, int], None]
@@ -68,7 +68,7 @@ class Estimator:
                 self._shown[epoch] = digest
 
     @torch.inference_mode()
-    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:
+    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimated:
         """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
 
         ``directions`` limits the estimate to the first ones, in whole blocks (None: all D). The scalars of the others
@@ -102,7 +102,7 @@ class Estimator:
                 scalars += q
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
-        return Estimate(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
+        return Estimated(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
