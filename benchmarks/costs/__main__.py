@@ -1,7 +1,6 @@
-"""Steps, memory, applies, views, replays and audits: what each costs, in JSON. docs/bench.md explains the figures.
+"""Steps, applies, views, replays and audits: what each costs. JSON on stdout; docs/bench.md explains the figures.
 
 python -m benchmarks.costs step --shape opt-125m --dtype bf16
-python -m benchmarks.costs memory --shape opt-1.3b --dtype int8
 python -m benchmarks.costs apply --shape opt-2.7b --updates 1024
 python -m benchmarks.costs view --shape opt-125m --epochs 4
 python -m benchmarks.costs replay --updates 20000
@@ -14,14 +13,13 @@ import click
 
 from benchmarks.costs.apply_cost import bench_apply
 from benchmarks.costs.audit_cost import bench_audit
-from benchmarks.costs.memory_cost import bench_memory
 from benchmarks.costs.reference_cost import bench_references
 from benchmarks.costs.replay_cost import bench_replay
 from benchmarks.costs.view_cost import bench_view
 from benchmarks.measures import report
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import BenchBasis
-from sfnode.worker_protocol import FLOATS, PRECISIONS
+from sfnode.worker_protocol import FLOATS
 
 _shape_option = click.option("--shape", default="opt-125m", show_default=True, help="A shape of `sfnode bench`.")
 _dtype_option = click.option("--dtype", type=click.Choice(FLOATS), default="fp32", show_default=True)
@@ -30,9 +28,6 @@ _rows_option = click.option(
 )
 _tokens_option = click.option("--tokens", default=64, show_default=True, help="Use this many tokens per example.")
 _device_option = click.option("--device", default="auto", show_default=True)
-_basis_option = click.option(
-    "--basis", type=click.Choice([each.value for each in BenchBasis]), default="random", show_default=True
-)
 
 
 @click.group()
@@ -47,25 +42,12 @@ def main() -> None:
 @_tokens_option
 @_dtype_option
 @_device_option
-@_basis_option
+@click.option("--basis", type=click.Choice([each.value for each in BenchBasis]), default="random", show_default=True)
 @click.option("--repeats", default=3, show_default=True, help="Measure this many rounds; the median is reported.")
 def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int) -> None:
     """Compare one step with MeZO in place, AdamW and LoRA, and the peak memory of each."""
     size, kind = (rows, tokens), BenchBasis(basis)
     found = bench_references(shape, size=size, dtype=dtype, basis=kind, repeats=repeats, device=device)
-    report(found, as_json=True, lines=())
-
-
-@main.command()
-@_shape_option
-@_rows_option
-@_tokens_option
-@click.option("--dtype", type=click.Choice(list(PRECISIONS)), default="fp32", show_default=True)
-@_device_option
-@_basis_option
-def memory(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str) -> None:
-    """Compare a step's peak memory with that of forward passes, and a training process with the plan of `doctor`."""
-    found = bench_memory(shape, size=(rows, tokens), dtype=dtype, basis=BenchBasis(basis), device=device)
     report(found, as_json=True, lines=())
 
 

@@ -200,6 +200,7 @@ _QUANTISED: Final = (
 dtype_option = _dtype_option(
     "Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.", FLOATS
 )
+quantised_dtype_option = _dtype_option(_QUANTISED, PRECISIONS)
 device_options = group(
     "devices",
     DeviceOptions,

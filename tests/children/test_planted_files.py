@@ -24,6 +24,7 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
+    "sfnode.training.bench.peak_memory": (),
     "sfnode.training.conversion.process": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
@@ -49,6 +50,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # All start in one way; those that import torch for the same end take part in `make test-all` only.
 SLOW = {
     "sfnode.training",
+    "sfnode.training.bench.peak_memory",
     "sfnode.training.conversion.process",
     "sfnode.training.token_check",
 }

@@ -58,6 +58,8 @@ GOOD_CALLS: Final = {
     "id restore": "good.backup --data-dir new-node --passphrase-file passphrase",
     "bench step": "",
     "bench answer": "",
+    "bench dtypes": "",
+    "bench memory": "",
 }
 
 _PLACES: Final = (

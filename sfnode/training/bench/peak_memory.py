@@ -6,8 +6,6 @@ allocated memory. `worker_peaks` measures what a worker takes while it loads a m
 resident memory, as a user sees it. Both run this module, which prints a mapping as JSON.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import sys
@@ -26,7 +24,9 @@ from transformers import PreTrainedModel
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
 from sfnode.training.allocator import giving_back_freed_memory, keep_freed_memory, trim
-from sfnode.training.bench import BenchBasis, synthetic_models, timing
+from sfnode.training.bench import synthetic_models
+from sfnode.training.bench.synthetic_models import Action, BenchBasis
+from sfnode.training.bench.timing import wait_for
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
@@ -67,7 +67,7 @@ def median_peaks(programs: Mapping[str, Program], device: torch.device) -> dict[
     return {name: int(median(found)) for name, found in runs.items()}
 
 
-def print_peak(make: Callable[[PreTrainedModel, TaskData], synthetic_models.Action], setting: Sequence[str]) -> None:
+def print_peak(make: Callable[[PreTrainedModel, TaskData], Action], setting: Sequence[str]) -> None:
     """Print the peak bytes of the action that ``make`` returns, in a fresh process that does nothing else."""
     keep_freed_memory()
     shape, rows, tokens, dtype, device = setting
@@ -78,7 +78,7 @@ def print_peak(make: Callable[[PreTrainedModel, TaskData], synthetic_models.Acti
     reset_peak(where)
     for _ in range(_RUNS):
         action()
-    timing.wait_for(where)
+    wait_for(where)
     sys.stdout.write(json.dumps({"peak": (peak_bytes(where) or 0) - before}))
 
 
@@ -141,7 +141,7 @@ def _printed_by(program: Program) -> dict[str, int]:
     return found
 
 
-def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) -> synthetic_models.Action:
+def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) -> Action:
     if alternative in (Alternative.FORWARD, Alternative.FORWARD_ONCE):
         sides = 1 if alternative is Alternative.FORWARD_ONCE else 2
         return synthetic_models.forward(model, row_batch(data.examples, 0, model.device), sides=sides)
