@@ -89,7 +89,7 @@ async def running(
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, signed, AUTHOR.author, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -114,7 +114,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
-        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [
             EstimateRequest(step=0, seed=100, directions=4),
