@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from protocol.errors import OperatorError
+from sfnode.extras import how_to_add
 from sfnode.model_files import ModelFolder, resolve_model
 from sfnode.reporter import telling
 
@@ -11,8 +12,8 @@ def check_can_serve_page() -> None:
     """Raise OperatorError unless the packages of the extra ``web`` are installed. Imports none; microseconds."""
     if missing := _missing("hypercorn", "starlette"):
         raise OperatorError(
-            f"--web needs {missing}, which this install lacks: run `pip install 'sfnode[web]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train,web`. Without --web the node runs as before"
+            f"--web needs {missing}, which this install lacks: {how_to_add('web')}. Without --web the node runs as "
+            "before"
         )
 
 
@@ -20,19 +21,15 @@ def check_can_train() -> None:
     """Raise OperatorError unless the packages of the extra ``train`` are installed. Imports none; microseconds."""
     if missing := _missing("torch", "transformers", "safetensors"):
         raise OperatorError(
-            f"this needs {missing}, which this install lacks: run `pip install 'sfnode[train]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train`. Without it a node can still store, serve and flood: "
-            "sfnode join --relay"
+            f"this needs {missing}, which this install lacks: {how_to_add('train')}. Without it a node can still "
+            "store, serve and flood: sfnode join --relay"
         )
 
 
 def check_can_add_noise() -> None:
     """Raise OperatorError unless the package of the extra ``privacy`` is installed. Imports none; microseconds."""
     if missing := _missing("opendp"):
-        raise OperatorError(
-            f"--noise needs {missing}, which this install lacks: run `pip install 'sfnode[privacy]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train,privacy`"
-        )
+        raise OperatorError(f"--noise needs {missing}, which this install lacks: {how_to_add('privacy')}")
 
 
 def _missing(*names: str) -> str:
