@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from protocol.errors import OperatorError
+from sfnode.extras import how_to_add
 
 _LIBRARY: Final = "opendp.prelude"
 
@@ -24,8 +25,7 @@ def opendp() -> Any:
         library = import_module(_LIBRARY)
     except ImportError as error:
         raise OperatorError(
-            f"--noise needs OpenDP, which this install lacks ({error}): run `pip install 'sfnode[privacy]'` or, in a "
-            "clone of sfnode, `python deploy/install.py --extras train,privacy`"
+            f"--noise needs OpenDP, which this install lacks ({error}): {how_to_add('privacy')}"
         ) from None
     library.enable_features("contrib")  # OpenDP's name for what has a published proof, and awaits its second review
     return library
