@@ -11,9 +11,8 @@ from protocol.wire import PeerId
 from sfnode.network import bounds, sessions
 from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, PortMapper
 from sfnode.network.memory_guard import MemoryGuard
-from sfnode.network.neighbours import Conversation
+from sfnode.network.neighbours import Conversation, Introduction
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.own_hello import Introduction
 from sfnode.network.policy import Address, AddressBook, Fault, NameBook, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
 from sfnode.network.transport import Host, check_can_listen

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from protocol.run.manifest import Manifest
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.peak_memory import process_bytes, random_files, worker_peaks

@@ -11,8 +11,7 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBucket
-from sfnode.network.sessions.bandwidth import Pace
-from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.channel import Channel, Pace
 from sfnode.network.sessions.handshake import NO_BASIS, refuse
 
 
