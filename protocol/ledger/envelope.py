@@ -1,8 +1,8 @@
 """The envelope: one author's signed projected gradients of one round, as fixed-width bytes (SPEC 6).
 
 Fixed width means that there is exactly one encoding: the bytes received are the bytes signed, and none are re-encoded.
-A dense message packs its numbers in 2, 4 or 8 bits each: two's complement, in order, the high bits of a byte first. What
-is left of the last byte is zero; the reader checks it.
+A dense message packs its numbers in 2, 4 or 8 bits each: two's complement, in order, the high bits of a byte first.
+What is left of the last byte is zero; the reader checks it.
 """
 
 import struct

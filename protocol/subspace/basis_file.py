@@ -1,7 +1,7 @@
 """Where a run's bases come from: the generator (SPEC 4.1), or the file of a dense core's basis (SPEC 4.6). Bytes only.
 
-The file names no shapes: they follow from the manifest, and so does the file's length. Its basis stays the same in every
-epoch. No digest depends on it, so a node without the model does not need it.
+The file names no shapes: they follow from the manifest, and so does the file's length. Its basis stays the same in
+every epoch. No digest depends on it, so a node without the model does not need it.
 """
 
 import hashlib

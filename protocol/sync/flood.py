@@ -14,14 +14,11 @@ class PushQueue:
     def __init__(self) -> None:
         self._waiting: dict[bytes, bytes] = {}  # by payload
         self._flushed_ms = -timings.FLUSH_INTERVAL_MS
-        self.overflowed = 0
 
     def push(self, record: bytes) -> None:
         """Queue a record for the neighbour."""
-        if len(self._waiting) >= limits.PUSH_QUEUE_RECORDS_MAX:
-            self.overflowed += 1
-            return
-        self._waiting[record[:-SIGNATURE_BYTES]] = record
+        if len(self._waiting) < limits.PUSH_QUEUE_RECORDS_MAX:
+            self._waiting[record[:-SIGNATURE_BYTES]] = record
 
     def mark_known(self, record: bytes) -> None:
         """Drop a record that the neighbour has just shown to hold."""

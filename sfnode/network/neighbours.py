@@ -168,10 +168,9 @@ class Conversation:
         reason, is_reported = "cancelled", False
         try:
             self._exchange.session_opened(session)
-            end = await session.run()
-            reason = end.reason
-            if end.fault is not None:
-                self._sessions.penalise(session.peer, end.fault, reason)
+            reason, fault = await session.run()
+            if fault is not None:
+                self._sessions.penalise(session.peer, fault, reason)
             await self._put(PeerLeft(peer=session.peer, reason=reason))
             is_reported = True
         finally:

@@ -18,7 +18,7 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import Address, Network, ServedRun, saved_peers
+from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer, stay_awake
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
@@ -65,7 +65,7 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = saved_peers.decode_peers(store.saved("known_peers"))
+        known_peers = saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers"))
         node_config = NodeConfig(
             is_training=config.training is not None,
             expects_peers=bool(config.network.bootstrap or known_peers),
@@ -93,7 +93,8 @@ class RunningNode:
             slips=slips,
         )
         saved_peers.restore_names(self.network.names, store.saved("names"))
-        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.saved("discouraged")))
+        discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
+        self.network.sessions.restore_discouraged(discouraged)
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:

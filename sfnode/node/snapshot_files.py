@@ -68,9 +68,8 @@ class SnapshotFiles:
         """Handle effects one by one until cancelled."""
         async for effect in wanted:
             if isinstance(effect, events.FetchSnapshot):
-                event: events.Event = events.FetchFailed(
-                    sha256=effect.sha256
-                )  # also after exceptions: the core waits for an answer
+                # Also after exceptions: the core waits for an answer.
+                event: events.Event = events.FetchFailed(sha256=effect.sha256)
                 with slips.contained("fetching a snapshot"):
                     data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
                     event = event if data is None else events.SnapshotArrived(data=data)

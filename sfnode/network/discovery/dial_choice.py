@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from functools import lru_cache
 
 import trio
 
@@ -32,7 +31,7 @@ class DialChoice:
     def begin(self, peer: PeerId) -> None:
         """Note that a peer is being dialled from now on."""
         addresses = self._book.dialable(peer, trio.current_time())
-        self.dialling[peer] = _group_of(addresses[0].host) if addresses else None
+        self.dialling[peer] = ip_groups.public_group_of(addresses[0].host) if addresses else None
 
     def choose(self) -> tuple[PeerId, ...]:
         """Return the peers to dial now."""
@@ -63,10 +62,10 @@ class DialChoice:
         )
         return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
-    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[outbound_choice.Candidate]:
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[tuple[PeerId, Group | None]]:
         """Yield the peers that may be dialled now, each with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
-            yield outbound_choice.Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
+            yield peer, ip_groups.public_group_of(self._book.dialable(peer, now_s)[0].host)
 
     def _dialled(self) -> tuple[outbound_choice.Dialled, ...]:
         """Return the outbound sessions that are not ending, the oldest first."""
@@ -108,8 +107,3 @@ class DialChoice:
         if others:
             others[-1].say_bye("making room for a bootstrap")
         return bool(others)
-
-
-@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and each second scans a full book
-def _group_of(host: str) -> Group | None:
-    return ip_groups.public_group_of(host)

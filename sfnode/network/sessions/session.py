@@ -3,7 +3,6 @@
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 
@@ -17,14 +16,6 @@ from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
 from sfnode.network.policy import Fault, TokenBucket, rate_limits
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.transport import LinkBrokenError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnd:
-    """The reason why a session ended; ``fault`` is set if the peer is to be penalised for it."""
-
-    reason: str
-    fault: Fault | None = None
 
 
 class SendQueue:
@@ -54,10 +45,6 @@ class SendQueue:
         self._frames.append(framed)
         self._bytes += len(framed)
         self._changed.set()
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._frames
 
     async def take(self) -> tuple[bytes, int] | None:
         """Wait for frames; return them joined up to WRITE_BYTES_MAX, with their number, or None after the last."""
@@ -93,7 +80,7 @@ class Session:
         self._on_message = on_message
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
-        self._end: SessionEnd | None = None
+        self._end: tuple[str, Fault | None] | None = None  # why it ends, and what the peer is penalised for
         self._heard_s = self.started_s
         self._is_delivering = False
         self._ping = Ping(nonce=0)  # the last ping, and when it was queued
@@ -121,24 +108,27 @@ class Session:
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End the session without a bye. Keep the first reason given."""
         if self._end is None:
-            self._end = SessionEnd(reason=reason, fault=fault)
+            self._end = reason, fault
         self._scope.cancel()
 
     def say_bye(self, reason: str) -> None:
         """Send the queued messages, then Bye with the reason; end once the peer has read it, at most BYE_S later."""
         if self._end is None:
-            self._end = SessionEnd(reason=reason)
+            self._end = reason, None
         self._send_queue.put_last(encode(Bye(reason=reason)))
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + self.channel.timings.bye_s)
 
-    async def run(self) -> SessionEnd:
-        """Run until either side ends the session. The caller closes the link afterwards."""
+    async def run(self) -> tuple[str, Fault | None]:
+        """Run until either side ends the session; return why it ended, and the fault that the peer is penalised for.
+
+        The caller closes the link afterwards.
+        """
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_all)
                 nursery.start_soon(self._beat)
                 await self._read_all()
-        return self._end or SessionEnd(reason="stopped")
+        return self._end or ("stopped", None)
 
     async def _read_all(self) -> None:
         try:
