@@ -73,7 +73,6 @@ class Ledger:
         self.void_slots = 0
 
     def statistics(self) -> LedgerStatistics:
-        """Return how much the ledger holds now."""
         return LedgerStatistics(
             updates=self.updates,
             void_slots=self.void_slots,

@@ -37,7 +37,6 @@ class BasisContent:
     v_exps: tuple[int, ...]
 
     def basis(self, index: int) -> Basis:
-        """Return the basis of one tensor."""
         return Basis(u=self.u, v=self.v[index], u_exp=self.u_exp, v_exp=self.v_exps[index])
 
 

@@ -47,7 +47,6 @@ class Synchroniser:
 
     @property
     def peers(self) -> int:
-        """Return the number of neighbours."""
         return len(self._neighbours)
 
     @property
@@ -94,11 +93,9 @@ class Synchroniser:
         return any(spans and spans <= self._claims.compared for spans in wanted)
 
     def is_open(self, peer: wire.PeerId) -> bool:
-        """Return whether ``peer`` is a neighbour."""
         return peer in self._neighbours
 
     def open_peers(self) -> list[wire.PeerId]:
-        """Return all neighbours."""
         return list(self._neighbours)
 
     def open(self, peer: wire.PeerId, now_ms: int = 0) -> None:
@@ -124,7 +121,6 @@ class Synchroniser:
         ]
 
     def head_sent(self, peer: wire.PeerId, now_ms: int) -> None:
-        """Record that the head was sent to the neighbour."""
         self._neighbours[peer].head_sent_ms = now_ms
 
     def receive_head(

@@ -54,7 +54,6 @@ class Introduction:
         return tuple(replace(address, peer=self._host.peer) for address in (*self._announced, *listening))
 
     def hello(self) -> Hello:
-        """Return the hello that this node says now."""
         own = (*self._announced, *(() if self._given else self._host.addresses))
         name = () if self._name is None else (self._name.text,)  # first, so that it is in the hello of many addresses
         listen = (*name, *(address.transport for address in own))

@@ -129,7 +129,6 @@ class Network:
     # --- what it knows
 
     def neighbours(self) -> tuple[PeerState, ...]:
-        """Return a description of every running session."""
         return tuple(self.sessions.describe(each, self.book) for each in self.sessions.all())
 
     def known_peers(self) -> tuple[PeerRow, ...]:
@@ -145,7 +144,6 @@ class Network:
                 self.book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
     def statistics(self) -> NetworkStatistics:
-        """Return the figures of the network now."""
         worst = max(self.dialler.reports, key=lambda report: report.failures, default=None)
         return NetworkStatistics(
             bytes_in=self._total.bytes_in,

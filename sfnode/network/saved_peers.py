@@ -32,7 +32,6 @@ def decode_rows(declared: type[Row], text: str) -> tuple[Row, ...]:
 
 
 def encode_bootstraps(addresses: Iterable[Address]) -> str:
-    """Encode the bootstraps that were reached as JSON."""
     return json.dumps([str(address) for address in addresses])
 
 
@@ -50,7 +49,6 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
 
 
 def encode_names(texts: Mapping[PeerId, str]) -> str:
-    """Encode the signed names of peers as JSON."""
     return json.dumps(texts)
 
 

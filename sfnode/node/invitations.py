@@ -35,7 +35,6 @@ class Invitations:
         self._seen: bytes | None = None  # the roster's digest at the last look
 
     async def run(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        """Submit what is due until cancelled."""
         while True:
             for statement in self.due():
                 await inbox.send(StatementSubmitted(statement=statement))

@@ -80,7 +80,6 @@ class SnapshotFiles:
                     self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
 
     def report(self, effect: events.ReportSnapshot) -> None:
-        """Report the outcome of a snapshot to the operator."""
         authors = [author.hex() for author in effect.authors]
         text = f"{_TEXTS[effect.outcome].format(authors=len(authors))} (steps before {effect.step})"
         self._reporter.event(f"snapshot_{effect.outcome}", text, step=effect.step, authors=authors)

@@ -250,7 +250,7 @@ class SyncMachine(RuleBasedStateMachine):
 
     def _check_ended(self, asker: int, session: SyncSession) -> None:
         session.close()
-        assert not self.claims[asker]._taken
+        assert not self.claims[asker].taken
         assert not any(session.is_answer(number) for number in range(16))
 
 

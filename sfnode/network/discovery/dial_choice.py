@@ -34,7 +34,6 @@ class DialChoice:
         self.dialling[peer] = ip_groups.public_group_of(addresses[0].host) if addresses else None
 
     def choose(self) -> tuple[PeerId, ...]:
-        """Return the peers to dial now."""
         now_s = trio.current_time()
         exclude = self._sessions.served() | self._sessions.discouraged() | frozenset(self.dialling)
         free = bounds.DIALS_AT_ONCE_MAX - len(self.dialling)

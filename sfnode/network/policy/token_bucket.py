@@ -15,7 +15,6 @@ class TokenBucket:
         self._level = burst  # below 0: tokens owed
 
     def is_full(self, rate_per_s: float, now_s: float) -> bool:
-        """Return whether the bucket is full again."""
         return self._level + (now_s - self.updated_s) * rate_per_s >= self._burst
 
     def take(self, cost: float, rate_per_s: float, now_s: float) -> float:

@@ -97,7 +97,6 @@ class Session:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether the session is to end."""
         return self._end is not None
 
     def send(self, message: Message) -> bool:

@@ -45,7 +45,6 @@ class NetworkNews:
         self._latest.append(News(time=time.time(), text=text, is_bad=is_bad))
 
     def tell_of_peer(self, event: Event) -> None:
-        """Report a peer that comes or goes."""
         match event:
             case PeerJoined():
                 self._reporter.event("peer_joined", f"peer {self._label(event.peer)} joined", peer=event.peer)
@@ -58,7 +57,6 @@ class NetworkNews:
                 pass
 
     def look(self, network: Network, memory: MemoryState) -> None:
-        """Report what has changed since the last look."""
         # Why an address cannot be reached, each reason once while it lasts.
         reports = {(report.address, report.reason): report for report in network.dialler.reports}
         for key in sorted(reports.keys() - self._dials):

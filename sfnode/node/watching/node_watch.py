@@ -50,7 +50,6 @@ class NodeWatch:
         self._peers_saved_s = 0.0
 
     def hear(self, event: Event) -> None:
-        """Take an event before the node handles it."""
         self._details.hear(event, self._life.node)
 
     async def run(self, scope: trio.CancelScope) -> None:

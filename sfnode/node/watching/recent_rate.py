@@ -76,7 +76,6 @@ class LossSeries:
         return tuple(self._points)
 
     def take(self, step: int, loss: float) -> None:
-        """Add a loss."""
         self._pending.append(loss)
         if len(self._pending) < self._losses_per_point:
             return
