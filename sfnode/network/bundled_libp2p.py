@@ -40,10 +40,10 @@ class _Absent:
         raise ImportError("P-256 keys need the package fastecdsa, which is not installed; sfnode uses Ed25519 only")
 
 
-def provide_when_missing() -> bool:
-    """Install empty fastecdsa modules if the package is missing; return whether it was missing."""
+def provide_when_missing() -> None:
+    """Install empty fastecdsa modules if the package is missing."""
     if "fastecdsa" in sys.modules or importlib.util.find_spec("fastecdsa") is not None:
-        return False
+        return
     for module_name, names in _NAMES.items():
         module = sys.modules[module_name] = ModuleType(module_name)
         for name in names:
@@ -51,4 +51,3 @@ def provide_when_missing() -> bool:
         parent, _, child = module_name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], child, module)
-    return True

@@ -24,11 +24,10 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
 from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.invitations import Invitations
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
+from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
 from sfnode.node.snapshot_files import SnapshotFiles
-from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
@@ -128,8 +127,10 @@ class RunningNode:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
-            nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
-            nursery.start_soon(self.slips.outlive, "invitations", partial(self.invitations.run, self._inbox_in))
+            nursery.start_soon(self.slips.outlive, "statements", partial(submit_due, folder.due, self._inbox_in))
+            nursery.start_soon(
+                self.slips.outlive, "invitations", partial(submit_due, self.invitations.due, self._inbox_in)
+            )
             files = FileFetcher(self.network.neighbour_files)
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:

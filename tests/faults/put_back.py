@@ -23,7 +23,7 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
     "forgotten-while-dialled": (
         Edit("sfnode.network.policy.address_book", "AddressBook._forget_worst", " and peer not in in_use", ""),
         Edit(
-            "sfnode.network.discovery.dial_choice", "DialChoice._taken",
+            "sfnode.network.discovery.dialler", "DialChoice._taken",
             "[group for _, group in sorted(self.dialling.items())]",
             "[ip_groups.public_group_of(self._book.addresses(peer)[0].host) for peer in sorted(self.dialling)]",
         ),

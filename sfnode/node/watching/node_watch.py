@@ -14,9 +14,9 @@ from protocol.events import Event
 from protocol.node import statistics
 from protocol.wire import PeerId
 from sfnode.network import policy
-from sfnode.node.watching.catch_up_speed import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
+from sfnode.node.watching.recent_rate import CatchUpMonitor
 from sfnode.node.watching.status_details import StatusDetails
 from sfnode.quality_figures import Quality
 from sfnode.reporter import Reporter
