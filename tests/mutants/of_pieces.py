@@ -6,7 +6,7 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.file_download"
+_DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.neighbour_files"
 _SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
 _FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.fetched_model"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"

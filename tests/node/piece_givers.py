@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import trio
 
 from protocol.wire import PeerId
-from sfnode.network.sessions.file_download import Ask, Download, NeighbourFiles
+from sfnode.network.sessions.file_download import Download
 from sfnode.network.sessions.handshake import RefusedError
+from sfnode.network.sessions.neighbour_files import Ask, NeighbourFiles
 
 _FLIPPED = bytes(byte ^ 1 for byte in range(256))
 Behaviour = Callable[["Givers", PeerId, str], Awaitable[bytes]]
