@@ -179,7 +179,7 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
         return ()
     try:
         with data_dir.reading() as stored:
-            rows = saved_peers.decode_peers(stored.known_peers)
+            rows = saved_peers.decode_peers(stored.saved("known_peers"))
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)

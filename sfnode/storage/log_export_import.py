@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto import Digest, Signer
+from protocol.crypto import Signer
 from protocol.documents import log_file
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
@@ -39,22 +39,21 @@ class LogSummary:
     """Holds what a data directory and its log file contain.
 
     Attributes:
-        data_dir: the data directory.
         records: in the file, both of each void slot.
         added: the records that were new to the directory.
         no_room: the records for which the directory's author table has no room (SPEC 7.3).
-        updates, void_slots, ledger_root, state_digest: of the directory afterwards.
+        updates, void_slots, ledger_root, state_digest: of the directory afterwards; digests in hex.
         writer: hex of the key that signed the whole file.
     """
 
-    data_dir: DataDirectory
+    data_dir: str
     records: int
     added: int
     no_room: int
     updates: int
     void_slots: int
-    ledger_root: Digest
-    state_digest: Digest
+    ledger_root: str
+    state_digest: str
     writer: str
 
 
@@ -209,29 +208,20 @@ def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgr
                 replica.add_statement(statement)
                 statements.append(statement)
         store.add_statements(statements)
-        news = _News(loaded.replica.ledger, replica)
-        store.add(news, is_durable=True)
-        fields = {"records": loaded.records, "added": news.added, "no_room": news.no_room}
-        return _summary(data_dir, replica, writer=loaded.writer.hex(), **fields)
+        counts = {"added": 0, "no_room": 0}
+        store.add(_news(loaded.replica.ledger, replica, counts), is_durable=True)
+        return _summary(data_dir, replica, records=loaded.records, writer=loaded.writer.hex(), **counts)
 
 
-class _News:
-    """Iterates over the file's records that are new to ``replica``, adds each, and counts those without room."""
-
-    def __init__(self, file: Ledger, replica: Replica) -> None:
-        self._file = file
-        self._replica = replica
-        self.added = 0
-        self.no_room = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for record in self._file.slots.ordered_records():
-            try:
-                self._replica.add(record)
-            except Ignore as ignore:
-                self.no_room += ignore.reason is IgnoreReason.AUTHORS_FULL
-                continue
-            self.added += 1
+def _news(file: Ledger, replica: Replica, counts: dict[str, int]) -> Iterator[bytes]:
+    """Yield the file's records that are new to ``replica``, and add each; count these, and those without room."""
+    for record in file.slots.ordered_records():
+        try:
+            replica.add(record)
+        except Ignore as ignore:
+            counts["no_room"] += ignore.reason is IgnoreReason.AUTHORS_FULL
+        else:
+            counts["added"] += 1
             yield record
 
 
@@ -244,13 +234,13 @@ def _summary(
     data_dir: DataDirectory, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
 ) -> LogSummary:
     return LogSummary(
-        data_dir=data_dir,
+        data_dir=str(data_dir),
         records=records,
         added=added,
         no_room=no_room,
         updates=replica.ledger.updates,
         void_slots=replica.ledger.void_slots,
-        ledger_root=replica.ledger.root(),
-        state_digest=replica.state_digest(),
+        ledger_root=replica.ledger.root().hex(),
+        state_digest=replica.state_digest().hex(),
         writer=writer,
     )

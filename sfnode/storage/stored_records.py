@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from protocol.crypto import Author
@@ -22,6 +23,7 @@ _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
+OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
 
 
@@ -73,10 +75,9 @@ class StoredRecords:
             row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else None
 
-    @property
-    def known_peers(self) -> str:
-        """Return the address book as it was saved last, JSON; "[]" at first."""
-        return self.fact("known_peers") or "[]"
+    def saved(self, name: OfPeers) -> str:
+        """Return what the network has saved under this name, JSON; "[]" at first."""
+        return self.fact(name) or "[]"
 
     def replica(self, manifest: Manifest) -> Replica:
         """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
