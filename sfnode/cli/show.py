@@ -84,7 +84,6 @@ def _show_statement(statement: Statement) -> None:
 
 
 def _parts(replica: Replica) -> list[_Part]:
-    """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
     unit = "steps" if replica.manifest.method.is_dense else "authors"

@@ -174,7 +174,6 @@ class Examination:
 
 
 def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
-    """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
     if data_dir is None:
         return ()
     try:
@@ -188,7 +187,6 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
 
 
 def _pid_on(data_dir: DataDirectory | None) -> int | None:
-    """Return the process id of the node that runs on the directory; None: none runs or reports."""
     if data_dir is None or not data_dir.is_locked():
         return None
     try:

@@ -31,7 +31,6 @@ class StoredRecords:
     """Reads the records that one connection sees. All methods raise StorageDamagedError."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
-        """Take a connection, and the database's path for the texts of errors."""
         self._database = database
         self._path = path
 
@@ -127,7 +126,6 @@ class StoredRecords:
         return damaged(self._path, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
-        """Return the values of a query with a single column."""
         with sqlite_errors(self._path):
             rows = self._database.execute(query, values).fetchall()
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):
