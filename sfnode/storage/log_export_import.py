@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,6 @@ from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
-from sfnode.storage.stored_records import StoredRecords
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
@@ -70,19 +70,12 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogP
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
     with data_dir.reading() as stored:
-        replica = _replayed(manifest, stored, report)
+        replica = stored.replica(manifest, partial(report, 0))
         replica.coefficients()
         pieces = log_file.encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, report))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(data_dir, replica, records=records, writer=writer.author.hex())
-
-
-def _replayed(manifest: Manifest, stored: StoredRecords, report: LogProgress) -> Replica:
-    replica = Replica(manifest, stored)
-    for count in stored.replaying(replica):
-        report(0, count)
-    return replica
 
 
 def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> Iterator[bytes]:
@@ -201,7 +194,7 @@ def _clear_staged(name: str, parent: Path) -> None:
 def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgress) -> LogSummary:
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
-        replica = _replayed(loaded.signed.manifest, store, report)
+        replica = store.replica(loaded.signed.manifest, partial(report, 0))
         statements: list[bytes] = []
         for statement in loaded.replica.ledger.roster.statements():
             with suppress(Ignore):

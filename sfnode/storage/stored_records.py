@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -78,11 +78,14 @@ class StoredRecords:
         """Return what the network has saved under this name, JSON; "[]" at first."""
         return self.fact(name) or "[]"
 
-    def replica(self, manifest: Manifest) -> Replica:
-        """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
+    def replica(self, manifest: Manifest, report: Callable[[int], object] = lambda _count: None) -> Replica:
+        """Return a replica of everything here, each statement and record checked. It reads from here later, too.
+
+        ``report``: called now and then with the number of records so far.
+        """
         replica = Replica(manifest, self)
-        for _ in self.replaying(replica):
-            pass
+        for count in self.replaying(replica):
+            report(count)
         return replica
 
     def replaying(self, replica: Replica) -> Iterator[int]:
