@@ -52,6 +52,12 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
     help="Let the node's page and its reports show some of the rows that --compare looks at, with the answers. Rows "
     "that come with an embedded task are shown without it, all others only with it.",
 )
+@click.option(
+    "--no-private-reward",
+    "is_rule",
+    is_flag=True,
+    help="Check answers by the run's rule, although the node remembers a command of its own for that.",
+)
 @device_options
 @json_option
 def evaluate(
@@ -63,13 +69,14 @@ def evaluate(
     compare: bool,
     data: str | None,
     is_public: bool,
+    is_rule: bool,
     devices: DeviceOptions,
 ) -> None:
     """Measure how good a trained model is on held-out data.
 
-    It prints accuracy, F1 (mean over the labels) and loss, and the answers to some rows. In a run that learns from
-    rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share of those with the whole
-    reward.
+    It prints accuracy, F1 (mean over the labels) and loss. In a run that learns from rewards it measures the mean
+    reward of the likeliest answers, from 0 to 1, and the share of those with the whole reward. With --json there are
+    also the first rows of the held-out data, with the answers.
 
     With --compare there are three lines: the model alone; the run now, or at --at-step; and own data alone, which is a
     model that has made as many steps with your examples only, by the run's rule: that takes as long as these steps take
@@ -90,7 +97,7 @@ def evaluate(
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
-    private_reward = read_settings(data_dir).get("private-reward")
+    private_reward = None if is_rule else read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
         model=find_model(manifest, model, revision),
         data=None,
@@ -100,7 +107,8 @@ def evaluate(
         private_reward=private_reward if isinstance(private_reward, str) else None,
     )
     if config.private_reward is not None:
-        click.echo(printable(f"Note: answers are checked as this node does, by {config.private_reward!r}"), err=True)
+        what = f"as this node does, by {config.private_reward!r}; with --no-private-reward by the run's rule"
+        click.echo(printable(f"Note: answers are checked {what}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     with counting("evaluating", "rows") as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)

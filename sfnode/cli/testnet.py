@@ -294,7 +294,7 @@ def _print_learnt(learnt: Learnt, quality: Quality) -> None:
         click.echo(f"members    {evaluations.OWN_ALONE} {middle:.1f} % (median; the best {best:.1f} %)")
     if learnt.after.spread is not None:
         click.echo(printable(f"answers    {learnt.after.spread.in_words()}"))
-    for was, now in zip(learnt.before.samples, learnt.after.samples, strict=True):
+    for was, now in zip(learnt.before.answers, learnt.after.answers, strict=True):
         rewards = f"reward {was.reward:.2f} -> {now.reward:.2f}"
         if now.right:
             rewards = "right" if now.reward else f"wrong, it is {now.right}"

@@ -5,7 +5,7 @@ The checks start no node.
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
     from sfnode.doctor.all_checks import Examination

@@ -41,11 +41,6 @@ class Checker:
         for pattern in _patterns_of(rule.check):
             self._try_pattern(pattern)
 
-    @property
-    def fields(self) -> frozenset[str]:
-        """Return the names of the fields that each row must have, as texts or whole numbers."""
-        return self._rule.fields
-
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. OperatorError: the row lacks a field of the rule.
 

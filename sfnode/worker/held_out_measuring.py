@@ -1,11 +1,10 @@
 """Measurements with a worker beyond a node's own steps: states on held-out data, messages in several number formats."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 
 from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
@@ -39,27 +38,24 @@ async def evaluate_states(
     config: TrainingConfig,
     states: Sequence[Coefficients],
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-    known: Mapping[str, messages.Evaluated] = MappingProxyType({}),
 ) -> list[messages.Evaluated]:
     """Evaluate each state on ``config.eval_data``; ``on_progress`` hears how many rows of all states are done.
 
-    ``known``: results by the digest of the state, of those that have been evaluated. OperatorError, WorkerError.
+    A worker evaluates a state once (`Estimator.evaluate`). OperatorError, WorkerError.
     """
-    results = {each: known[each] for each in (state.digest().hex() for state in states) if each in known}
-    new = {each.digest().hex(): each for each in states if each.digest().hex() not in known}
+    found = []
     alone = messages.OpenSession(manifest=signed.encode(), training=replace(config, data=None))
     async with worker_socket(config) as socket:
-        for number, (digest, state) in enumerate(new.items()):
+        for number, state in enumerate(states):
             session = await connect(socket)
             await session.request(alone, messages.SessionOpened)
             await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
 
             def report(done: int, rows: int, before: int = number) -> None:
-                on_progress(before * rows + done, len(new) * rows)
+                on_progress(before * rows + done, len(states) * rows)
 
-            results[digest] = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
+            found.append(await session.request(messages.EvaluateRequest(), messages.Evaluated, report))
             await session.aclose()
-    found = (results[state.digest().hex()] for state in states)
     return [_with_answers(each, signed.manifest.task, config.eval_data) for each in found]
 
 
@@ -113,7 +109,7 @@ async def evaluate_alone(
                 changed = [step // manifest.method.epoch_steps]  # the session keeps the others
                 await session.request(coefficients_of(state, changed), messages.CoefficientsSet)
             on_progress(min(step + manifest.method.local_steps, total), total)
-        found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
+        found = await session.request(messages.EvaluateRequest(), messages.Evaluated)
         await session.aclose()
     return _with_answers(found, manifest.task, config.eval_data)
 

@@ -36,12 +36,10 @@ class OpenSession:
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
         training: with a model; ``devices`` say where to load it.
-        author: 32-byte public key of the node (for log lines only: seeds come with each request).
     """
 
     manifest: bytes
     training: TrainingConfig
-    author: bytes = bytes(32)  # of a session that signs nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +71,12 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data.
-
-    Reply: Evaluated, after an Evaluating for each part of the rows.
-    """
-
-    rows_max: int
+    """Asks for loss and accuracy on the evaluation data. Reply: Evaluated, after an Evaluating for each part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened:
-    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size.
+    """Says what the session uses: device and dtype, rows of the training data (0: none), and the model's size.
 
     Attributes:
         dtype: one of PRECISIONS. is_widened: whether the worker widens it to fp32 for products.
@@ -93,7 +86,6 @@ class SessionOpened:
     dtype: str
     is_widened: bool
     data_rows: int
-    eval_rows: int
     model_parameters: int
 
 
@@ -109,7 +101,6 @@ class Estimated:
     ``scalars``: local step by local step, D each; zeros beyond the requested directions.
     """
 
-    step: int
     scalars: tuple[int, ...]
     loss: float
     rows: int

@@ -24,7 +24,7 @@ CHILDREN: dict[str, tuple[str, ...]] = {
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
     "sfnode.training.bench.peak_memory": (),
-    "sfnode.training.conversion": ("--help",),
+    "sfnode.training.conversion.process": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
 }
@@ -50,7 +50,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SLOW = {
     "sfnode.training",
     "sfnode.training.bench.peak_memory",
-    "sfnode.training.conversion",
+    "sfnode.training.conversion.process",
     "sfnode.training.token_check",
 }
 

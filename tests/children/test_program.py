@@ -110,7 +110,7 @@ def test_child__its_parent_lets_go__ends_quietly_each_time(
     ("module", "arguments", "code"),
     [
         ("sfnode.model_files.resolve_process", ("embedded:tiny-opt",), 0),
-        ("sfnode.training.conversion", ("gguf", "nowhere", "nowhere"), 3),
+        ("sfnode.training.conversion.process", ("gguf", "nowhere", "nowhere"), 3),
         ("sfnode.training.devices", (), 0),
     ],
 )

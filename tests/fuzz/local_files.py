@@ -171,12 +171,10 @@ def worker_seeds() -> Iterator[bytes]:
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63, directions=8),
-        worker_messages.EvaluateRequest(rows_max=0),
-        worker_messages.SessionOpened(
-            device="cpu", dtype="fp32", is_widened=False, data_rows=1, eval_rows=0, model_parameters=5
-        ),
+        worker_messages.EvaluateRequest(),
+        worker_messages.SessionOpened(device="cpu", dtype="fp32", is_widened=False, data_rows=1, model_parameters=5),
         worker_messages.CoefficientsSet(),
-        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2),
+        worker_messages.Estimated(scalars=(5, -5), loss=0.5, rows=2),
         worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, predictions=(1,)),
         worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
     )

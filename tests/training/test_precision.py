@@ -34,12 +34,12 @@ from sfnode.training.model.quantised import (
     choose_precision,
     closed_weights,
     load_in,
-    quantise_weights,
 )
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.quantised_models import quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 from tests.training.brute_force import (
     EPOCHS,
@@ -63,7 +63,7 @@ QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao
 def int8_model(name: str) -> PreTrainedModel:
     """Weights in int8, all else in fp32."""
     model: PreTrainedModel = cast(Any, tiny_model(name)).float()
-    quantise_weights(model, "int8-fp32", CPU)
+    quantise_weights(model, "int8-fp32")
     return model
 
 
@@ -275,7 +275,7 @@ def dense_copy_of_demo(model: PreTrainedModel) -> PreTrainedModel:
 @needs_torchao
 def test_precision__no_layer_to_quantise__is_refused() -> None:
     with pytest.raises(OperatorError, match="GPT2LMHeadModel has no linear layer that can be quantised"):
-        quantise_weights(tiny_model("gpt2"), "int8", CPU)
+        quantise_weights(tiny_model("gpt2"), "int8")
 
 
 @needs_torchao

@@ -193,7 +193,6 @@ def test_estimator__run_of_rewards__counts_answers_and_gets_better(make: Any) ->
     after = session.evaluate()
     assert after.rows == 20
     assert after.f1 is None
-    assert float(session.evaluation_losses().mean()) == pytest.approx(after.loss)
     assert after.loss < before.loss - 0.2
     assert after.accuracy > before.accuracy
 

@@ -41,7 +41,7 @@ async def test_session__requests_one_after_the_other__get_their_replies(tmp_path
         session = await connect(worker.path)
         assert await session.request(SetCoefficients(epochs=()), CoefficientsSet) == CoefficientsSet()
         assert (await session.request(ESTIMATE, Estimated)).scalars == (4,)
-        assert (await session.request(EvaluateRequest(rows_max=0), Evaluated)).rows == 8
+        assert (await session.request(EvaluateRequest(), Evaluated)).rows == 8
         await session.aclose()
         assert [type(request) for request in worker.requests] == [SetCoefficients, EstimateRequest, EvaluateRequest]
 
@@ -90,7 +90,7 @@ async def test_session__evaluation_that_overflowed__is_a_numeric_error(loss: flo
     async with fake_worker(tmp_path, lambda _: reply) as worker:
         session = await connect(worker.path)
         with pytest.raises(NumericError, match="not finite"):
-            await session.request(EvaluateRequest(rows_max=0), Evaluated)
+            await session.request(EvaluateRequest(), Evaluated)
         await session.aclose()
 
 

@@ -123,16 +123,6 @@ def _check(precision: str, device: torch.device) -> None:
         ) from None
 
 
-def quantise_weights(model: PreTrainedModel, precision: str, device: torch.device) -> None:
-    """Quantise every suitable linear layer of ``model`` except the head, in place, each on ``device``.
-
-    OperatorError when there is none (GPT-2 has another class of layers).
-    """
-    for layer in _chosen_layers(precision, model).values():
-        layer.weight = quantised_weight(precision, device, layer.weight)
-        _adopt(layer.to(device))
-
-
 def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linear]:
     """Return the layers to quantise, by name: linear ones other than the head, of sizes that the products can take."""
     head = output_embedding(model)
