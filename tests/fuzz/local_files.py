@@ -21,7 +21,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.saved_peers import decode_rows, encode_rows
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, describe_learning, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.replay import replay
@@ -82,9 +82,8 @@ def check_status(data: bytes) -> None:
             status = read_status(DataDirectory(FOLDER))
         except OperatorError:
             return
-    words = StatusWords(status)
-    words.progress_line.encode()
-    words.learning.encode()
+    StatusWords(status).progress_line.encode()
+    describe_learning(status).encode()
 
 
 @contextmanager
