@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.errors import OperatorError
 from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.shared_model import SharedModel
 
@@ -179,7 +178,7 @@ class CachedPasses:
         if self._takes_positions:
             places["position_ids"] = (self._mask_NT.cumsum(dim=1) - 1).clamp_min(0)[:, -width:]
         context = self._shared.pass_context
-        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N):
             found = self._body(
                 input_ids=tokens_NT,
                 attention_mask=self._mask_NT,
@@ -187,7 +186,7 @@ class CachedPasses:
                 use_cache=True,
                 **places,
             )
-            inputs = _inputs(heard, self._names)
+            inputs = context.heard(self._names)
         self._cache = found.past_key_values
         return found.last_hidden_state[:, -1], inputs
 
@@ -217,16 +216,10 @@ class WholePasses:
             [number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device
         )
         context = self._shared.pass_context
-        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N):
             hidden_AH = layer_probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)
-            inputs = _inputs(heard, self._names)
+            inputs = context.heard(self._names)
         return hidden_AH[last_N], inputs
-
-
-def _inputs(heard: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-    if missing := [name for name in names if name not in heard]:
-        raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
-    return [heard[name] for name in names]
 
 
 @torch.inference_mode()

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -28,8 +26,6 @@ from sfnode.training.model import (
 )
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
-
-Int64Array = NDArray[np.int64]
 
 BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes reach first
 _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05

@@ -251,8 +251,8 @@ def test_low_rank_updates__steps_of_one_basis__are_one_product_and_exact(make: A
     for index, update in enumerate(found):
         basis = bases.of(0, index)
         core = np.sum([coefficients.core(epoch) for epoch in coefficients.epochs()], axis=0)
-        assert basis.v is not None and update.right.shape[0] % manifest.method.rank == 0
-        assert update.right.shape[0] <= 2 * manifest.method.rank  # one product, in one or two parts
+        assert basis.v is not None and update[1].shape[0] % manifest.method.rank == 0
+        assert update[1].shape[0] <= 2 * manifest.method.rank  # one product, in one or two parts
         whole = basis.u.astype(np.int64) @ coefficients.layout.tensor(core, index) @ basis.v.astype(np.int64).T
         scale = 2.0 ** (view_exp(manifest, index) + basis.exp)
-        assert np.array_equal(update.left.astype(np.float64) @ update.right.astype(np.float64), whole * -scale)
+        assert np.array_equal(update[0].astype(np.float64) @ update[1].astype(np.float64), whole * -scale)

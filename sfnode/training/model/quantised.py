@@ -20,10 +20,10 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.state import view_exp
+from protocol.state import Int64Array, view_exp
 from protocol.subspace import Bases
 from sfnode.training.model.change_while_loading import AsRead
-from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
+from sfnode.training.model.folding import factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
 from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
