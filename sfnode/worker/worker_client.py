@@ -3,16 +3,18 @@
 import math
 import socket as sockets
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
+from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.children.child_program import Stillness
-from sfnode.worker_protocol import messages
+from sfnode.worker_protocol import TrainingConfig, messages
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
@@ -99,6 +101,17 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messag
             for epoch in epochs
         )
     )
+
+
+@asynccontextmanager
+async def open_session(socket: Path, signed: SignedManifest, training: TrainingConfig) -> AsyncIterator[WorkerSession]:
+    """Open a session on a run with the worker on ``socket``; it is closed with the body. Raises as `request`."""
+    session = await connect(socket)
+    try:
+        await session.request(messages.OpenSession(manifest=signed.encode(), training=training), messages.SessionOpened)
+        yield session
+    finally:
+        await session.aclose()
 
 
 async def connect(socket: Path) -> WorkerSession:

@@ -7,7 +7,7 @@ No torch, trio or sockets here: both sides import it.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgpack
 
@@ -148,24 +148,12 @@ Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateR
 Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
 Message: TypeAlias = Request | Reply | Evaluating
 
-_KINDS: Final[dict[int, type[Message]]] = {
-    1: OpenSession,
-    2: SetCoefficients,
-    3: EstimateRequest,
-    4: EvaluateRequest,
-    65: SessionOpened,
-    66: CoefficientsSet,
-    67: Estimated,
-    68: Evaluated,
-    69: WorkerFailure,
-    70: Evaluating,
-}
-_NUMBERS: Final = {message: number for number, message in _KINDS.items()}
+_KINDS: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode_frame(message: Message) -> bytes:
     """Return the frame of a message. WorkerError above FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
-    body: bytes = msgpack.packb([_NUMBERS[type(message)], to_plain(message, as_rows=True)])
+    body: bytes = msgpack.packb([type(message).__name__, to_plain(message, as_rows=True)])
     if len(body) > FRAME_BYTES_MAX:
         raise WorkerError(f"a {type(message).__name__} of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
     return frame(body)
@@ -190,6 +178,6 @@ def decode_body(body: bytes) -> Message:
     """Decode the message in a frame's body. WorkerError if it is none: the two sides are of different releases."""
     try:
         kind, row = msgpack.unpackb(body)
-        return from_plain_untrusted(_KINDS[kind], row, _KINDS[kind].__name__)
+        return from_plain_untrusted(_KINDS[kind], row, kind)
     except (ValueError, TypeError, KeyError, Malformed, msgpack.exceptions.UnpackException) as error:
         raise WorkerError(f"a worker frame cannot be read ({error}): node and worker differ in release") from None

@@ -70,9 +70,9 @@ def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
         b"",
         b"\xc1",
         b"\x05",
-        msgpack.packb([250, []]),
-        msgpack.packb([3, [1]]),
-        msgpack.packb([3, [1, "x"]]),
+        msgpack.packb(["Nothing", []]),
+        msgpack.packb(["EstimateRequest", [1]]),
+        msgpack.packb(["EstimateRequest", [1, "x", 2]]),
         b"\x91" * 99,
     ],
 )

@@ -97,7 +97,8 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     )
     model = load_causal_lm(folder, device, dtype, as_read)
     for layer in _chosen_layers(precision, model).values():
-        _adopt(layer)
+        vars(layer)["sfnode_correction"] = None
+        layer.__class__ = QuantisedLinear
     return model
 
 
@@ -147,12 +148,6 @@ def quantised_weight(precision: str, device: torch.device, weight: Tensor) -> nn
     _library().quantize_(layer, _config(precision, device), filter_fn=lambda _module, _name: True)
     layer.weight.requires_grad_(False)
     return layer.weight
-
-
-def _adopt(layer: nn.Linear) -> None:
-    """Make a layer with a quantised weight compute with it."""
-    vars(layer)["sfnode_correction"] = None
-    layer.__class__ = QuantisedLinear
 
 
 def _config(precision: str, device: torch.device) -> Any:
