@@ -20,5 +20,3 @@ from sfnode.run import (
 from sfnode.worker_protocol import Estimated as Estimated, Evaluated as Evaluated
 
 __version__: str
-
-def lazy_face(package: str, file: str) -> tuple[object, object]: ...

@@ -7,9 +7,9 @@ from typing import Final
 
 import torch
 
-from benchmarks.costs import peak_memory, references
+from benchmarks.costs import references
 from sfnode.children.child_program import Program
-from sfnode.training.bench import BenchBasis, synthetic_models, timing
+from sfnode.training.bench import BenchBasis, peak_memory, synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from benchmarks.costs import peak_memory
-from sfnode.training.bench import synthetic_models
+from sfnode.training.bench import peak_memory, synthetic_models
 from sfnode.training.model import loading
 from sfnode.training.task import RowBatch, TaskData, row_batch
 

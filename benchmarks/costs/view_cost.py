@@ -10,12 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.costs import peak_memory
 from benchmarks.sample_runs import weights_of
 from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
-from sfnode.training.bench import synthetic_models, timing
+from sfnode.training.bench import peak_memory, synthetic_models, timing
 from sfnode.training.devices import choose_device
 from sfnode.training.model import fold_weights, loading
 

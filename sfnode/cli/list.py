@@ -5,7 +5,7 @@ import json
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import json_option
+from sfnode.cli.options import is_json, json_option
 from sfnode.reporter import printable
 from sfnode.run import HOME, default_directory
 from sfnode.status import StatusWords, author_names, last_status, read_status
@@ -16,7 +16,7 @@ _COLUMNS = ("node", "run", "key", "state")
 
 @click.command("list")
 @json_option
-def list_nodes(is_json: bool) -> None:
+def list_nodes() -> None:
     """Show the nodes of this machine, and what each is doing.
 
     They are those that were joined without --data-dir.
@@ -28,7 +28,7 @@ def list_nodes(is_json: bool) -> None:
     Example: sfnode list --json
     """
     rows = [_row(node) for node in default_directory.nodes_here()]
-    if is_json:
+    if is_json():
         click.echo(json.dumps(rows))
         return
     if not rows:

@@ -41,7 +41,7 @@ def log() -> None:
 @log.command()
 @node_option
 @json_option
-def verify(data_dir: DataDirectory, is_json: bool) -> None:
+def verify(data_dir: DataDirectory) -> None:
     """Check every signature, replay every update from nothing, and print the state digest.
 
     \b
@@ -63,7 +63,7 @@ def verify(data_dir: DataDirectory, is_json: bool) -> None:
             "state_digest": replica.state_digest().hex(),
             "seconds": round(time.monotonic() - started, 3),
         }
-    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()), is_json)
+    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()))
     if problem:
         raise StorageDamagedError(problem)
 
@@ -87,7 +87,7 @@ def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @at_step_option
 @json_option
-def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: bool) -> None:
+def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None) -> None:
     """Show the records of a ledger by step and author.
 
     \b
@@ -96,16 +96,16 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: b
     run = open_run(data_dir.path)
     updates = run.updates(at_step)
     for envelope in deque(updates, maxlen=limit) if limit else updates:
-        _show(envelope, run.manifest.method, is_json)
+        _show(envelope, run.manifest.method)
 
 
-def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
+def _show(envelope: Envelope, method: Method) -> None:
     rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
     seed = f"{envelope.seed:016x}"
     fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
     shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
     text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
-    print_result(fields | ({"rows": rows[0]} if rows else {}), text, is_json)
+    print_result(fields | ({"rows": rows[0]} if rows else {}), text)
 
 
 @log.command("export")
@@ -113,7 +113,7 @@ def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
 @data_dir_option
 @click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option
-def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool) -> None:
+def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
 
     \b
@@ -126,7 +126,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
         summary = export_log(data_dir, file, writer, report)
     size = file.stat().st_size
     fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
-    _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields, is_json)
+    _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields)
 
 
 @log.command("import")
@@ -137,7 +137,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     help=f"Make this data directory, or add to it if it holds the same run.  [default: {HOME}/RUN]",
 )
 @json_option
-def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
+def import_(file: Path, data_dir: DataDirectory | None) -> None:
     """Verify a file of `sfnode log export`, and make a data directory from it or add it to one. No network is needed.
 
     \b
@@ -152,7 +152,7 @@ def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
-    _say(text, summary, fields, is_json)
+    _say(text, summary, fields)
 
 
 def _fields(summary: LogSummary) -> dict[str, object]:
@@ -166,9 +166,9 @@ def _fields(summary: LogSummary) -> dict[str, object]:
     }
 
 
-def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: bool) -> None:
+def _say(text: str, summary: LogSummary, fields: Mapping[str, object]) -> None:
     ledger = f"{summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots"
-    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}", is_json)
+    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Check what a command needs before it computes: the extras of this install (a relay needs none) and the model."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from protocol.errors import OperatorError
@@ -9,34 +10,27 @@ from sfnode.reporter import telling
 
 def check_can_serve_page() -> None:
     """Raise OperatorError unless the packages of the extra ``web`` are installed. Imports none; microseconds."""
-    if missing := _missing("hypercorn", "starlette"):
-        raise OperatorError(
-            f"--web needs {missing}, which this install lacks: run `pip install 'sfnode[web]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train,web`. Without --web the node runs as before"
-        )
+    _check("--web", "web", ("hypercorn", "starlette"), ". Without --web the node runs as before")
 
 
 def check_can_train() -> None:
     """Raise OperatorError unless the packages of the extra ``train`` are installed. Imports none; microseconds."""
-    if missing := _missing("torch", "transformers", "safetensors"):
-        raise OperatorError(
-            f"this needs {missing}, which this install lacks: run `pip install 'sfnode[train]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train`. Without it a node can still store, serve and flood: "
-            "sfnode join --relay"
-        )
+    without = ". Without it a node can still store, serve and flood: sfnode join --relay"
+    _check("this", "train", ("torch", "transformers", "safetensors"), without)
 
 
 def check_can_add_noise() -> None:
     """Raise OperatorError unless the package of the extra ``privacy`` is installed. Imports none; microseconds."""
-    if missing := _missing("opendp"):
+    _check("--noise", "privacy", ("opendp",))
+
+
+def _check(what: str, extra: str, packages: Sequence[str], without: str = "") -> None:
+    if missing := " and ".join(name for name in packages if find_spec(name) is None):
+        extras = ",".join(dict.fromkeys(("train", extra)))
         raise OperatorError(
-            f"--noise needs {missing}, which this install lacks: run `pip install 'sfnode[privacy]'` or, in a clone of "
-            "sfnode, `python deploy/install.py --extras train,privacy`"
+            f"{what} needs {missing}, which this install lacks: run `pip install 'sfnode[{extra}]'` or, in a clone of "
+            f"sfnode, `python deploy/install.py --extras {extras}`{without}"
         )
-
-
-def _missing(*names: str) -> str:
-    return " and ".join(name for name in names if find_spec(name) is None)
 
 
 def found_model(reference: str, revision: str | None) -> ModelFolder:

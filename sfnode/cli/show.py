@@ -12,7 +12,7 @@ from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.option_values import NodeFolder, NodeOrFile
-from sfnode.cli.options import json_option, print_result
+from sfnode.cli.options import is_json, json_option, print_result
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.run import default_directory, purpose_of
@@ -26,7 +26,7 @@ _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all up
 @click.argument("path", metavar="[NODE|FILE]", required=False, type=NodeOrFile)
 @click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Use this node, as NODE does.")
 @json_option
-def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_json: bool) -> None:
+def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> None:
     """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
@@ -52,35 +52,34 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
     if isinstance(path, Path):
         facts = facts_of(decode_run_file(path).manifest)
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
-        print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
+        print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts))
         return
     held = data_dir or path or default_directory.only_node()
     manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
     with held.reading() as stored:
         for data in stored.statements():
-            _show_statement(codec.decode_untrusted(data), is_json)
+            _show_statement(codec.decode_untrusted(data))
         replica = stored.replica(manifest)
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
-    _show_parts(parts, manifest, names, is_json)
+    _show_parts(parts, manifest, names)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
-    if not is_json:
+    if not is_json():
         click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
     if gain is not None:
         print_result(
             {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)},
             f"{'gain':<8} {gain.in_words()}",
-            is_json,
         )
-    elif not is_json:
+    elif not is_json():
         click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
 
 
-def _show_statement(statement: Statement, is_json: bool) -> None:
+def _show_statement(statement: Statement) -> None:
     kind, author = statement.kind.name.lower(), statement.author.hex()
     from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
     fields = {"kind": kind, "author": author, "from_step": statement.from_step}
-    print_result(fields, f"{kind:<8} {author}{from_step}", is_json)
+    print_result(fields, f"{kind:<8} {author}{from_step}")
 
 
 def _parts(replica: Replica) -> list[_Part]:
@@ -93,9 +92,9 @@ def _parts(replica: Replica) -> list[_Part]:
     return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names, is_json: bool) -> None:
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
     unit = _unit(manifest)
-    if is_json:
+    if is_json():
         for part in parts:
             click.echo(json.dumps(_fields(*part, unit) | {"name": names.of(part[0].author.hex())}))
         return

@@ -7,7 +7,7 @@ import click
 
 from sfnode.cli import exit_codes
 from sfnode.cli.exit_codes import ExitCode
-from sfnode.cli.options import json_option, node_option
+from sfnode.cli.options import is_json, json_option, node_option
 from sfnode.network import PeerState
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, printable
@@ -26,7 +26,7 @@ _CURVE_COLUMNS: Final = 48
     help="Check no more than whether the node runs and reports, as a container's health check does.",
 )
 @json_option
-def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> None:
+def status(data_dir: DataDirectory, is_running_enough: bool) -> None:
     """Show how a running node is doing.
 
     The exit code is 0 if all is well, 1 if no node runs there or it does not report, 3 if it has no peers although it
@@ -36,7 +36,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
     Example: sfnode status my-run
     """
     current = read_status(data_dir)
-    if is_json:
+    if is_json():
         click.echo(json.dumps(current.to_json()))
     else:
         _show(current)

@@ -19,7 +19,15 @@ from protocol.run import TaskSpec
 from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.option_values import FiniteFloat, FolderPath
-from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
+from sfnode.cli.options import (
+    device_options,
+    group,
+    is_json,
+    json_option,
+    learning_options,
+    model_option,
+    number_option,
+)
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
@@ -97,7 +105,6 @@ def testnet(
     timeout_s: float,
     points_min: float | None,
     devices: DeviceOptions,
-    is_json: bool,
 ) -> None:
     """Run a whole network of nodes on this machine.
 
@@ -142,7 +149,7 @@ def testnet(
         result = trio.run(LocalNetwork(config, view.show, view.show_member, view.show_rows).run)
     finally:
         view.close()
-    if is_json:
+    if is_json():
         click.echo(json.dumps(_as_json(result)))
     else:
         _print_result(result, Quality.of(signed.manifest.task))

@@ -88,7 +88,7 @@ def _missing_identity(data_dir: DataDirectory) -> Finding:
         author = None  # `check_ledger` reports what is wrong with the ledger
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
-    text = f"{data_dir.identity.path} is missing, but a node has run here as {author or 'somebody'}"
+    text = f"{data_dir.identity.path} is missing, but a node has run here as {author}"
     return fail("identity", text, f"restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}")
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 from sfnode.network.bundled_libp2p import prefer_bundled
 from sfnode.network.fastecdsa_placeholder import provide_when_missing
 

@@ -19,7 +19,7 @@ def write_report(data_dir: DataDirectory, path: Path, tally: Tally) -> Replica:
     """
     manifest = data_dir.signed_manifest().manifest
     with data_dir.reading() as stored:
-        replica, total = Replica(manifest, stored.archive), stored.count()
+        replica, total = Replica(manifest, stored), stored.count()
         for number in stored.replaying(replica):
             tally(number, total)
         page = Page(data_dir, manifest, lambda: replica.ledger)

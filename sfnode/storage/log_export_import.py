@@ -80,7 +80,7 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogP
 
 
 def _replayed(manifest: Manifest, stored: StoredRecords, report: LogProgress) -> Replica:
-    replica = Replica(manifest, stored.archive)
+    replica = Replica(manifest, stored)
     for count in stored.replaying(replica):
         report(0, count)
     return replica

@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
-from protocol.ledger import Archive
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state import Replica
@@ -17,7 +16,6 @@ from sfnode.storage.replay import replay, replay_statements
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
-_HAS_INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?"
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
 # The index holds the first 8 bytes of the author and the 4 bytes of the step (SPEC 6.1); `read` compares the rest.
 _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
@@ -82,7 +80,7 @@ class StoredRecords:
 
     def replica(self, manifest: Manifest) -> Replica:
         """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
-        replica = Replica(manifest, self.archive)
+        replica = Replica(manifest, self)
         for _ in self.replaying(replica):
             pass
         return replica
@@ -102,13 +100,6 @@ class StoredRecords:
             yield number
 
     # --- archive: what a ledger need not keep in memory ---------------------------------------------------
-
-    @property
-    def archive(self) -> Archive | None:
-        """Return this database as a ledger's archive; None if an earlier release left it without the index."""
-        with sqlite_errors(self._path):
-            found = self._database.execute(_HAS_INDEX, (SLOT_INDEX,)).fetchone()
-        return self if found else None
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
         """Return an author's records of these ascending steps; see :class:`protocol.ledger.records_on_disk.Archive`."""

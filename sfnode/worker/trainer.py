@@ -209,7 +209,8 @@ class Trainer:
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
-        fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
+        shown = asdict(found.without_answers())  # the log goes further than the rows may
+        fields = {name: value for name, value in shown.items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
         self._reporter.event("evaluated", text, **fields)
 

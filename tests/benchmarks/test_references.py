@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.costs import peak_memory, reference_cost
-from benchmarks.costs.peak_memory import Alternative
+from benchmarks.costs import reference_cost
 from benchmarks.costs.reference_cost import bench_references
 from benchmarks.costs.references import LORA_RANK, MEASURED, adamw, label_loss, lora, mezo, mezo_step
+from sfnode.training.bench.peak_memory import Alternative
 from sfnode.training.bench.synthetic_models import BenchBasis, random_data, random_model, shape_tensors
 from sfnode.training.task.encoding import row_batch
 
@@ -37,7 +37,7 @@ def test_bench_references__tiny_shape__reports_every_ratio(dtype: str, monkeypat
 
 @pytest.mark.slow
 def test_reference__peak_of_each__is_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peak_memory, "_PROCESSES", 1)
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._PROCESSES", 1)
     found = reference_cost._peaks(("opt-tiny", "4", "8", "fp32", "cpu"))
     weights = sum(parameter.numel() for parameter in random_model("opt-tiny", CPU, torch.float32).parameters())
     assert set(found) == {Alternative.STEP, *MEASURED}

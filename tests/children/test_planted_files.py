@@ -21,9 +21,9 @@ from tests.repository.architecture import Module, dotted, read_modules
 CHILDREN: dict[str, tuple[str, ...]] = {
     "pip": ("--version",),
     "sfnode": ("join", "--help"),  # the nodes of a test network
-    "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
+    "sfnode.training.bench.peak_memory": (),
     "sfnode.training.conversion.process": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
@@ -49,6 +49,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # All start in one way; those that import torch for the same end take part in `make test-all` only.
 SLOW = {
     "sfnode.training",
+    "sfnode.training.bench.peak_memory",
     "sfnode.training.conversion.process",
     "sfnode.training.token_check",
 }

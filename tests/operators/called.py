@@ -33,8 +33,11 @@ _KEY_COST: Final = 16  # of scrypt
 _WORK: Final = (
     *("sfnode.cli.joining.node_run.Daemon", "sfnode.doctor.Examination.run", "sfnode.testnet.LocalNetwork.run"),
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.audit_measuring.audit_messages"),
-    "sfnode.training.model_questions.ask_model",
-    *("sfnode.training.bench.bench_step", "sfnode.training.bench.bench_answer"),
+    *(
+        "sfnode.training.model_questions.ask_model",
+        "sfnode.training.bench.bench_step",
+    ),
+    *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
     "sfnode.training.calibration.calibrate",
     "sfnode.storage.data_directory.DataDirectory.remove",

@@ -58,6 +58,7 @@ GOOD_CALLS: Final = {
     "id restore": "good.backup --data-dir new-node --passphrase-file passphrase",
     "bench step": "",
     "bench answer": "",
+    "bench dtypes": "",
 }
 
 _PLACES: Final = (

@@ -164,17 +164,6 @@ def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_wo
     assert "the mean reward on held-out data has fallen from 0.60 at step 10 to 0.30. " in said.getvalue()
 
 
-def test_files__of_an_earlier_release__are_read_without_rewards(tmp_path: Path) -> None:
-    data_dir, plain = DataDirectory(tmp_path), '{"step": 3, "accuracy": 0.5, "loss": 0.7, "rows": 9}'
-    kept = EvaluatedStep(step=3, accuracy=0.5, loss=0.7, rows=9)
-    (tmp_path / "evaluations.json").write_text(f"[{plain}]", "utf-8")
-    data_dir.gain.write(Gain(before=kept, own=None, after=kept))
-    (path,) = (each for each in tmp_path.iterdir() if each.name.startswith("gain"))
-    path.write_text(f'{{"before": {plain}, "own": null, "after": {plain}}}', "utf-8")
-    assert data_dir.evaluations.read() == [kept]
-    assert data_dir.gain.read() == Gain(before=kept, own=None, after=kept)
-
-
 def spread_over(*found: tuple[float, float]) -> list[EvaluatedStep]:
     """Mean rewards, with the share of 128 prompts that get the commonest answer."""
     spreads = [AnswerSpread(distinct=2, commonest="yes", share=share) for _, share in found]

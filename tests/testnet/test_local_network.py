@@ -47,9 +47,14 @@ def result(
     )
 
 
+def evaluated_event(digest: str, step: int = 0, **fields: object) -> dict[str, object]:
+    event = {"event": "evaluated", "step": step, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+    return event | {"state_digest": digest} | fields
+
+
 def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixture[str]) -> None:
     """One of 1,000 rows of a real model took a quarter of an hour without a sign of life."""
-    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, {"event": "evaluated", "step": 1, "accuracy": 0.5})
+    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, evaluated_event("aa"))
     events, view = list(lines), _View(Quality(is_reward=False))
     process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
     node = LocalNode(name="node0", process=process, is_late=False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from protocol.errors import OperatorError
 from protocol.state.coefficients import CoefficientLayout
+from sfnode.training.bench.peak_memory import Alternative, peaks
 from sfnode.training.bench.step_cost import bench_step
 from sfnode.training.bench.synthetic_models import (
     BenchBasis,
@@ -23,21 +26,55 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_bench_step__tiny_shape__reports_every_ratio(dtype: str) -> None:
+def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
+    monkeypatch.setattr(
+        "sfnode.training.bench.peak_memory.peaks", lambda setting, alternatives: peak
+    )  # its own test is below
     found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.RANDOM, repeats=2, device="cpu")
     for name in ("forward", "full_forward"):
         ratio = found[f"ratio_to_{name}"]
         assert isinstance(ratio, float)
         assert ratio > 0
+    for name in ("", "_later"):
+        assert found[f"peak_memory_ratio{name}"] == peak[f"step{name}"] / peak["forward"]
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
     assert set(seconds) == {"step", "forward", "full_forward"}
+
+
+def test_bench_step__system_that_does_not_say_what_a_process_takes__reports_times_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._STATUS", Path("/nowhere"))
+    found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.RANDOM, repeats=1, device="cpu")
+    assert found["peak_bytes"] == {} and "peak_memory_ratio" not in found and found["ratio_to_forward"]
+
+
+def test_bench_step__dense_core__is_set_against_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sfnode.training.bench.peak_memory.peaks", lambda setting, alternatives: dict.fromkeys(alternatives, 7)
+    )
+    found = bench_step("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.DENSE, repeats=1, device="cpu")
+    assert found["ratio_to_forward"] and found["peak_memory_ratio"] == 1.0
+    assert "peak_memory_ratio_later" not in found
 
 
 def test_bench_bases__dense__is_a_run_of_the_last_layers_that_write() -> None:
     bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.DENSE, size=(4, 8))
     assert [tensor.name for tensor in bases.manifest.tensors] == ["model.decoder.layers.1.fc2.weight"]
     assert (bases.manifest.method.sides, bases.manifest.method.directions) == (1, 4)
+
+
+@pytest.mark.slow
+def test_bench_memory__forward_and_step__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._PROCESSES", 1)
+    chosen = (Alternative.FORWARD, Alternative.STEP_DENSE, Alternative.STEP_LATER)
+    found = peaks(("opt-125m", "1", "4", "fp32", "cpu"), chosen)
+    tensors = shape_tensors("opt-125m")
+    trained = sum(tensor.rows * tensor.cols for tensor in tensors)
+    assert found["forward"] > 4 * trained
+    assert found["step_later"] > found["step_dense"] + 3 * trained  # a folded epoch is in copies of these
 
 
 def test_bench__unknown_shape__is_refused() -> None:

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import CoefficientLayout, Coefficients, Int64Array, view_exp
 from protocol.subspace import Bases
-from sfnode.model_files import CONFIG_FILE, read_config
 from sfnode.training.export.atomic_folder import fresh_folder
 from sfnode.training.export.gguf_adapter import Factors, write_gguf_adapter
 from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
@@ -53,7 +53,8 @@ def export_adapter(
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
-    layers = _linear_layers(manifest, base_folder)
+    model = loading.empty_model(base_folder)
+    layers = _linear_layers(manifest, model)
     origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Factors] = {}
@@ -64,7 +65,7 @@ def export_adapter(
             b, a = (right.T, left.T) if is_stored_so else (left, right)
             factors[_module_name(layer)] = (a.contiguous(), b.contiguous())
         if is_gguf:
-            write_gguf_adapter(factors, read_config(base_folder / CONFIG_FILE), part / "adapter.gguf")
+            write_gguf_adapter(factors, model.config.to_dict(), part / "adapter.gguf")
             return
         sides = [(name, side, each) for name, pair in factors.items() for side, each in zip("AB", pair, strict=True)]
         tensors = {f"base_model.model.{name}.lora_{side}.weight": each for name, side, each in sides}
@@ -73,9 +74,9 @@ def export_adapter(
         (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
+def _linear_layers(manifest: Manifest, model: PreTrainedModel) -> tuple[ParameterPlace, ...]:
     """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(loading.empty_model(base_folder))
+    known = places(model)
     check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]
