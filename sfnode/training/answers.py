@@ -9,7 +9,7 @@ Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden state
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.shared_model import SharedModel
 
 Tokens = tuple[int, ...]
+# Pass prompts, then one token of each answer at a time. Both return the hidden state at the last token, [N, H], and the
+# inputs there of the layers that are listened to.
+Passes: TypeAlias = "CachedPasses | WholePasses"
 # Called for each token of all answers: how likely each token was [N, V], the one drawn int64[N], inputs of the layers
 # that are listened to [N, I], and which answers had not ended before, bool[N].
 Listener = Callable[[Tensor, Tensor, list[Tensor], Tensor], None]
@@ -43,21 +46,6 @@ class Answers:
     def texts(self) -> list[Tokens]:
         """Return the tokens without the one that ended the answer."""
         return [tokens[:-1] if ended else tokens for tokens, ended in zip(self.tokens, self.has_ended, strict=True)]
-
-
-class Passes(Protocol):
-    """Passes prompts, then one token of each answer at a time.
-
-    Both return the hidden state at the last token, [N, H], and the inputs there of the layers that are listened to.
-    """
-
-    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
-        """Pass the prompts, and return what they end with, ``copies`` times each."""
-        ...
-
-    def further(self, token_N: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Pass one more token of each answer."""
-        ...
 
 
 class AnswerWriter:

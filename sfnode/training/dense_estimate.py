@@ -23,7 +23,7 @@ from protocol.state import CoefficientLayout, Int64Array, view_exp
 from protocol.subspace import Bases
 from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import CandidateBatch, RowBatch
+from sfnode.training.task import CandidateBatch, RowBatch, scoring
 
 
 def contrasts(labels: int) -> Tensor:
@@ -105,7 +105,8 @@ def hear(
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
             loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
-            d_Pr, loss_N = shared.residuals(rows, u_Hr)
+            side_Hr = u_Hr * shared.norm_gain()[:, None]  # of a stream of size one
+            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, side_Hr)
         return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)
 
 

@@ -106,13 +106,6 @@ class SharedModel:
         """Return the hidden states that the head reads, [N, T, H]."""
         return layer_probe.hidden_states(self.model, rows.tokens)
 
-    def residuals(self, rows: CandidateBatch, u_Hr: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradient of each example's loss by the end of the residual stream, along the columns of ``u_Hr``.
-
-        [P, r], at each position that counts, for a stream of size one; and the losses, [N].
-        """
-        return scoring.candidate_residuals(self.hidden(rows), self.scored_head, rows, u_Hr * self.norm_gain()[:, None])
-
     def norm_gain(self) -> Tensor:
         """Return by how much the norm before the head multiplies each number of a stream of size one, [H]."""
         hidden = self.head.weight.shape[1]

@@ -6,27 +6,18 @@ No torch, trio or sockets here: both sides import it.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeAlias, get_args
 
 import msgpack
 
-from protocol.errors import Reject, WorkerError
+from protocol.errors import NumericError, OperatorError, Reject, WorkerError, WorkerMemoryError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, SampleAnswer
 from sfnode.worker_protocol.training_config import TrainingConfig
 
+FAILURES: Final = {each.__name__: each for each in (OperatorError, NumericError, WorkerMemoryError, WorkerError)}
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
-
-
-class FailureKind(StrEnum):
-    """Names who can do something about a failed request."""
-
-    OPERATOR = "operator"  # a file, flag or device is wrong: stop and show the text
-    NUMERIC = "numeric"  # the loss is not finite: skip the step
-    MEMORY = "memory"  # does not fit: stop or use a smaller batch, model or dtype
-    INTERNAL = "internal"  # a bug; the worker's stderr has the traceback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +129,12 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailure:
-    """Says that the request failed; the session stays usable unless it was OpenSession."""
+    """Says that the request failed; the session stays usable unless it was OpenSession.
 
-    kind: FailureKind
+    ``error``: name of what the node raises, one of FAILURES. A WorkerError is a bug; the worker's stderr has more.
+    """
+
+    error: str
     message: str
 
 

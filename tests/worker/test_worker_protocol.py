@@ -18,7 +18,6 @@ from sfnode.worker_protocol.messages import (
     Evaluated,
     EvaluateRequest,
     Evaluating,
-    FailureKind,
     Message,
     MessageParser,
     OpenSession,
@@ -51,7 +50,7 @@ MESSAGES: list[Message] = [
     CoefficientsSet(),
     Estimated(scalars=(-127, 0, 127), loss=0.5, rows=32),
     Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, predictions=(1, 0)),
-    WorkerFailure(kind=FailureKind.NUMERIC, message="not finite"),
+    WorkerFailure(error="NumericError", message="not finite"),
 ]
 
 

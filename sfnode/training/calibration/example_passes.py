@@ -126,7 +126,6 @@ class _Looking:
         return torch.from_numpy(np.flatnonzero(is_chosen)).to(rows.tokens.device)
 
     def _read(self, rows: CandidateBatch, hidden_RTH: Tensor) -> None:
-        """Note what the tokens of the candidates say."""
         shared, dtype, hidden_AH = self._shared, self._shared.loss_dtype, hidden_RTH.flatten(0, 1)
         head, chosen = shared.scored_head, self._chosen(rows)
         if rows.options > 1:
