@@ -136,7 +136,7 @@ def load_shared(precision: str, folder: Path, device: torch.device, device_memor
 def check_head(shared: SharedModel) -> None:
     """Raise OperatorError unless base model plus head give the same logits as the whole model."""
     vocabulary = shared.model.config.get_text_config().vocab_size
-    tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
+    tokens_NT = layer_probe.probe_tokens(shared.model, 2, 6)
     words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
     last_N = torch.tensor([5, 5], device=shared.device)
     try:
