@@ -99,7 +99,6 @@ def _patterns_of(check: Check) -> list[RowText]:
 
 
 def _value(row: Mapping[str, object], name: str) -> str:
-    """Return a row's field as text."""
     value = row.get(name)
     if isinstance(value, str) and not has_half_pair(value):
         return value

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.run import TaskKind
-from protocol.state import CoefficientLayout
+from protocol.state import CoefficientLayout, Int64Array
 from protocol.subspace import Bases, answer_draws, example_indices, quantise_dense
 from sfnode.privacy import NoisySum, noisy_sum
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
@@ -16,8 +14,6 @@ from sfnode.training.reward_estimate import judge_of, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of
 from sfnode.worker_protocol import Estimated, NoiseConfig
-
-Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +44,9 @@ class DenseMeasure:
         prompts = examples[: max(1, len(examples) // rule.samples)]
         count = len(prompts) * rule.samples
         draws = answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
-        found = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
-        message = quantise_dense(self.bases.manifest.method, count, found.mean)
-        return Estimated(scalars=message, loss=1.0 - found.reward, rows=count)
+        mean, reward = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
+        message = quantise_dense(self.bases.manifest.method, count, mean)
+        return Estimated(scalars=message, loss=1.0 - reward, rows=count)
 
     def _noisy(self, examples: Sequence[Example], multiplier: float) -> Estimated:
         """Measure with noise. Each row is passed alone: others' lengths would move its last digits."""

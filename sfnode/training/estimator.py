@@ -17,7 +17,7 @@ from torch import Tensor
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
-from protocol.state import CoefficientLayout, Coefficients
+from protocol.state import CoefficientLayout, Coefficients, Int64Array
 from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
 from sfnode.training.dense_message import DenseMeasure
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
@@ -26,7 +26,6 @@ from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
 
-Int64Array = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and is large enough for full speed

@@ -23,14 +23,14 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from protocol.crypto import RunId
-from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, first_line
+from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, WorkerMemoryError, first_line
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
 from sfnode.storage import stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import check_model, loading, quantised
+from sfnode.training.model import check_model, loading
 from sfnode.training.process_priority import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import AnswerJudge, read_task
@@ -60,7 +60,7 @@ class ModelPool:
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         devices, limit = training.devices, training.devices.device_memory
-        precision = quantised.choose_precision(devices.precision(manifest.model.weight_bytes))
+        precision = devices.precision(manifest.model.weight_bytes)
         device = choose_device(devices.device)
         key = (folder.path, str(device), precision, limit)
         if key not in self._models:
@@ -129,20 +129,21 @@ class Service:
 
 
 def failure_of(error: Exception) -> messages.WorkerFailure:
-    """Return the failure whose kind fits ``error``; log the traceback of a bug."""
-    kind, text = messages.FailureKind.INTERNAL, str(error)
+    """Return the failure that says what the node should raise; log the traceback of a bug."""
+    kind: type[Exception] = WorkerError
+    text = str(error)
     if isinstance(error, NumericError):
-        kind = messages.FailureKind.NUMERIC
+        kind = NumericError
     elif isinstance(error, OperatorError | Reject):
-        kind = messages.FailureKind.OPERATOR
+        kind = OperatorError
     elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
-        kind, hint = messages.FailureKind.MEMORY, "not enough memory for the model or the batch"
+        kind, hint = WorkerMemoryError, "not enough memory for the model or the batch"
         text = f"{hint}: use a smaller dtype, model or batch ({first_line(error)})"
     else:
         text = f"{type(error).__name__}: {text}"
         if not isinstance(error, SfnodeError):
             log.error("request failed", exc_info=error)
-    return messages.WorkerFailure(kind=kind, message=text)
+    return messages.WorkerFailure(error=kind.__name__, message=text)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Measurements with a worker beyond a node's own steps: states on held-out data, messages in several number formats."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker.worker_client import WorkerSession, coefficients_of, connect
+from sfnode.worker.worker_client import WorkerSession, coefficients_of, open_session
 from sfnode.worker_protocol import TrainingConfig, messages
 
 
@@ -43,19 +43,16 @@ async def evaluate_states(
 
     A worker evaluates a state once (`Estimator.evaluate`). OperatorError, WorkerError.
     """
-    found = []
-    alone = messages.OpenSession(manifest=signed.encode(), training=replace(config, data=None))
+    found: list[messages.Evaluated] = []
+
+    def report(done: int, rows: int) -> None:
+        on_progress(len(found) * rows + done, len(states) * rows)
+
     async with worker_socket(config) as socket:
-        for number, state in enumerate(states):
-            session = await connect(socket)
-            await session.request(alone, messages.SessionOpened)
-            await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
-
-            def report(done: int, rows: int, before: int = number) -> None:
-                on_progress(before * rows + done, len(states) * rows)
-
-            found.append(await session.request(messages.EvaluateRequest(), messages.Evaluated, report))
-            await session.aclose()
+        for state in states:
+            async with open_session(socket, signed, replace(config, data=None)) as session:
+                await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
+                found.append(await session.request(messages.EvaluateRequest(), messages.Evaluated, report))
     return [_with_answers(each, signed.manifest.task, config.eval_data) for each in found]
 
 
@@ -96,9 +93,7 @@ async def evaluate_alone(
     """
     manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
     state = Coefficients(manifest)
-    async with worker_socket(config) as socket:
-        session = await connect(socket)
-        await session.request(messages.OpenSession(manifest=signed.encode(), training=config), messages.SessionOpened)
+    async with worker_socket(config) as socket, open_session(socket, signed, config) as session:
         total = manifest.steps if steps is None else steps
         for step in range(0, total, manifest.method.local_steps):
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)
@@ -110,7 +105,6 @@ async def evaluate_alone(
                 await session.request(coefficients_of(state, changed), messages.CoefficientsSet)
             on_progress(min(step + manifest.method.local_steps, total), total)
         found = await session.request(messages.EvaluateRequest(), messages.Evaluated)
-        await session.aclose()
     return _with_answers(found, manifest.task, config.eval_data)
 
 
@@ -123,6 +117,7 @@ class Measuring:
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)
+        self._closing = AsyncExitStack()
         self._sessions: dict[str, WorkerSession] = {}
         self._epochs: dict[str, frozenset[int]] = {}  # those that were sent to each session
 
@@ -136,14 +131,7 @@ class Measuring:
         if dtype in self._sessions:
             return
         training = replace(self._config, devices=replace(self._config.devices, dtype=dtype))
-        session = await connect(self._socket)
-        try:
-            await session.request(
-                messages.OpenSession(manifest=self._signed.encode(), training=training), messages.SessionOpened
-            )
-        except BaseException:
-            await session.aclose()
-            raise
+        session = await self._closing.enter_async_context(open_session(self._socket, self._signed, training))
         self._sessions[dtype], self._epochs[dtype] = session, frozenset()
 
     async def scalars(
@@ -168,5 +156,4 @@ class Measuring:
 
     async def aclose(self) -> None:
         """Close all sessions."""
-        for session in self._sessions.values():
-            await session.aclose()
+        await self._closing.aclose()

@@ -176,7 +176,7 @@ def worker_seeds() -> Iterator[bytes]:
         worker_messages.CoefficientsSet(),
         worker_messages.Estimated(scalars=(5, -5), loss=0.5, rows=2),
         worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, predictions=(1,)),
-        worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
+        worker_messages.WorkerFailure(error="WorkerMemoryError", message="text"),
     )
     for message in messages:
         yield worker_messages.encode_frame(message)

@@ -31,7 +31,6 @@ from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.quantised import (
     Correction,
     QuantisedLinear,
-    choose_precision,
     closed_weights,
     load_in,
 )
@@ -216,10 +215,9 @@ def test_mixed_run__fp32_bf16_and_int8__share_one_state_and_all_learn() -> None:
     assert max(end.loss for end in after) - min(end.loss for end in after) < 0.05
 
 
-def test_precision__unknown_name__is_refused() -> None:
+def test_precision__unknown_name__is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="dtype 'int3': allowed are fp32, bf16, fp16, int8, int8-fp32, int4"):
-        choose_precision("int3")
-    assert choose_precision("int8") == "int8"
+        load_in("int3", tmp_path, CPU)
 
 
 def test_precision__torchao_is_not_installed__is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

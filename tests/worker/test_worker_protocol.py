@@ -18,7 +18,6 @@ from sfnode.worker_protocol.messages import (
     Evaluated,
     EvaluateRequest,
     Evaluating,
-    FailureKind,
     Message,
     MessageParser,
     OpenSession,
@@ -51,7 +50,7 @@ MESSAGES: list[Message] = [
     CoefficientsSet(),
     Estimated(scalars=(-127, 0, 127), loss=0.5, rows=32),
     Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, predictions=(1, 0)),
-    WorkerFailure(kind=FailureKind.NUMERIC, message="not finite"),
+    WorkerFailure(error="NumericError", message="not finite"),
 ]
 
 
@@ -70,9 +69,9 @@ def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
         b"",
         b"\xc1",
         b"\x05",
-        msgpack.packb([250, []]),
-        msgpack.packb([3, [1]]),
-        msgpack.packb([3, [1, "x"]]),
+        msgpack.packb(["Nothing", []]),
+        msgpack.packb(["EstimateRequest", [1]]),
+        msgpack.packb(["EstimateRequest", [1, "x", 2]]),
         b"\x91" * 99,
     ],
 )

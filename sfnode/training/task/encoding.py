@@ -146,7 +146,6 @@ class PromptEncoder:
         return Example(tokens=tokens, label=texts.label, candidates=candidates)
 
     def _question(self, texts: RowTexts, answer_tokens: int, where: str) -> Example:
-        """Return a prompt that leaves room for an answer."""
         room = self._task.max_tokens - len(self._prefix) - answer_tokens
         body = self._encoded(texts.prompt)
         if room < 1 or not body:
