@@ -113,7 +113,7 @@ def _skeleton(folder: Path) -> PreTrainedModel:
     doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
     with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     assert isinstance(model, PreTrainedModel)
     return model
 
