@@ -101,8 +101,8 @@ def load_causal_lm(
         other = sorted(info["unexpected_keys"])
         beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
         raise OperatorError(
-            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch the "
-            "files of the weights again, or the config.json that belongs to them"
+            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch "
+            "the files of the weights again, or the config.json that belongs to them"
         )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
@@ -123,7 +123,7 @@ def _skeleton(folder: Path) -> PreTrainedModel:
     doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
     with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     assert isinstance(model, PreTrainedModel)
     return model
 
