@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import trio
 
@@ -19,7 +18,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
-from sfnode.worker_protocol import TrainingConfig, messages
+from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -65,7 +64,6 @@ class LocalNode:
         address: where others can dial it; empty until it listens.
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
-        evaluated: the digest of the state of each of its evaluations, and what was found but for answers, by step.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
     """
 
@@ -77,7 +75,6 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
-    evaluated: dict[int, tuple[str, messages.Evaluated]] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -96,24 +93,6 @@ class LocalNode:
                     self.accuracies[step], self.evaluating = accuracy, None
                     if isinstance(reward := fields.get("reward"), float):
                         self.rewards[step] = reward
-                    found: Any = fields  # of our own node
-                    loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
-                    self.evaluated[step] = (
-                        found["state_digest"],
-                        messages.Evaluated(accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels),
-                    )
-
-    def known(self) -> dict[str, messages.Evaluated]:
-        """Return what its evaluations found, by the digest of the state.
-
-        Answers are in no log; its directory has those of the first and the last evaluation.
-        """
-        kept = {each.step: each for each in DataDirectory(self.process.directory).evaluations.read() if each.answers}
-        return {
-            digest: replace(found, answers=kept[step].answers, spread=kept[step].spread) if step in kept else found
-            for step, (digest, found) in self.evaluated.items()
-            if step in kept or step not in self.rewards
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +273,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known())
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows)
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)
@@ -320,9 +299,9 @@ class LocalNetwork:
         accuracies, rewards = dict(self.nodes[0].accuracies), dict(self.nodes[0].rewards)
         quality = Quality.of(self._signed.manifest.task)
         if learnt is not None:
-            ends = {0: learnt.before, self._signed.manifest.steps: learnt.after}
-            accuracies |= {step: each.accuracy for step, each in ends.items()}
-            rewards |= {step: each.reward for step, each in ends.items() if each.reward is not None}
+            ends = (learnt.before, learnt.after)
+            accuracies |= {each.step: each.accuracy for each in ends}
+            rewards |= {each.step: each.reward for each in ends if each.reward is not None}
         losses: dict[int, list[float]] = {}
         for node in self.nodes:
             for step, loss in node.losses.items():

@@ -124,7 +124,7 @@ def _works() -> list[Sibling]:
         _of("many_columns.csv", "c," * 3000 + "sentence,label\n" + "x," * 3000 + "fine,1\n", 1),
         _of("very_long.csv", "sentence,label\n" + "word " * 100_000 + ",1\n", 1),
         Sibling(
-            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "pip install 'sfnode[data]'"
+            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "-m pip install 'sfnode[data]'"
         ),
     ]
 

@@ -59,6 +59,13 @@ def compute_dtype(precision: str) -> torch.dtype:
     return dtype
 
 
+def silence_transformers() -> None:
+    """Let transformers print errors only."""
+    quiet: Any = transformers_logging  # its functions carry no types
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+
+
 def load_causal_lm(
     folder: Path, device: torch.device, dtype: torch.dtype, as_read: AsRead | None = None
 ) -> PreTrainedModel:
@@ -72,9 +79,7 @@ def load_causal_lm(
 
     OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
-    quiet: Any = transformers_logging  # its functions carry no types
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
+    silence_transformers()
     names = (CONFIG_FILE, *weight_files(folder))
     doing = f"{folder} {_NO_MODEL}"
     with only_these(folder, names) as view, named_errors(doing, view, folder, as_read), ExitStack() as files:
@@ -118,7 +123,7 @@ def _skeleton(folder: Path) -> PreTrainedModel:
     doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
     with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     assert isinstance(model, PreTrainedModel)
     return model
 
