@@ -12,7 +12,6 @@ from sfnode.cli.remembered_options import (
     converted,
     other_fields,
     recall,
-    shown,
     typed_options,
 )
 from sfnode.reporter import printable
@@ -43,7 +42,8 @@ def show(data_dir: DataDirectory, **_typed: object) -> None:
     data_dir.signed_manifest()
     settings = recall(*typed_options(click.get_current_context()), data_dir).settings
     rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
-    lines = [f"{key:<18} {each.origin:<13} {printable(shown(each))}" for key, each in settings.items()]
+    shown = {key: "-" if each.value is None else node_toml.toml_of(each.value) for key, each in settings.items()}
+    lines = [f"{key:<18} {each.origin:<13} {printable(shown[key])}" for key, each in settings.items()]
     print_result({"file": str(data_dir.node_file), "settings": rows}, "\n".join(lines))
 
 

@@ -135,7 +135,7 @@ def _noted(faults: list[Finding], check: str, advice: str) -> Iterator[None]:
     try:
         yield
     except OperatorError as error:
-        faults.append(Finding(check=check, verdict=Verdict.FAIL, text=str(error), advice=advice))
+        faults.append(Finding(Verdict.FAIL, check, str(error), advice))
 
 
 def _say(finding: Finding) -> None:

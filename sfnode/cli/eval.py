@@ -176,7 +176,6 @@ def _show_answers(results: dict[str, Evaluated]) -> None:
 
 
 def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep], is_public: bool) -> None:
-    """Write the comparison into the data directory; warn if that is not possible."""
     try:
         gain = Gain(before=named["before"], own=named.get("own"), after=named["after"], is_public=is_public)
         data_dir.gain.write(gain)

@@ -115,7 +115,6 @@ def restore(file: Path, data_dir: DataDirectory | None, key: Path | None, passph
 
 
 def _held_key(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
-    """Return the key in a file, or of a node: the only one where neither is named. OperatorError."""
     return _key_file(default_directory.only_node() if data_dir is None and key is None else data_dir, key)
 
 
@@ -128,7 +127,6 @@ def _key_file(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
 
 
 def _check_owner(data_dir: DataDirectory, author: str) -> None:
-    """Raise OperatorError where a node with another key has used the directory."""
     held = data_dir.author()
     if held and held != author:
         raise OperatorError(

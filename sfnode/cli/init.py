@@ -178,7 +178,6 @@ def _say_start(rewards: Sequence[float]) -> None:
 
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
-    """Print the next commands, quoted for a shell."""
     click.echo(f"next     {pasteable(*first)}")
     if manifest.task.data == DATA_PRIVATE and "--data" not in first:
         click.echo("data     add --data FILE to that: every node trains on a file of its own")
@@ -186,7 +185,6 @@ def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -
 
 
 def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
-    """Return the line that says who may contribute and how to let others in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
             directory = find_data_directory(manifest, None)

@@ -8,7 +8,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import is_json, json_option
 from sfnode.reporter import printable
 from sfnode.run import HOME, default_directory
-from sfnode.status import StatusWords, author_names, last_status, read_status
+from sfnode.status import StatusWords, author_names, health_of, last_status, read_status
 from sfnode.storage import DataDirectory
 
 _COLUMNS = ("node", "run", "key", "state")
@@ -52,7 +52,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
 
 def _state(node: DataDirectory) -> str:
     if node.is_locked():
-        words = StatusWords(read_status(node))
-        return ", ".join(text for text in (words.stage, words.health[1]) if text)
+        status = read_status(node)
+        return ", ".join(text for text in (StatusWords(status).stage, health_of(status)[1]) if text)
     paused = "paused, " if node.control.is_paused() else ""
     return f"{paused}stopped: {node.end.describe() or 'it has not run yet'}"

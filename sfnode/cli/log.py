@@ -1,10 +1,10 @@
 """``sfnode log``: verify a ledger, show it, and export or import it as one file."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from protocol.state import Replica
 from sfnode.api.runs import open_run
 from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
-from sfnode.reporter import Reporter, counted
+from sfnode.reporter import counted, telling
 from sfnode.run import HOME, find_data_directory
 from sfnode.storage import (
     AtStep,
@@ -29,8 +29,6 @@ from sfnode.storage import (
     export_log,
     import_log,
 )
-
-_PROGRESS_S = 1.0
 
 
 @click.group()
@@ -122,11 +120,15 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = (KeyFile(key) if key else data_dir.identity).signer()
-    with _telling("exporting") as report:
+    with _progress("exporting") as report:
         summary = export_log(data_dir, file, writer, report)
     size = file.stat().st_size
-    fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
-    _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields)
+    _say(
+        f"written  {file}, {size:,} bytes, {summary.records:,} records",
+        summary,
+        {"file": str(file), "bytes": size},
+        started,
+    )
 
 
 @log.command("import")
@@ -145,43 +147,21 @@ def import_(file: Path, data_dir: DataDirectory | None) -> None:
     Then:    sfnode export --data-dir my-run --out my-model
     """
     started = time.monotonic()
-    with _telling("importing") as report:
+    with _progress("importing") as report:
         summary = import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
-    added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
-    fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
-    _say(text, summary, fields)
+    _say(text, summary, {"file": str(file)}, started)
 
 
-def _fields(summary: LogSummary) -> dict[str, object]:
-    return {
-        "data_dir": str(summary.data_dir),
-        "records": summary.records,
-        "updates": summary.updates,
-        "void_slots": summary.void_slots,
-        "ledger_root": summary.ledger_root.hex(),
-        "state_digest": summary.state_digest.hex(),
-    }
-
-
-def _say(text: str, summary: LogSummary, fields: Mapping[str, object]) -> None:
-    ledger = f"{summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots"
-    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}")
+def _say(text: str, summary: LogSummary, fields: Mapping[str, object], started: float) -> None:
+    ledger = f"{summary.ledger_root}, {summary.updates:,} updates, {summary.void_slots} void slots"
+    fields = {**fields, **asdict(summary), "seconds": round(time.monotonic() - started, 3)}
+    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest}")
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[LogProgress]:
-    """Yield a callback that prints progress on standard error, at most once a second."""
-    reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
-
-    def report(file_bytes: int, updates: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= _PROGRESS_S:
-            told_s = time.monotonic()
-            text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
-            reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
-
-    yield report
-    reporter.finish()
+def _progress(name: str) -> Iterator[LogProgress]:
+    with telling() as tell:
+        yield lambda file_bytes, updates: tell(f"{name}, {updates:,} updates verified", file_bytes, 0)

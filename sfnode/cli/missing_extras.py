@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from protocol.errors import OperatorError
+from sfnode.extras import how_to_add
 from sfnode.model_files import ModelFolder, resolve_model
 from sfnode.reporter import telling
 
@@ -26,11 +27,7 @@ def check_can_add_noise() -> None:
 
 def _check(what: str, extra: str, packages: Sequence[str], without: str = "") -> None:
     if missing := " and ".join(name for name in packages if find_spec(name) is None):
-        extras = ",".join(dict.fromkeys(("train", extra)))
-        raise OperatorError(
-            f"{what} needs {missing}, which this install lacks: run `pip install 'sfnode[{extra}]'` or, in a clone of "
-            f"sfnode, `python deploy/install.py --extras {extras}`{without}"
-        )
+        raise OperatorError(f"{what} needs {missing}, which this install lacks: {how_to_add(extra)}{without}")
 
 
 def found_model(reference: str, revision: str | None) -> ModelFolder:

@@ -90,7 +90,6 @@ class CheckedText(click.ParamType[str]):
         self._parse = parse
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
         try:
             self._parse(value)
         except OperatorError as error:

@@ -197,7 +197,6 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirector
 
 
 def _own_node(owner_key: Path) -> DataDirectory:
-    """Return the only node here of a run that the key has signed. Raises OperatorError."""
     author = KeyFile(owner_key).signer().author
     runs = [(each, each.signed_manifest().manifest) for each in default_directory.nodes_here()]
     found = [node for node, manifest in runs if manifest.owner_key == author]
@@ -250,7 +249,6 @@ def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[by
 
 
 def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
-    """Return a phrase that says what the statements do."""
     found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
     if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
         author, step = found[0].author.hex()[:16], found[0].from_step

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -83,7 +84,6 @@ def _show_statement(statement: Statement) -> None:
 
 
 def _parts(replica: Replica) -> list[_Part]:
-    """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
     unit = "steps" if replica.manifest.method.is_dense else "authors"
@@ -124,13 +124,5 @@ def _effect(counts: Contribution, effect: LeavingOut | None) -> str:
 
 def _fields(counts: Contribution, share: float, effect: LeavingOut | None, unit: str) -> dict[str, object]:
     left_out = effect and {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates}
-    return {
-        "kind": "author",
-        "author": counts.author.hex(),
-        "updates": counts.updates,
-        "share": round(share, 6),
-        "last_step": counts.last_step,
-        "void_slots": counts.void_slots,
-        "excluded_from": counts.excluded_from,
-        "left_out": left_out,
-    }
+    plain = {name: value for name, value in asdict(counts).items() if name != "cells"}
+    return {"kind": "author", **plain, "author": counts.author.hex(), "share": round(share, 6), "left_out": left_out}

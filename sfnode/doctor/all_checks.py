@@ -174,12 +174,11 @@ class Examination:
 
 
 def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
-    """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
     if data_dir is None:
         return ()
     try:
         with data_dir.reading() as stored:
-            rows = saved_peers.decode_peers(stored.known_peers)
+            rows = saved_peers.decode_rows(policy.PeerRow, stored.saved("known_peers"))
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
@@ -188,7 +187,6 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
 
 
 def _pid_on(data_dir: DataDirectory | None) -> int | None:
-    """Return the process id of the node that runs on the directory; None: none runs or reports."""
     if data_dir is None or not data_dir.is_locked():
         return None
     try:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import OperatorError
 from protocol.run import Method
+from sfnode.extras import how_to_add
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -92,8 +93,7 @@ def opendp() -> Any:
         library = import_module(_LIBRARY)
     except ImportError as error:
         raise OperatorError(
-            f"--noise needs OpenDP, which this install lacks ({error}): run `pip install 'sfnode[privacy]'` or, in a "
-            "clone of sfnode, `python deploy/install.py --extras train,privacy`"
+            f"--noise needs OpenDP, which this install lacks ({error}): {how_to_add('privacy')}"
         ) from None
     library.enable_features("contrib")  # OpenDP's name for what has a published proof, and awaits its second review
     return library

@@ -20,6 +20,7 @@ from protocol.run import (
     bounded_json,
     reward,
 )
+from protocol.schema import has_half_pair
 from sfnode.rewards.json_schema import fits
 
 # The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
@@ -99,7 +100,7 @@ def _patterns_of(check: Check) -> list[RowText]:
 
 def _value(row: Mapping[str, object], name: str) -> str:
     value = row.get(name)
-    if isinstance(value, str) and not bounded_json.has_half_pair(value):
+    if isinstance(value, str) and not has_half_pair(value):
         return value
     if type(value) is int and abs(value) <= bounded_json.EXACT_INTEGER_MAX:
         return str(value)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
+from sfnode.extras import how_to_add
 
 _DELIMITERS: Final = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
@@ -55,8 +56,8 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
         raise OperatorError(
-            f"{path} is a Parquet file, and pyarrow is missing, which reads it: run `pip install 'sfnode[data]'` or, "
-            "in a clone of sfnode, `python deploy/install.py --extras train,data`; or save its rows as CSV"
+            f"{path} is a Parquet file, and pyarrow is missing, which reads it: {how_to_add('data')}; or save its rows "
+            "as CSV"
         ) from None
     try:
         with parquet.ParquetFile(path) as file:

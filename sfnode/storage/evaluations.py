@@ -221,6 +221,5 @@ def better_before_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
 
 
 def _noise(found: EvaluatedStep) -> float:
-    """Return by how much chance moves a mean reward."""
     # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
     return _NOISES * math.sqrt((found.loss * (1 - found.loss) + 1 / (found.rows + 1)) / (found.rows + 1))

@@ -2,9 +2,10 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from protocol.crypto import Author
@@ -22,6 +23,7 @@ _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
+OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
 
 
@@ -29,7 +31,6 @@ class StoredRecords:
     """Reads the records that one connection sees. All methods raise StorageDamagedError."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
-        """Take a connection, and the database's path for the texts of errors."""
         self._database = database
         self._path = path
 
@@ -73,16 +74,18 @@ class StoredRecords:
             row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else None
 
-    @property
-    def known_peers(self) -> str:
-        """Return the address book as it was saved last, JSON; "[]" at first."""
-        return self.fact("known_peers") or "[]"
+    def saved(self, name: OfPeers) -> str:
+        """Return what the network has saved under this name, JSON; "[]" at first."""
+        return self.fact(name) or "[]"
 
-    def replica(self, manifest: Manifest) -> Replica:
-        """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
+    def replica(self, manifest: Manifest, report: Callable[[int], object] = lambda _count: None) -> Replica:
+        """Return a replica of everything here, each statement and record checked. It reads from here later, too.
+
+        ``report``: called now and then with the number of records so far.
+        """
         replica = Replica(manifest, self)
-        for _ in self.replaying(replica):
-            pass
+        for count in self.replaying(replica):
+            report(count)
         return replica
 
     def replaying(self, replica: Replica) -> Iterator[int]:
@@ -126,7 +129,6 @@ class StoredRecords:
         return damaged(self._path, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
-        """Return the values of a query with a single column."""
         with sqlite_errors(self._path):
             rows = self._database.execute(query, values).fetchall()
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):

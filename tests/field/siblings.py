@@ -108,7 +108,7 @@ def _works() -> list[Sibling]:
         ),
         _of("very_long.csv", "sentence,label\n" + "word " * 100_000 + ",1\n", 1),
         Sibling(
-            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "pip install 'sfnode[data]'"
+            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "-m pip install 'sfnode[data]'"
         ),
     ]
 

@@ -17,8 +17,7 @@ from protocol.errors import OperatorError, StorageDamagedError
 from sfnode.api.runs import open_run
 from sfnode.cli import cli
 from sfnode.page.assets import single_file
-from sfnode.page.published_run import publish_run
-from sfnode.page.report import write_report
+from sfnode.page.report import publish_run, write_report
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.made_pages import MadeNode
 

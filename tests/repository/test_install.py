@@ -231,7 +231,8 @@ def test_release__version_without_a_heading__has_what_is_unreleased_as_its_notes
 def test_documents__wheel_in_a_command__has_a_name_that_pip_takes(page: str, tmp_path: Path) -> None:
     """They said `pipx install 'sfnode.whl[train,web]'`: pip refuses a file of that name.
 
-    pipx installs a file without the parts in brackets, unless its path has a slash. The newer of two files is meant.
+    And pipx installs a file without the parts in brackets, unless its path has a slash.
+    Of two files the newer is meant.
     """
     for age, version in enumerate(("0.10.0", "0.9.0")):
         wheel = tmp_path / f"sfnode-{version}-py3-none-any.whl"

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from protocol.run.manifest import Manifest, checked, decode_run_untrusted, sign_manifest
 from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.task_options import TaskOptions, task_texts

@@ -205,7 +205,7 @@ def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: 
     assert said.getvalue().count("cannot learn where all answers are the same") == 1
     assert DataDirectory(tmp_path).evaluations.read() == steps
     shown = changed(node(0.1, 0.3), detail=replace(DETAIL, curve=curve.statistics()))
-    assert StatusWords(shown).learning.startswith(
+    assert describe_learning(shown).startswith(
         "the model gives one answer to 100.0 % of the prompts (mean reward 0.55, after 0.64 at step 10), and "
     )
     assert StatusWords(shown).evaluations.endswith("; 2 different answers, one answer to 100.0 % of the prompts")

@@ -18,7 +18,7 @@ from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.dense_estimate import contrasts, row_gradients

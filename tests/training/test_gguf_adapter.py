@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from transformers import LlamaConfig
 
 from protocol.errors import OperatorError
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.training.export.adapter import export_adapter
 from tests.training.exports import CONFIGS, save_base, trained_run
 

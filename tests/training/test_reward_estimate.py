@@ -25,8 +25,7 @@ from protocol.run.reward import parse_reward
 from protocol.run.task import TaskKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import encode_basis
+from protocol.subspace.basis_file import Bases, encode_basis
 from protocol.subspace.directions import answer_draws
 from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.answers import AnswerWriter

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.costs.worker_memory import bench_memory, random_files, worker_peaks
 from protocol.run.manifest import Manifest
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.peak_memory import process_bytes

@@ -14,7 +14,7 @@ import torch
 from protocol.run.manifest import Manifest, checked, sign_manifest
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator

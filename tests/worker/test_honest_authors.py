@@ -19,7 +19,7 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory

@@ -210,33 +210,23 @@ async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Pa
         assert bench.told("evaluated")[0]["accuracy"] == 1.0
 
 
-async def test_trainer__rewards__are_reported_in_the_place_of_losses(tmp_path: Path) -> None:
+async def test_trainer__rewards__are_reported_in_the_place_of_losses_and_no_answer_is(tmp_path: Path) -> None:
+    """The log goes to collectors, and what a model writes to a private prompt tells of the prompt."""
     plain = small_manifest(core="dense")
     signed = sign_manifest(replace(plain, task=rewarded(plain.task)), OWNER)
-    async with running(tmp_path, signed=signed) as bench:
+    spread = AnswerSpread(distinct=2, commonest="a private answer", share=0.5)
+    found = Evaluated(accuracy=0.75, f1=None, loss=0.25, rows=8, predictions=(), spread=spread)
+    async with running(tmp_path, failing(EvaluateRequest, found), signed=signed) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
         bench.estimate(5)
         await bench.next()
         (told,) = bench.told("evaluated")
         assert (told["reward"], told["loss"], told["accuracy"]) == (0.75, 0.25, 0.75) and "answers" not in told
+        assert told["spread"] == {"distinct": 2, "commonest": "", "share": 0.5}
         assert bench.trainer.statistics().reward == 0.5
         (kept,) = bench.trainer.evaluations
-        assert kept == EvaluatedStep(step=5, accuracy=0.75, loss=0.25, rows=8, reward=0.75)
-
-
-async def test_trainer__evaluation_of_answers__its_log_names_none_of_them(tmp_path: Path) -> None:
-    """The log goes to collectors, and what a model writes to a private prompt tells of the prompt."""
-    spread = AnswerSpread(distinct=2, commonest="a private answer", share=0.5)
-    found = Evaluated(accuracy=1.0, f1=None, loss=0.5, rows=8, predictions=(), spread=spread)
-    async with running(tmp_path, failing(EvaluateRequest, encode_frame(found))) as bench:
-        await bench.next()
-        bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        await bench.next()
-        (told,) = bench.told("evaluated")
-        assert told["spread"] == {"distinct": 2, "commonest": "", "share": 0.5}
-        assert bench.trainer.evaluations[0].spread == spread
+        assert kept == EvaluatedStep(step=5, accuracy=0.75, loss=0.25, rows=8, reward=0.75, spread=spread)
 
 
 async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(tmp_path: Path) -> None:
