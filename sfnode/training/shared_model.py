@@ -54,12 +54,14 @@ class SharedModel:
     @property
     def device(self) -> torch.device:
         """Return the device that the model computes on."""
-        return self.model.device
+        device: torch.device = self.model.device
+        return device
 
     @property
     def dtype(self) -> torch.dtype:
         """Return the dtype of weights and activations."""
-        return self.model.dtype
+        dtype: torch.dtype = self.model.dtype
+        return dtype
 
     @property
     def loss_dtype(self) -> torch.dtype:

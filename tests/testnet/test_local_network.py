@@ -112,7 +112,7 @@ def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_ow
     config = replace(training(None), eval_data=data_file("reviews", split="eval"))
     told: list[tuple[int, int]] = []
     shards = [tmp_path / name for name in parts]
-    found = trio.run(measure_members, demo_run(steps=80), config, shards, lambda *each: told.append(each))
+    found = trio.run(measure_members, demo_run(steps=20), config, shards, lambda *each: told.append(each))
     true, false = found.accuracies
     assert true > 0.57 > 0.43 > false, found
     assert found.best == true and found.median == pytest.approx((true + false) / 2) and told[-1] == (2, 2)

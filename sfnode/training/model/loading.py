@@ -5,8 +5,6 @@ the folder stay hidden (`safe_model_files`).
 Files are read tensor by tensor: memory holds the model and the tensor that is being read, nothing else.
 """
 
-import json
-import re
 from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
@@ -24,13 +21,12 @@ from transformers.utils import logging as transformers_logging
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, INDEX_FILE, model_folder as model_files, read_config, weight_files
 from sfnode.training.model.change_while_loading import AsRead
+from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 _WHOLE: Final = ("I", "U")  # safetensors' names of number formats without a fraction
 _NO_MODEL: Final = "cannot be loaded as a causal language model"
-_CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
-_LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
 
 
 def positions_of(folder: Path) -> int | None:
@@ -86,7 +82,7 @@ def load_causal_lm(
     silence_transformers()
     names = (CONFIG_FILE, *weight_files(folder))
     doing = f"{folder} {_NO_MODEL}"
-    with only_these(folder, names) as view, _named_errors(doing, view, folder, as_read), ExitStack() as files:
+    with only_these(folder, names) as view, named_errors(doing, view, folder, as_read), ExitStack() as files:
         empty: Any = _skeleton(view)
         model, info = empty.from_pretrained(
             None,
@@ -102,7 +98,12 @@ def load_causal_lm(
         raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
     if missing := sorted(info["missing_keys"]):
         # transformers would continue with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
+        other = sorted(info["unexpected_keys"])
+        beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
+        raise OperatorError(
+            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch "
+            "the files of the weights again, or the config.json that belongs to them"
+        )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
     return result
@@ -113,16 +114,16 @@ def empty_model(folder: Path) -> PreTrainedModel:
 
     OperatorError where it is not a causal language model's.
     """
-    with only_these(folder, (CONFIG_FILE,)) as view, _named_errors(f"{folder} {_NO_MODEL}", view, folder):
+    with only_these(folder, (CONFIG_FILE,)) as view, named_errors(f"{folder} {_NO_MODEL}", view, folder):
         return _skeleton(view)
 
 
 def _skeleton(folder: Path) -> PreTrainedModel:
     """Build the layers; OperatorError where there are more than `PARTS_MAX` layers and parts of layers."""
     doing = f"{folder} {_NO_MODEL}: {CONFIG_FILE}"
-    with torch.device("meta"), _named_errors(doing, folder, folder), _counted(folder):
+    with torch.device("meta"), named_errors(doing, folder, folder), _counted(folder):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     assert isinstance(model, PreTrainedModel)
     return model
 
@@ -222,57 +223,20 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
-    doing = f"{folder}: the tokenizer cannot be loaded"
-    with (
-        only_these(folder, (CONFIG_FILE, *model_files.tokenizer_files(folder))) as view,
-        _named_errors(doing, view, folder),
-    ):
-        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            view, trust_remote_code=False, local_files_only=True
-        )
+    """Load the tokenizer in ``folder``; OperatorError when it cannot be read or used."""
+    doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
+    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder):
+        try:
+            result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                view, trust_remote_code=False, local_files_only=True
+            )
+            result.encode("a")  # some settings are used there for the first time
+        except (ValueError, ImportError):
+            if model_files.TOKENIZER_FILE in names:
+                raise
+            found = f", and transformers makes none of {', '.join(names)}" if names else ""
+            raise OperatorError(
+                f"{doing}: {model_files.TOKENIZER_FILE} is missing{found}. Fetch it with the model"
+            ) from None
     result.name_or_path = str(folder)
     return result
-
-
-@contextmanager
-def _named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
-    """Raise OperatorError for errors of libraries within the block; running out of memory keeps its own error.
-
-    Args:
-        doing: begins the sentence, such as "X cannot be loaded".
-        view: the folder that the library sees in the place of ``folder``.
-    """
-    try:
-        yield
-    except Exception as error:  # boundary: the library of tokenizers raises nothing narrower
-        cause = (as_read and as_read.fault) or error
-        if isinstance(cause, torch.OutOfMemoryError | MemoryError):
-            raise cause from None
-        if isinstance(cause, OperatorError):
-            raise OperatorError(str(cause).replace(str(view), str(folder))) from None
-        of_config = isinstance(cause, StrictDataclassError) and CONFIG_FILE not in doing
-        reason = (f"{CONFIG_FILE}: " if of_config else _not_json(view, cause)) + _in_words(cause)
-        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}") from cause
-
-
-def _in_words(error: Exception) -> str:
-    """Return what a library's error says, of a field of config.json also what is expected of it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if isinstance(error, StrictDataclassError) and len(lines) > 1:
-        said = _CLASS.sub(r"\1", lines[1].partition(": ")[2].partition(". Errors:")[0])  # without the error's class
-        return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 2 :]}"
-    if isinstance(error, KeyError):
-        (key,) = error.args or ("",)
-        return str(key)[:300] if " " in str(key) else f"{key!r} is missing, or a name that transformers does not know"
-    return first_line(error)
-
-
-def _not_json(view: Path, error: Exception) -> str:
-    """Return which file of the view is not what it is called, with a colon, where that is the error; else empty."""
-    for path in sorted(view.glob("*.json")) if isinstance(error, ValueError) else ():
-        try:
-            json.loads(path.read_text("utf-8"))
-        except (ValueError, RecursionError):
-            return f"{path.name} is not a valid JSON file, fetch the model again: "
-    return ""
