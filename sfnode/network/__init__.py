@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 from sfnode.network.bundled_libp2p import prefer_bundled, provide_when_missing
 
 prefer_bundled()  # both before any module of this package imports libp2p

@@ -98,7 +98,7 @@ class RunningNode:
         self.trainer: Trainer | None = None
         if config.training is not None:
             budget = self._noise_budget(config.training, signer.author)
-            self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter, budget)
+            self.trainer = Trainer(config.training, config.signed, replica.shown, reporter, budget)
         self.invitations = self._invitations(expects_peers=node_config.expects_peers)
         self._watch = NodeWatch(self)
 

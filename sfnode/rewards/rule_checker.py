@@ -42,11 +42,6 @@ class Checker:
         for pattern in _patterns_of(rule.check):
             self._try_pattern(pattern)
 
-    @property
-    def fields(self) -> frozenset[str]:
-        """Return the names of the fields that each row must have, as texts or whole numbers."""
-        return self._rule.fields
-
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. OperatorError: the row lacks a field of the rule.
 
@@ -104,7 +99,6 @@ def _patterns_of(check: Check) -> list[RowText]:
 
 
 def _value(row: Mapping[str, object], name: str) -> str:
-    """Return a row's field as text."""
     value = row.get(name)
     if isinstance(value, str) and not has_half_pair(value):
         return value

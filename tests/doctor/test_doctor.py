@@ -338,7 +338,7 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
 @pytest.mark.parametrize(
     ("found", "device", "dtype", "parts"),
     [
-        ("torch not installed", "auto", "fp32", ("torch not installed", "install.py --extras train", "--relay")),
+        ("torch not installed", "auto", "fp32", ("torch not installed", "-m pip install 'sfnode[train]'", "--relay")),
         (DEVICES, "cuda", "fp32", ("no CUDA device", "--device cpu")),
         (DEVICES, "mps", "fp32", ("no Apple GPU", "--device cpu")),
         (

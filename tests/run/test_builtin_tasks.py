@@ -229,10 +229,10 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     opening = OpenSession(manifest=sign_manifest(run, OWNER).encode(), training=training)
     opened = service.answer(opening)
     request = EstimateRequest(step=1, seed=5, directions=run.method.directions)
-    estimated, evaluated = service.answer(request), service.answer(EvaluateRequest(rows_max=2))
+    estimated, evaluated = service.answer(request), service.answer(EvaluateRequest())
     assert isinstance(opened, SessionOpened) and opened.data_rows == 3
     assert isinstance(estimated, Estimated) and any(estimated.scalars)
-    assert isinstance(evaluated, Evaluated) and evaluated.rows == 2
+    assert isinstance(evaluated, Evaluated) and evaluated.rows == 3
 
 
 def test_run__choices_and_accuracy__trains_and_is_evaluated_from_the_command_line(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from protocol.events import Event, PeerJoined, PeerLeft
 from protocol.wire import PeerId
 from sfnode.network import MappingReport, MemoryState, Network
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import ADMITTED, News, Status, StatusWords
+from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
@@ -97,7 +97,7 @@ class AdmissionNews:
         is_settled = is_live if status.node.peers else not status.network.expects_peers
         if not status.training.is_training or not is_settled or self._statements.waiting():
             return
-        admission, roster = StatusWords(status).admission, status.roster
+        admission, roster = admission_of(status), status.roster
         if admission != self._reported:
             fields = {"is_admitted": roster.is_admitted, "excluded_from": roster.excluded_from}
             self._reporter.event("admission", admission, **fields)
