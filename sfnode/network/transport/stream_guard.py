@@ -1,6 +1,7 @@
 """Guards against what strangers open here: a stream's handler never ends the host, and nobody opens too much.
 
-A handshake is expensive: its first 60 bytes cost us 2 ms. So the doorkeeper admits connections to it. Unguarded, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
+A handshake is expensive: its first 60 bytes cost us 2 ms. So the doorkeeper admits connections to it. Without the guard
+of streams, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
 protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
 """
 
