@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from protocol.run import bounded_json, reward
+from protocol.run import Constant, JsonSchema, JsonType, RowText, bounded_json
 from protocol.schema import Malformed
 
 
-def fits(answer: str, schema: reward.JsonSchema, values: Mapping[str, str]) -> bool:
+def fits(answer: str, schema: JsonSchema, values: Mapping[str, str]) -> bool:
     """Return whether the answer is JSON of the schema's form. ``values``: of the row's fields."""
     try:
         value = bounded_json.read_json(answer, "answer")
@@ -15,7 +15,7 @@ def fits(answer: str, schema: reward.JsonSchema, values: Mapping[str, str]) -> b
     return _fits(value, schema, values)
 
 
-def _fits(value: object, schema: reward.JsonSchema, values: Mapping[str, str]) -> bool:
+def _fits(value: object, schema: JsonSchema, values: Mapping[str, str]) -> bool:
     """Compare each value once with each schema that applies to it; schemas nest a few levels, so recursion ends."""
     if schema.type is not None and schema.type not in _types_of(value):
         return False
@@ -31,7 +31,7 @@ def _fits(value: object, schema: reward.JsonSchema, values: Mapping[str, str]) -
     return isinstance(value, bool) or not isinstance(value, int | float) or _within(value, schema.value)
 
 
-def _object_fits(value: Mapping[str, object], schema: reward.JsonSchema, values: Mapping[str, str]) -> bool:
+def _object_fits(value: Mapping[str, object], schema: JsonSchema, values: Mapping[str, str]) -> bool:
     if not schema.is_open and any(name not in schema.properties for name in value):
         return False
     if any(name not in value for name in schema.required):
@@ -40,28 +40,26 @@ def _object_fits(value: Mapping[str, object], schema: reward.JsonSchema, values:
     return all(_fits(each, wanted, values) for each, wanted in known)
 
 
-def _types_of(value: object) -> tuple[reward.JsonType, ...]:
+def _types_of(value: object) -> tuple[JsonType, ...]:
     """Return the types that a value of JSON has; a whole number has two, as 3.0 is an integer, too."""
     match value:
         case None:
-            return (reward.JsonType.NULL,)
+            return (JsonType.NULL,)
         case bool():
-            return (reward.JsonType.BOOLEAN,)
+            return (JsonType.BOOLEAN,)
         case str():
-            return (reward.JsonType.STRING,)
+            return (JsonType.STRING,)
         case int() | float():
-            return (
-                (reward.JsonType.NUMBER, reward.JsonType.INTEGER) if value == int(value) else (reward.JsonType.NUMBER,)
-            )
+            return (JsonType.NUMBER, JsonType.INTEGER) if value == int(value) else (JsonType.NUMBER,)
         case list():
-            return (reward.JsonType.ARRAY,)
+            return (JsonType.ARRAY,)
         case _:
-            return (reward.JsonType.OBJECT,)
+            return (JsonType.OBJECT,)
 
 
-def _is_among(value: object, allowed: tuple[reward.Constant, ...], values: Mapping[str, str]) -> bool:
+def _is_among(value: object, allowed: tuple[Constant, ...], values: Mapping[str, str]) -> bool:
     """Return whether a value is one of the constants; true is not 1, although Python says so."""
-    filled = (each.filled(values.__getitem__) if isinstance(each, reward.RowText) else each for each in allowed)
+    filled = (each.filled(values.__getitem__) if isinstance(each, RowText) else each for each in allowed)
     return any(isinstance(value, bool) is isinstance(each, bool) and value == each for each in filled)
 
 

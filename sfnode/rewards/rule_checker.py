@@ -7,7 +7,19 @@ from typing import Final
 import re2
 
 from protocol.errors import OperatorError
-from protocol.run import RewardRule, bounded_json, reward
+from protocol.run import (
+    Check,
+    JsonSchema,
+    Measure,
+    RangeCheck,
+    RewardRule,
+    RowText,
+    SumCheck,
+    TextCheck,
+    TextMatch,
+    bounded_json,
+    reward,
+)
 from protocol.schema import has_half_pair
 from sfnode.rewards.json_schema import fits
 
@@ -40,29 +52,27 @@ class Checker:
         text = data[:_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
         return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)
 
-    def _given(self, check: reward.Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
-        if isinstance(check, reward.SumCheck):
+    def _given(self, check: Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
+        if isinstance(check, SumCheck):
             whole = sum(weight for weight, _ in check.terms)
             parts = sum(weight * self._given(term, answer, has_ended, values) for weight, term in check.terms)
             return min(1.0, parts / whole)
-        if isinstance(check, reward.TextCheck) and check.match is reward.TextMatch.CONTAINS:
+        if isinstance(check, TextCheck) and check.match is TextMatch.CONTAINS:
             wanted = check.text.filled(values.__getitem__)
             return float(wanted != "" and wanted in answer)
         return float(has_ended and self._passes(check, answer, values))
 
-    def _passes(
-        self, check: reward.TextCheck | reward.RangeCheck | reward.JsonSchema, answer: str, values: Mapping[str, str]
-    ) -> bool:
+    def _passes(self, check: TextCheck | RangeCheck | JsonSchema, answer: str, values: Mapping[str, str]) -> bool:
         """Return whether a whole answer passes a check that is neither a sum nor ``contains``."""
-        if isinstance(check, reward.RangeCheck):
+        if isinstance(check, RangeCheck):
             return _is_within(check, answer, values)
-        if isinstance(check, reward.JsonSchema):
+        if isinstance(check, JsonSchema):
             return fits(answer, check, values)
-        if check.match is reward.TextMatch.EXACT:
+        if check.match is TextMatch.EXACT:
             return answer == check.text.filled(values.__getitem__).strip(_WHITE)
         return self._matches(check.text, answer, values)
 
-    def _matches(self, pattern: reward.RowText, answer: str, values: Mapping[str, str]) -> bool:
+    def _matches(self, pattern: RowText, answer: str, values: Mapping[str, str]) -> bool:
         text = pattern.filled(lambda name: re2.escape(values[name]))
         try:
             compiled = re2.compile(text, self._options)
@@ -70,7 +80,7 @@ class Checker:
             return False  # a row's value made it too large
         return compiled.fullmatch(answer) is not None
 
-    def _try_pattern(self, pattern: reward.RowText) -> None:
+    def _try_pattern(self, pattern: RowText) -> None:
         text = pattern.filled(lambda _: _EXAMPLE_VALUE)
         try:
             re2.compile(text, self._options)
@@ -82,10 +92,10 @@ class Checker:
             ) from None
 
 
-def _patterns_of(check: reward.Check) -> list[reward.RowText]:
-    if isinstance(check, reward.SumCheck):
+def _patterns_of(check: Check) -> list[RowText]:
+    if isinstance(check, SumCheck):
         return [pattern for _, term in check.terms for pattern in _patterns_of(term)]
-    return [check.text] if isinstance(check, reward.TextCheck) and check.match is reward.TextMatch.REGEX else []
+    return [check.text] if isinstance(check, TextCheck) and check.match is TextMatch.REGEX else []
 
 
 def _value(row: Mapping[str, object], name: str) -> str:
@@ -98,18 +108,16 @@ def _value(row: Mapping[str, object], name: str) -> str:
     raise OperatorError(f"field {name!r} of the row {fault}; the run's reward compares answers with it")
 
 
-def _is_within(check: reward.RangeCheck, answer: str, values: Mapping[str, str]) -> bool:
+def _is_within(check: RangeCheck, answer: str, values: Mapping[str, str]) -> bool:
     low, high = (
-        bounded_json.decimal_of(end.filled(values.__getitem__).strip(_WHITE))
-        if isinstance(end, reward.RowText)
-        else end
+        bounded_json.decimal_of(end.filled(values.__getitem__).strip(_WHITE)) if isinstance(end, RowText) else end
         for end in (check.low, check.high)
     )
     match check.measure:
-        case reward.Measure.NUMBER:
+        case Measure.NUMBER:
             value: float | None = bounded_json.decimal_of(answer)
-        case reward.Measure.WORDS:
+        case Measure.WORDS:
             value = len(_WORD.findall(answer))
-        case reward.Measure.CHARACTERS:
+        case Measure.CHARACTERS:
             value = len(answer)
     return value is not None and low is not None and high is not None and low <= value <= high
