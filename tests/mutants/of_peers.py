@@ -18,7 +18,7 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
 )
 _BOOK, _HOST = "sfnode.network.policy.address_book", "sfnode.network.transport.host"
 _OF_BOOK = "tests/properties/test_address_book.py::"
-_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.handshake_admission"
+_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.stream_guard"
 _FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
 _FILE_ANSWERS = "sfnode.network.sessions.file_answers"
 _OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/test_doorkeeper.py::"

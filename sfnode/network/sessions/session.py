@@ -9,7 +9,7 @@ import trio
 from protocol.errors import Reject, RejectReason
 from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from protocol.wire import Bye, Hello, Message, Ping, Pong, encode
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
@@ -69,7 +69,7 @@ class Session:
     """Runs one session with a neighbour. ``run`` lasts as long as the session and never raises for the peer's acts."""
 
     def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
-        self.channel = channel
+        self.channel, self.peer, self.is_outbound = channel, channel.peer, channel.link.is_outbound
         self.hello = hello
         self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
@@ -86,14 +86,6 @@ class Session:
         self._ping = Ping(nonce=0)  # the last ping, and when it was queued
         self._ping_s = self.started_s
         self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
-
-    @property
-    def peer(self) -> PeerId:
-        return self.channel.peer
-
-    @property
-    def is_outbound(self) -> bool:
-        return self.channel.link.is_outbound
 
     @property
     def is_ending(self) -> bool:

@@ -38,9 +38,8 @@ from sfnode.network import bounds
 from sfnode.network.open_files import connections_max
 from sfnode.network.policy import Address, Origins, author_of_peer, ip_groups, parse_address
 from sfnode.network.transport import libp2p_patches as patches, ping, reachability as reach
-from sfnode.network.transport.handshake_admission import Doorkeeper
 from sfnode.network.transport.link import Link
-from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary, Slips
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
