@@ -12,7 +12,7 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
 from sfnode.doctor.clock import check_clock
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.doctor.reachability import judge_nat, judge_reachability
+from sfnode.doctor.reachability import judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.run import JoinOptions
@@ -92,7 +92,7 @@ class Examination:
             self._tell(speed)
 
     async def _look_around(self) -> None:
-        """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
+        """Check ports and bootstraps, then clock and reachability by what the bootstraps answer."""
         own_pid, listen = _pid_on(self._data_dir), self._options.network.listen
         for address in listen:
             self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
@@ -107,7 +107,6 @@ class Examination:
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
             await self._check("router", ports.check_router)
-        self._tell(judge_nat(known.seen))
 
     async def _ask_peers(self, known: bootstraps.Surroundings) -> None:
         """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""
