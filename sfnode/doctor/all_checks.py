@@ -16,7 +16,7 @@ from sfnode.doctor.reachability import judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.run import JoinOptions
-from sfnode.status import read_status
+from sfnode.status import last_status
 from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
 
@@ -93,7 +93,8 @@ class Examination:
 
     async def _look_around(self) -> None:
         """Check ports and bootstraps, then clock and reachability by what the bootstraps answer."""
-        own_pid, listen = _pid_on(self._data_dir), self._options.network.listen
+        status = last_status(self._data_dir) if self._data_dir is not None and self._data_dir.is_locked() else None
+        own_pid, listen = None if status is None else status.life.pid, self._options.network.listen
         for address in listen:
             self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
         run_id = self._signed.manifest.run_id if self._signed else self._options.source.bootstrap.run_id
@@ -183,12 +184,3 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
     texts = tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)
     return policy.parse_untrusted(texts)[:_REMEMBERED]
-
-
-def _pid_on(data_dir: DataDirectory | None) -> int | None:
-    if data_dir is None or not data_dir.is_locked():
-        return None
-    try:
-        return read_status(data_dir).life.pid
-    except OperatorError:
-        return None
