@@ -9,7 +9,7 @@
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
 #
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
-#   SEEDS=10000  SECONDS=900     how long `make simulate` (300) and `make fuzz` take; `make test` simulates 120
+#   SEEDS=10000  SECONDS=900     how long `make simulate` (300) and `make fuzz` take; `make test` simulates 60
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
 #   DATA=train.jsonl EVAL_DATA=test.jsonl   what `make demo-real` learns: "sentence" and "label" 0 or 1 in each row
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
@@ -91,7 +91,7 @@ quick: lint ## style, types and the tests of what changed and of what stands on 
 	@$(BIN)/python -m tests.repository.quick
 
 test: style ## what a change must pass
-	@$(BIN)/python -m tests.repository.everything --seeds $(if $(filter file,$(origin SEEDS)),120,$(SEEDS)) -- $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.repository.everything --seeds $(if $(filter file,$(origin SEEDS)),60,$(SEEDS)) -- $(PYTEST_ARGS)
 
 test-all: lint ## the same, the tests that take many minutes, coverage and the mutants
 	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)

@@ -62,7 +62,7 @@ class LateLayers:
         self._body: Any = model.model
         self._layers = self._body.layers[first:]
         self._slots = [slot for layer in self._layers for slot in (layer.self_attn.o_proj, layer.mlp.down_proj)]
-        head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+        head: Any = model.get_output_embeddings()
         self.embedding: Tensor = head.weight.detach()[list(label_tokens)].float()
         self.norm: Tensor = self._body.norm.weight.detach().float()
         self._epsilon: float = self._body.norm.variance_epsilon

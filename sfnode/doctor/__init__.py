@@ -11,6 +11,5 @@ if TYPE_CHECKING:
     from sfnode.doctor.all_checks import Examination
     from sfnode.doctor.findings import Finding, Verdict, summary_of
     from sfnode.doctor.memory_plan import MemoryPlan, foresee_memory, plan_memory
-    from sfnode.doctor.question import Question
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

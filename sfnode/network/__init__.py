@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sfnode.lazy_faces import lazy_face
-from sfnode.network.bundled_libp2p import prefer_bundled
-from sfnode.network.fastecdsa_placeholder import provide_when_missing
+from sfnode.network.bundled_libp2p import prefer_bundled, provide_when_missing
 
 prefer_bundled()  # both before any module of this package imports libp2p
 provide_when_missing()

@@ -103,7 +103,6 @@ class MemoryGuard:
         self._let_one_go = let_one_go
 
     async def run(self) -> None:
-        """Check the memory at intervals until cancelled."""
         while True:
             self.look()
             await trio.sleep(self._config.interval_s)

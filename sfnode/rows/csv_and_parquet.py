@@ -5,6 +5,7 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -35,10 +36,10 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) != len(header):
-                raise OperatorError(
-                    f"{where}: {len(cells)} columns, and the first line has {len(header)}: put a text that holds "
-                    f"{delimiter!r} in double quotes, and write a double quote in it twice"
-                )
+                advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+                if len(cells) < len(header):
+                    advice = "a column of this line is missing"
+                raise OperatorError(f"{where}: columns: {len(cells)}, and the first line has {len(header)}: {advice}")
             else:
                 yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
@@ -63,10 +64,21 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
         with parquet.ParquetFile(path) as file:
             names = _checked(list(file.schema_arrow.names), wanted, str(path))
             batches = file.iter_batches(columns=[name for name in names if name in wanted])
+            number = 0
             for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
-                yield f"{path}: row {number}", row
+                yield f"{path}: row {number}", {name: _plain(value) for name, value in row.items()}
     except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
-        raise OperatorError(f"{path}: a damaged Parquet file: {first_line(error)}. Fetch or make it again") from None
+        fault = first_line(error).rstrip(".")
+        raise OperatorError(f"{path}: a damaged Parquet file: {fault}. Fetch or make it again") from None
+    if not number:
+        raise OperatorError(f"{path}: no examples: the table has no rows")
+
+
+def _plain(value: object) -> object:
+    """Return texts that were stored as bytes as texts, and decimal numbers as floats. ValueError: no UTF-8."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:

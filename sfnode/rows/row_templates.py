@@ -147,8 +147,11 @@ class TaskTemplate:
     def _value(self, row: Row, name: str, where: str) -> object:
         if name not in row:
             found = _shown(", ".join(map(str, row))) if row else "nothing"
+            firsts = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
+            within = [key for key, first in firsts.items() if isinstance(first, dict) and name in first]
+            advice = f": give what is in {_shown(within[0])} alone, each row on a line" if within else ""
             raise OperatorError(
-                f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}"
+                f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}{advice}"
             )
         return row[name]
 
@@ -185,5 +188,6 @@ def _unicode(text: str, name: str, where: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    """Return a value as JSON and tables write it, cut to a line."""
+    text = {"None": "null", "True": "true", "False": "false"}.get(repr(value), repr(value))
     return text if len(text) <= 80 else text[:77] + "..."

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Address, Download, Wanted, sessions
+from sfnode.network import Wanted
 from sfnode.reporter import Reporter
-from sfnode.run.fetch_progress import failures_to, progress_of
+from sfnode.run.fetch_from_nodes import fetch_from_nodes
 from sfnode.run.node_options import RunSource
 from sfnode.storage import DataDirectory, decode_run_file, disk, stored_basis
 
@@ -27,9 +27,7 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
             "file with --run; a node that exists is started by `sfnode start`"
         )
 
-    text = "asking the bootstrap for the run's manifest"
-    reporter.event("fetching_manifest", text, bootstrap=list(map(str, nodes)))
-    data = await sessions.fetch(Download(Wanted.manifest(wanted)), nodes, on_failure=failures_to(reporter, "reach"))
+    data = await fetch_from_nodes(Wanted.manifest(wanted), nodes, reporter, "the run's manifest")
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -65,17 +63,8 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
             raise
         if held is not None:
             reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
-    return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
-
-
-async def _fetch_basis(
-    manifest: Manifest, bootstrap: tuple[Address, ...], data_dir: DataDirectory, reporter: Reporter
-) -> Path:
     wanted = Wanted.basis(manifest)
-    text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
-    reporter.event("fetching_basis", text, bootstrap=list(map(str, bootstrap)), total_bytes=wanted.total)
-    download = Download(wanted, progress_of(reporter, "basis", "the basis"))
-    data = await sessions.fetch(download, bootstrap, on_failure=failures_to(reporter, "fetch it from"))
+    data = await fetch_from_nodes(wanted, source.bootstrap.nodes, reporter, "the run's published basis")
     path = data_dir.basis.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path

@@ -284,7 +284,6 @@ def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Pat
         ("export", "--data-dir", "node", "--out", "model"),
         ("testnet", "--dir", "net"),
         ("bench", "step"),
-        ("bench", "memory"),
     ],
     ids=lambda command: command[0],
 )

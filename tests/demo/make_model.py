@@ -68,7 +68,7 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, bos_id)]
     )
-    wrapped = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=BOS, eos_token=BOS, pad_token=PAD, model_max_length=POSITIONS
     )
     for word in (*LABEL_WORDS, *PRETRAINED_WORDS):
@@ -120,7 +120,7 @@ def pretrain(model: OPTForCausalLM, tokenizer: PreTrainedTokenizerFast, texts: I
 
 def save(model: OPTForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write float16 weights, config and tokenizer as `from_pretrained` reads them."""
-    model.half()  # type: ignore[no-untyped-call]
+    model.half()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for path in sorted(folder.iterdir()):

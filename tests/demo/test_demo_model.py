@@ -23,7 +23,7 @@ Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 def loaded() -> Loaded:
     folder = model_folder()
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.eval()  # type: ignore[no-untyped-call]
+    model.eval()
     return model, AutoTokenizer.from_pretrained(folder)
 
 

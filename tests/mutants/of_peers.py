@@ -72,7 +72,7 @@ SESSIONS = (
         "pushes-without-bound",
         "what waits for a neighbour that does not read is kept: memory without end",
         Edit(
-            "sfnode.network.sessions.send_queue",
+            "sfnode.network.sessions.session",
             "SendQueue.put",
             "or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX",
             "",

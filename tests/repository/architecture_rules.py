@@ -33,12 +33,13 @@ GLOBAL_RANDOMNESS = frozenset(
     "torch.bernoulli torch.normal torch.multinomial torch.cuda.manual_seed torch.cuda.manual_seed_all "
     "np.random numpy.random random.random random.seed random.shuffle random.choice random.randrange".split()
 )
+TRAINING = ("sfnode.training", "sfnode.api.local_model")  # they import torch
 OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
 CATCH_ALL = {
-    ("sfnode.training.model.load_errors", "named_errors"): "tokenizers raises nothing narrower",
+    ("sfnode.training.model.loading", "_named_errors"): "tokenizers raises nothing narrower",
     ("protocol.wire", "_unpack_untrusted"): "msgpack documents no closed list of what bad bytes raise",
     ("sfnode.network.transport.host", "dial"): "libp2p documents none for a handshake with whoever answers",
     (
@@ -166,8 +167,7 @@ def imports_on_top(module: Module) -> Iterator[str]:
     imports = ((function, node) for function in functions(module) for node in own_nodes(function))
     for function, node in imports:
         for name in imported_names(node):
-            rooms = ("sfnode.training", "sfnode.api.local_model", *OF_EXTRAS)
-            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith(rooms)
+            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith((*TRAINING, *OF_EXTRAS))
             if not (may_be_lazy and leads_to_torch):
                 yield module.at(node, f"{function.name}() imports {name}")
 

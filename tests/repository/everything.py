@@ -181,7 +181,7 @@ def _tool(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option("--seeds", type=int, default=120, show_default=True, help="How many seeds are simulated.")
+@click.option("--seeds", type=int, default=60, show_default=True, help="How many seeds are simulated.")
 @click.argument("arguments", nargs=-1)
 def main(seeds: int, arguments: tuple[str, ...]) -> None:
     """Run types, tests and simulation side by side. ARGUMENTS go to pytest."""

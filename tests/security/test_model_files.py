@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -238,7 +239,7 @@ def test_config__asks_for_code_from_elsewhere__is_refused_before_anything_is_loa
     with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
         load_described(resolve_model(str(model)))[1]
     (model / SINGLE_FILE).write_bytes(b"nothing that could be loaded")
-    for load in (lambda: load_causal_lm(model, CPU, torch.float32), lambda: load_tokenizer(model)):
+    for load in (partial(load_causal_lm, model, CPU, torch.float32), partial(load_tokenizer, model)):
         with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
             load()
     with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
@@ -268,7 +269,7 @@ def test_config__weights_quantised_in_a_way_that_does_not_train__says_how_and_wh
 ) -> None:
     """A fault once: "asks for code from elsewhere", and an advice that makes nonsense of the weights."""
     change(model / "config.json", **{key: QUANTISED[how]})
-    loads = (lambda: load_causal_lm(model, CPU, torch.float32), lambda: load_tokenizer(model))
+    loads = (partial(load_causal_lm, model, CPU, torch.float32), partial(load_tokenizer, model))
     for load in loads:
         with pytest.raises(OperatorError, match=rf"config\.json: the weights are quantised \({how}\).*made from"):
             load()

@@ -44,7 +44,7 @@ def test_simulation__seeds_of_every_topology__hold_every_invariant(results: list
 
 def test_simulation__same_seed_in_processes_with_other_hash_seeds__has_the_same_trace(results: list[Result]) -> None:
     seed = 5
-    traces = {run_process(seed, hash_seed).trace for hash_seed in ("0", "1", "4711")}
+    traces = {run_process(seed, hash_seed).trace for hash_seed in ("0", "4711")}
     assert traces == {results[seed].trace}
 
 
@@ -70,13 +70,13 @@ def test_many_seeds__fault_snapshot_or_topology_that_never_happened__is_named(ev
     assert everything.never_happened() == ["ring", Fault.LOSS.value, f"snapshot {SnapshotEvent.PROVED.value}"]
 
 
-@pytest.mark.parametrize(("seeds_of_all", "code"), [(2, 1), (3, 0)])
+@pytest.mark.parametrize(("seeds_of_all", "code"), [(1, 1), (2, 0)])
 def test_many_seeds__something_is_absent_among_enough_of_them__exit_code_says_so(
     seeds_of_all: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "_SEEDS_OF_ALL", seeds_of_all)
-    assert command.run_many(2, 0, 1, is_json=False) == code
-    assert ("never happened in 2 seeds" in capsys.readouterr().out) == bool(code)
+    assert command.run_many(1, 0, 1, is_json=False) == code
+    assert ("never happened in 1 seeds" in capsys.readouterr().out) == bool(code)
 
 
 def test_simulation__other_seed__is_another_scenario_and_history() -> None:

@@ -68,7 +68,7 @@ def save_base(family: str | PretrainedConfig, folder: Path) -> Path:
     """Write a tiny model of the family or config, with weights so large that every layer matters, and a tokenizer."""
     config = CONFIGS[family] if isinstance(family, str) else family
     torch.manual_seed(7)  # without it the run's id, and with it all rounding by chance, was another in each process
-    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model = AutoModelForCausalLM.from_config(config)
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in model.parameters():

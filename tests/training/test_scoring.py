@@ -20,7 +20,7 @@ from protocol.errors import NumericError
 from protocol.run.manifest import Manifest, TensorKind
 from protocol.run.task import TaskKind
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import direction_factors, example_indices, scale_exp
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator
@@ -221,7 +221,7 @@ def test_evaluate__passes_bounded_to_few_tokens__says_the_same(tmp_path: Path, m
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_label_words__one_token_each__are_computed_as_before_bit_for_bit(dtype: torch.dtype, tmp_path: Path) -> None:
     """The fast path, written out: no likelihood over the vocabulary, no row per label word."""
-    model = tiny_opt().to(dtype)  # type: ignore[arg-type]
+    model = tiny_opt().to(dtype)
     manifest = model_manifest(model, list(TensorGroup), task=CLASSIFICATION, directions=2, rank=4)
     rows = write_rows(tmp_path / "rows.jsonl", [{**row, "label": index % 2} for index, row in enumerate(ROWS["words"])])
     data = read_task(tiny_tokenizer(), manifest.task, rows, None)

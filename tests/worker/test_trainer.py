@@ -30,7 +30,6 @@ from sfnode.worker_protocol.messages import (
     Evaluated,
     EvaluateRequest,
     Evaluating,
-    FailureKind,
     Message,
     OpenSession,
     Reply,
@@ -89,7 +88,7 @@ async def running(
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, signed, AUTHOR.author, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -114,7 +113,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
-        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [
             EstimateRequest(step=0, seed=100, directions=4),
@@ -249,7 +248,7 @@ async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(
 
 
 async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
     async with running(tmp_path, failing(EvaluateRequest, overflow)) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
@@ -260,7 +259,7 @@ async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp
 
 
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
     async with running(tmp_path, failing(EstimateRequest, overflow)) as bench:
         await bench.next()
         bench.estimate(0)
@@ -274,7 +273,7 @@ async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_se
 
 
 @pytest.mark.parametrize(
-    "reply", [HANG_UP, b"\0\0", b"\xff" * 4, WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3")]
+    "reply", [HANG_UP, b"\0\0", b"\xff" * 4, WorkerFailure(error="WorkerError", message="KeyError: 3")]
 )
 async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_back(
     reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
@@ -317,7 +316,7 @@ async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less
 
 
 async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(tmp_path: Path) -> None:
-    refusal = WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory")
+    refusal = WorkerFailure(error="WorkerMemoryError", message="not enough memory")
     async with running(tmp_path, failing(EstimateRequest, refusal)) as bench:
         assert await bench.next() == WorkerReady()
         bench.estimate(0)
@@ -325,11 +324,9 @@ async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(t
         assert "not enough memory" in bench.told("worker_lost")[-1]["reason"]
 
 
-@pytest.mark.parametrize("kind", [FailureKind.OPERATOR, FailureKind.MEMORY])
-async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(
-    kind: FailureKind, tmp_path: Path
-) -> None:
-    refusal = WorkerFailure(kind=kind, message="model.safetensors is not the run's file")
+@pytest.mark.parametrize("kind", ["OperatorError", "WorkerMemoryError"])
+async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(kind: str, tmp_path: Path) -> None:
+    refusal = WorkerFailure(error=kind, message="model.safetensors is not the run's file")
     with pytest.RaisesGroup(pytest.RaisesExc(OperatorError, match="not the run's file"), flatten_subgroups=True):
         async with running(tmp_path, failing(OpenSession, refusal)) as bench:
             await bench.next()
@@ -339,8 +336,8 @@ async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason
     "reply",
     [
         HANG_UP,
-        WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3"),
-        WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory"),
+        WorkerFailure(error="WorkerError", message="KeyError: 3"),
+        WorkerFailure(error="WorkerMemoryError", message="not enough memory"),
     ],
     ids=["hangs up", "fails inside", "no memory"],
 )
@@ -369,7 +366,7 @@ async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes
 async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_step_measured(
     kind: type[Message], tmp_path: Path
 ) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the weights are not finite")
+    overflow = WorkerFailure(error="NumericError", message="the weights are not finite")
     async with running(tmp_path, failing(kind, overflow)) as bench:
         await bench.next()
         bench.add_update(0)

@@ -159,7 +159,6 @@ async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
 
 
 def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
-    """Report which options come from the node's file."""
     held = {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}
     if held:
         path = daemon.config.data_dir.node_file

@@ -66,7 +66,6 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         secured_conn.read, secured_conn.write = direct.read, direct.write
 
     def buffered_bytes(self) -> int:
-        """Return the number of unread bytes of all streams."""
         return sum(map(len, self.stream_buffers.values()))
 
     def abort(self) -> None:
@@ -140,7 +139,6 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
 
     @property
     def send_window(self) -> int:
-        """Return the number of bytes that we may still send."""
         return self._send_window
 
     @send_window.setter

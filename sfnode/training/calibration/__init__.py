@@ -4,4 +4,3 @@ No digest and no other node depends on how the basis was made, so this code may 
 """
 
 from sfnode.training.calibration.found_basis import EXAMPLES_MIN, FoundBasis, Progress, calibrate
-from sfnode.training.calibration.residual_writers import writers_of

@@ -239,7 +239,6 @@ def _entries(side: Tensor) -> tuple[Int8Array, int]:
 
 
 def _doubles(entries: Int8Array, exp: int) -> Tensor:
-    """Return what `_entries` stands for, fp64."""
     values: Tensor = torch.from_numpy(entries).double() * 2.0**exp
     return values
 

@@ -23,7 +23,7 @@ Change: TypeAlias = Callable[[str, Tensor], Tensor]
 Converted: TypeAlias = dict[str, Tensor | list[Tensor]]  # a list has one entry here
 
 
-class AsRead(QuantizationConfigMixin):
+class AsRead(QuantizationConfigMixin):  # type: ignore[misc]  # mypy reads no transformers
     """Configures `load_causal_lm` to replace the tensors that ``choose`` names by ``change(name, tensor)``.
 
     Attributes:
@@ -32,7 +32,7 @@ class AsRead(QuantizationConfigMixin):
     """
 
     def __init__(self, choose: Choose, change: Change) -> None:
-        self.quant_method = _METHOD  # type: ignore[assignment]  # theirs are an enum; ours is registered below
+        self.quant_method = _METHOD  # theirs are an enum; ours is registered below
         self.choose = choose
         self.change = change
         self.fault: Exception | None = None
@@ -43,7 +43,7 @@ class AsRead(QuantizationConfigMixin):
 
 
 @register_quantizer(_METHOD)
-class _Changer(HfQuantizer):
+class _Changer(HfQuantizer):  # type: ignore[misc]
     """Answers transformers' questions during loading. Leaves no trace of itself in the model's configuration."""
 
     quantization_config: AsRead
@@ -63,17 +63,17 @@ class _Changer(HfQuantizer):
         return _Change(self._names, self.quantization_config)
 
     def _process_model_after_weight_loading(self, model: PreTrainedModel, **_: object) -> None:
-        self.remove_quantization_config(model)  # type: ignore[no-untyped-call]
+        self.remove_quantization_config(model)
 
 
-class _Change(ConversionOps):
+class _Change(ConversionOps):  # type: ignore[misc]
     """Applies the change as the last step between the file and the model."""
 
     def __init__(self, names: frozenset[str], config: AsRead) -> None:
         self._names = names
         self._config = config
 
-    def convert(  # type: ignore[override]  # called with names only
+    def convert(  # called with names only
         self, input_dict: Converted, *, model: PreTrainedModel, **_: object
     ) -> Converted:
         """Return the changed tensors by name; ``input_dict`` holds what one or several tensors of the file became."""

@@ -6,8 +6,8 @@ be trained wrongly without any error, so they are refused by name.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +32,10 @@ def probe_tokens(model: PreTrainedModel, rows: int, tokens: int) -> Tensor:
 def body_of(model: PreTrainedModel) -> nn.Module:
     """Return the model without its head: its `base_model`, or the part with the embedding where that is the model."""
     if model.base_model is not model:
-        return model.base_model
+        return cast(nn.Module, model.base_model)
     embedding = model.get_input_embeddings()
-    return next(part for part in model.children() if any(module is embedding for module in part.modules()))
+    children: Iterator[nn.Module] = model.children()
+    return next(part for part in children if any(module is embedding for module in part.modules()))
 
 
 def hidden_states(model: PreTrainedModel, tokens_NT: Tensor) -> Tensor:
@@ -69,12 +70,10 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
 @contextmanager
 def _hooked(modules: Iterable[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], Any], Any]) -> Iterator[None]:
     """Call ``hook`` after each call of these modules within the block."""
-    handles = [module.register_forward_hook(hook) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(hook))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]
     layers = [model.get_submodule(name.rpartition(".")[0]) for name in waiting]
     weights = [cast(nn.Parameter, layer.weight) for layer in layers]
     for layer in layers:
-        layer.weight = None  # type: ignore[assignment]  # keeps its place in the order of parameters
+        layer.weight = None  # keeps its place in the order of parameters
     cast(Any, model).to(device)
     for layer, weight in zip(layers, weights, strict=True):
         layer.weight = weight
