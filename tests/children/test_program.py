@@ -112,7 +112,7 @@ def test_child__its_parent_lets_go__ends_quietly(module: str, tmp_path: Path, mo
         ("sfnode.model_files.resolve_process", ("embedded:tiny-opt",), 0),
         ("sfnode.training.conversion", ("gguf", "nowhere", "nowhere"), 3),
         ("sfnode.keys.proof_of_work_process", ("0", "00" * 32), 0),
-        ("sfnode.training.devices", (), 0),
+        pytest.param("sfnode.training.devices", (), 0, marks=pytest.mark.slow),  # it measures for seconds
     ],
 )
 def test_child__left_alone_until_it_is_done__ends_quietly(
