@@ -74,7 +74,7 @@ SESSIONS = (
         Edit(
             "sfnode.network.sessions.session",
             "SendQueue.put",
-            "or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX",
+            "or self._bytes + len(payload) > bounds.SEND_QUEUE_BYTES_MAX",
             "",
         ),
         "tests/network/test_parts.py::test_send_queue__full__refuses_but_takes_the_last_word",
