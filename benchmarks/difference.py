@@ -74,7 +74,7 @@ def ask(asker: Ledger, other: Ledger, case: str) -> SessionCost:
     round_trips = bytes_up = bytes_down = 0
     with asking.part("ms"):
         asker.root()  # what the head has cost before
-        request = session.start(1)
+        request = session.advance(None, 1)
     while request is not None:
         round_trips += 1
         with asking.part("ms"):
@@ -85,7 +85,7 @@ def ask(asker: Ledger, other: Ledger, case: str) -> SessionCost:
             *frames, reply = (decode_untrusted(payload) for payload in payloads)
             for frame in frames:
                 _take_frame(asker, session, frame)
-            request = session.receive(reply, round_trips + 1)  # type: ignore[arg-type]
+            request = session.advance(reply, round_trips + 1)  # type: ignore[arg-type]
         bytes_up += len(sent) + LENGTH_BYTES
         bytes_down += sum(len(payload) + LENGTH_BYTES for payload in payloads)
     return SessionCost(

@@ -14,6 +14,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -84,7 +85,15 @@ def _pairs(lines: list[str]) -> list[Row]:
 
 
 def write_all(folder: Path, base: str) -> list[Path]:
-    """Write every file into ``folder`` once all are checked; OperatorError: one is not there, or not what it was."""
+    """Write every file into ``folder`` once all are checked; fetch nothing where all are whole already.
+
+    A call that was interrupted while it wrote is made good by the next. OperatorError: a source is not there, or not
+    what it was.
+    """
+    hashes: dict[str, str] = json.loads(_HASHES.read_text("utf-8"))
+    paths = {name: folder / f"{name}.jsonl{'.gz' if '_full_' in name or '_pool_' in name else ''}" for name in hashes}
+    if all(_is_whole(path, hashes[name]) for name, path in paths.items()):
+        return list(paths.values())
 
     @cache
     def get(name: str) -> list[str]:
@@ -99,7 +108,6 @@ def write_all(folder: Path, base: str) -> list[Path]:
         text = data.decode("latin-1" if place == "conv" else "utf-8")
         return [line for line in text.split("\n") if line]
 
-    hashes: dict[str, str] = json.loads(_HASHES.read_text("utf-8"))
     try:
         files = {name: "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
                  for name, rows in all_files(get).items()}  # fmt: skip
@@ -108,14 +116,18 @@ def write_all(folder: Path, base: str) -> list[Path]:
     for name, data in files.items():
         if hashlib.sha256(data).hexdigest() != hashes[name]:
             raise OperatorError(f"{name} is not what the benchmarks were measured with: a source has changed")
-    written = []
     for name, data in files.items():
-        is_large = "_full_" in name or "_pool_" in name
-        path = folder / f"{name}.jsonl{'.gz' if is_large else ''}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        disk.write_durably(path, gzip.compress(data, mtime=0) if is_large else data)
-        written.append(path)
-    return written
+        paths[name].parent.mkdir(parents=True, exist_ok=True)
+        disk.write_durably(paths[name], gzip.compress(data, mtime=0) if paths[name].suffix == ".gz" else data)
+    return [paths[name] for name in files]
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    try:
+        data = path.read_bytes()
+        return hashlib.sha256(gzip.decompress(data) if path.suffix == ".gz" else data).hexdigest() == sha256
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 @click.command()

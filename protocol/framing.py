@@ -11,7 +11,6 @@ LENGTH_BYTES: Final = 4
 
 
 def frame(payload: bytes) -> bytes:
-    """Return the frame of one payload."""
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload
 
 
@@ -23,7 +22,6 @@ class FrameParser:
         self._buffer = bytearray()
 
     def feed_untrusted(self, data: bytes) -> None:
-        """Append bytes from the other side."""
         self._buffer += data
 
     def next_payload(self) -> bytes | None:

@@ -134,7 +134,7 @@ def _named(data: object, expected: Mapping[str, _Converter], where: str) -> Mapp
 def _convert_scalar(kind: type, data: object, where: str) -> Any:
     if type(data) is not kind:
         raise Malformed(f"{where}: {_show(data)} is not of type {kind.__name__}")
-    if isinstance(data, str) and not _is_unicode(data):
+    if isinstance(data, str) and has_half_pair(data):
         raise Malformed(f"{where}: half of a surrogate pair is not a character")
     return data
 
@@ -162,9 +162,9 @@ def _check_bound(value: Any, bound: Bound, where: str) -> None:
         raise Malformed(f"{where}: {what} {measured} is outside {bound.low} ... {bound.high}")
 
 
-def _is_unicode(text: str) -> bool:
-    """Return whether the text can be written as UTF-8: JSON escapes can carry lone surrogates, which cannot."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+def has_half_pair(text: str) -> bool:
+    """Return whether a text cannot be UTF-8: escapes of JSON can hold half of a surrogate pair."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _show(data: object) -> str:

@@ -6,7 +6,7 @@ from protocol.errors import (
     Reject as Reject,
     SfnodeError as SfnodeError,
 )
-from sfnode.api.authors import Learner as Learner, LocalAuthor as LocalAuthor, Measured as Measured
+from sfnode.api.authors import Learner as Learner, LocalAuthor as LocalAuthor
 from sfnode.api.joining import JoinedNode as JoinedNode, NodeEvent as NodeEvent, join as join
 from sfnode.api.local_model import LocalModel as LocalModel
 from sfnode.api.runs import LocalRun as LocalRun, open_run as open_run, save_run as save_run
@@ -20,5 +20,3 @@ from sfnode.run import (
 from sfnode.worker_protocol import Estimated as Estimated, Evaluated as Evaluated
 
 __version__: str
-
-def lazy_face(package: str, file: str) -> tuple[object, object]: ...

@@ -29,6 +29,14 @@ def is_name_of_ours(host: str, *names: str) -> bool:
     return name in ("localhost", *names) or _address(name.removeprefix("[").removesuffix("]")) is not None
 
 
+def url_to_open(host: str, port: int | str, path: str = "") -> str:
+    """Return the URL for a browser on this machine: 0.0.0.0 and ::, which mean all of its addresses, open nowhere."""
+    address = _address(host)
+    if address is not None and address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/{path}"
+
+
 @dataclass(eq=False)
 class Stranger:
     """One connection that may not have sent a valid request yet."""

@@ -69,7 +69,7 @@ class Reporter:
         if self._is_json:
             self._write_json(name, fields)
             return
-        self._close_line()
+        self.finish()
         for line in lines:
             self._print(printable(line))
 
@@ -98,9 +98,6 @@ class Reporter:
 
     def finish(self) -> None:
         """End an open progress line."""
-        self._close_line()
-
-    def _close_line(self) -> None:
         if self._is_line_open:
             self._is_line_open = False
             self._print("")

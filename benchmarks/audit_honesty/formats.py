@@ -28,7 +28,7 @@ from sfnode.storage import stored_basis
 from sfnode.training.calibration import calibrate
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import load_described, loading, quantised, trainable_tensors
+from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import load_shared
 from sfnode.training.task import read_task
 
@@ -73,9 +73,7 @@ class Models:
         self._description = load_described(model_folder)[1]
         self._tokenizer = loading.load_tokenizer(model_folder.path)
         device = choose_device("cpu")
-        self._shared = {
-            name: load_shared(quantised.choose_precision(name), model_folder.path, device) for name in FORMATS
-        }
+        self._shared = {name: load_shared(name, model_folder.path, device) for name in FORMATS}
         self._tensors = trainable_tensors(self._shared["fp32"].model)
         self._task = _task(subject)
         self._data = read_task(self._tokenizer, self._task, subject.data, None)

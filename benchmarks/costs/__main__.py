@@ -1,10 +1,11 @@
-"""Steps, applies, views, replays and audits: what each costs. JSON on stdout; docs/bench.md explains the figures.
+"""What steps, applies, views, replays, audits and memory cost. JSON on stdout; docs/bench.md explains it.
 
 python -m benchmarks.costs step --shape opt-125m --dtype bf16
 python -m benchmarks.costs apply --shape opt-2.7b --updates 1024
 python -m benchmarks.costs view --shape opt-125m --epochs 4
 python -m benchmarks.costs replay --updates 20000
 python -m benchmarks.costs audit --shape opt-125m --dtype fp32 --other-dtype bf16
+python -m benchmarks.costs memory --shape opt-1.3b --dtype int8
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from benchmarks.costs.audit_cost import bench_audit
 from benchmarks.costs.reference_cost import bench_references
 from benchmarks.costs.replay_cost import bench_replay
 from benchmarks.costs.view_cost import bench_view
+from benchmarks.costs.worker_memory import bench_memory
 from benchmarks.measures import report
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import BenchBasis
-from sfnode.worker_protocol import FLOATS
+from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 _shape_option = click.option("--shape", default="opt-125m", show_default=True, help="A shape of `sfnode bench`.")
 _dtype_option = click.option("--dtype", type=click.Choice(FLOATS), default="fp32", show_default=True)
@@ -27,6 +29,9 @@ _rows_option = click.option(
     "--rows", default=16, show_default=True, help="Use this many examples in each forward pass."
 )
 _tokens_option = click.option("--tokens", default=64, show_default=True, help="Use this many tokens per example.")
+_basis_option = click.option(
+    "--basis", type=click.Choice([each.value for each in BenchBasis]), default="random", show_default=True
+)
 _device_option = click.option("--device", default="auto", show_default=True)
 
 
@@ -42,7 +47,7 @@ def main() -> None:
 @_tokens_option
 @_dtype_option
 @_device_option
-@click.option("--basis", type=click.Choice([each.value for each in BenchBasis]), default="random", show_default=True)
+@_basis_option
 @click.option("--repeats", default=3, show_default=True, help="Measure this many rounds; the median is reported.")
 def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int) -> None:
     """Compare one step with MeZO in place, AdamW and LoRA, and the peak memory of each."""
@@ -90,6 +95,17 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
     """Measure what an audit of a message costs, and how far two honest nodes of different precision are apart."""
     found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
     report(found, as_json=True, lines=())
+
+
+@main.command()
+@_shape_option
+@_rows_option
+@_tokens_option
+@click.option("--dtype", type=click.Choice([*PRECISIONS]), default="fp32", show_default=True)
+@_basis_option
+def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str) -> None:
+    """Measure what a training process takes at most, and compare it with the plan of `sfnode doctor`."""
+    report(bench_memory(shape, size=(rows, tokens), dtype=dtype, basis=BenchBasis(basis)), as_json=True, lines=())
 
 
 if __name__ == "__main__":

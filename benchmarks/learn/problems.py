@@ -26,6 +26,7 @@ from sfnode.run import BUILTIN_TASKS, manifest_builder
 from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, quantised
 from sfnode.training.task import TaskData, read_task
+from sfnode.worker_protocol import PRECISIONS
 
 MODEL = "opt-reviews-4m"
 DEVICES = ("cpu", "cuda")
@@ -179,7 +180,8 @@ class Folders:
     def check(self, model: ModelChoice, tasks: Iterable[Task]) -> None:
         """Fetches the model if it has to be. OperatorError: no such device, or the first file that is missing."""
         choose_device(self.device)
-        quantised.choose_precision(model.dtype)
+        if model.dtype not in PRECISIONS:
+            raise OperatorError(f"dtype {model.dtype!r}: allowed are {', '.join(PRECISIONS)}")
         files = [self.data / name for task in tasks for name in (task.train, task.tune, task.test)]
         for file in (*files, self.model(model) / "config.json"):
             if not file.is_file():

@@ -237,7 +237,6 @@ class Span:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no slot holds anything."""
         return not self._shards
 
     def buckets(self) -> Iterator[tuple[Author, Bucket]]:

@@ -66,14 +66,13 @@ class Ledger:
         self.roster = Roster(manifest)
         fitting = limits.RECORD_BYTES_IN_MEMORY_MAX // self.codec.record_bytes
         self.slots = SlotTable(manifest.run_id, self.codec, archive, min(in_memory_max, fitting))
-        self._manifest = manifest
+        self._run_id, self.authors_max = manifest.run_id, manifest.authors_max
         self._root: Digest | None = None  # None after a change
         self._highest: dict[Author, int] = {}
         self.updates = 0
         self.void_slots = 0
 
     def statistics(self) -> LedgerStatistics:
-        """Return how much the ledger holds now."""
         return LedgerStatistics(
             updates=self.updates,
             void_slots=self.void_slots,
@@ -102,7 +101,7 @@ class Ledger:
             raise Ignore(IgnoreReason.TOO_EARLY, f"step {envelope.step} is beyond {horizon_step}")
         # [IGNORE] SPEC 7.3: the author table is full.
         if not self.has_room_for(envelope.author):
-            raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self._manifest.authors_max} authors already")
+            raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self.authors_max} authors already")
         self.codec.check_signed(envelope)
         self._put(envelope, held)
         if held is None:
@@ -170,14 +169,9 @@ class Ledger:
 
     # --- what is held -------------------------------------------------------------------------------------
 
-    @property
-    def authors_max(self) -> int:
-        """Return how many authors the run may have."""
-        return self._manifest.authors_max
-
     def has_room_for(self, author: Author) -> bool:
         """Return whether the author table holds ``author`` or has room for it."""
-        return author in self._highest or len(self._highest) < self._manifest.authors_max
+        return author in self._highest or len(self._highest) < self.authors_max
 
     def authors(self) -> dict[Author, int]:
         """Return the highest step held of each author, void slots included."""
@@ -194,5 +188,5 @@ class Ledger:
         if self._root is None:
             fields = [part for span, digest in self.slots.span_digests() for part in (hashing.u32(span), digest)]
             statements = [self.roster.digest()] if len(self.roster) else []
-            self._root = hashing.hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields, *statements)
+            self._root = hashing.hash_fields("sfnode/ledger/1", self._run_id, *fields, *statements)
         return self._root

@@ -130,10 +130,6 @@ class Roster:
         """Return whether others have used up the token of ``claim``: this claim would make it void."""
         return sum(each.author != claim.author for each in self.held(claim.key)) >= claim.uses
 
-    def has_void_claim(self, author: Author) -> bool:
-        """Return whether ``author`` has claimed a token that admits nobody, because too many authors claimed it."""
-        return author in self._void
-
     def excluded_from(self, author: Author) -> int | None:
         """Return the first step of ``author`` that an exclusion covers, None when there is no exclusion."""
         held = self._held.get(bytes([StatementKind.EXCLUDE]) + author)

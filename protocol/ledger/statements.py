@@ -87,7 +87,6 @@ class Invitation:
 
     @property
     def token(self) -> bytes:
-        """Return the public key of the token."""
         return Signer(self.secret).author
 
     @property
@@ -141,7 +140,6 @@ class StatementCodec:
     # --- making -------------------------------------------------------------------------------------------
 
     def admit(self, owner: Signer, author: Author) -> bytes:
-        """Make the owner's statement that admits ``author``."""
         body = bytes([StatementKind.ADMIT]) + author
         return body + owner.sign(self._prefix + body)
 

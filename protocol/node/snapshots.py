@@ -4,12 +4,13 @@ import hashlib
 from collections import Counter
 from typing import Final
 
-from protocol import events, limits, state, timings
+from protocol import events, limits, timings
 from protocol.crypto import Author, Signer
 from protocol.errors import Ignore, Reject
 from protocol.node.attestations import AttestationTable
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run import AdmissionKind
+from protocol.state import Replica, snapshot as snapshot_file, snapshot_proof
 from protocol.sync import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
@@ -19,7 +20,7 @@ _RETRY_MS: Final = 2_000  # until the next fetch when no neighbour had the file
 class Snapshots:
     """Makes, attests, fetches, uses and proves snapshots for the node core."""
 
-    def __init__(self, replica: state.Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
+    def __init__(self, replica: Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
         self.outcome = events.SnapshotOutcome.NONE
         self.ignored: Counter[str] = Counter()
@@ -37,7 +38,7 @@ class Snapshots:
         self._look_ms = 0
         self._asked: str | None = None  # the SHA-256 of the file that is being fetched; one at a time
         self._due_ms: dict[str, int] = {}  # when each failed file may be asked for again
-        self._signed_by: tuple[state.snapshot.Attestation, ...] = ()  # of the snapshot that is or was used
+        self._signed_by: tuple[snapshot_file.Attestation, ...] = ()  # of the snapshot that is or was used
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -83,9 +84,9 @@ class Snapshots:
         if step <= self._made_step:
             return []
         self._made_step = step
-        if not state.snapshot.may_fit(self._manifest, step):
+        if not snapshot_file.may_fit(self._manifest, step):
             return []
-        data = state.snapshot.encode_snapshot(self._manifest, state.snapshot_proof.take_snapshot(self._replica, step))
+        data = snapshot_file.encode_snapshot(self._manifest, snapshot_proof.take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []
         sha256 = hashlib.sha256(data)
@@ -120,7 +121,7 @@ class Snapshots:
         is_used = self._replica.snapshot is not None and not self._sync.is_live
         return self._signer.author if is_used or self._is_sought(updates) else None
 
-    def _wanted(self) -> list[state.snapshot.Attestation]:
+    def _wanted(self) -> list[snapshot_file.Attestation]:
         """Return the attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
@@ -137,7 +138,7 @@ class Snapshots:
         if not agreed or agreed[0].sha256 != sha256:
             return []
         try:
-            snapshot = state.snapshot.decode_snapshot_untrusted(self._manifest, data)
+            snapshot = snapshot_file.decode_snapshot_untrusted(self._manifest, data)
         except Reject:
             snapshot = None
         self._signed_by = tuple(agreed)
@@ -165,23 +166,19 @@ class Snapshots:
         if snapshot is None or now_ms < self._look_ms:
             return []
         self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
-        verdict = state.snapshot_proof.judge(snapshot, self._replica)
-        if verdict is state.snapshot_proof.ProofVerdict.MISSING:
+        verdict = snapshot_proof.judge(snapshot, self._replica)
+        is_missing = verdict is snapshot_proof.ProofVerdict.MISSING
+        if is_missing:
             if self._missing_since_ms is None:
                 self._missing_since_ms = now_ms
             # A neighbour that lags or withholds also makes a node live, so wait for the others.
             if now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS:
                 return []
         # One neighbour alone may withhold records that others have, which proves nothing against the signers.
-        if verdict is state.snapshot_proof.ProofVerdict.UNEQUAL or (
-            verdict is state.snapshot_proof.ProofVerdict.MISSING and self._sync.peers > 1
-        ):
-            return [self._halt(snapshot, verdict)]
-        return self._end(
-            events.SnapshotOutcome.PROVED
-            if verdict is state.snapshot_proof.ProofVerdict.EQUAL
-            else events.SnapshotOutcome.UNPROVED
-        )
+        if verdict is snapshot_proof.ProofVerdict.UNEQUAL or (is_missing and self._sync.peers > 1):
+            return [self._halt(snapshot, is_missing=is_missing)]
+        is_equal = verdict is snapshot_proof.ProofVerdict.EQUAL
+        return self._end(events.SnapshotOutcome.PROVED if is_equal else events.SnapshotOutcome.UNPROVED)
 
     def _end(self, outcome: events.SnapshotOutcome) -> list[events.Effect]:
         self._replica.drop_snapshot()
@@ -200,9 +197,9 @@ class Snapshots:
         self._statements = roster.digest()
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
-    def _halt(self, snapshot: state.snapshot.Snapshot, verdict: state.snapshot_proof.ProofVerdict) -> events.Halt:
+    def _halt(self, snapshot: snapshot_file.Snapshot, *, is_missing: bool) -> events.Halt:
         found = "the same updates give other coefficients"
-        if verdict is state.snapshot_proof.ProofVerdict.MISSING:
+        if is_missing:
             held = self._replica.ledger.slots.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
         signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)

@@ -24,15 +24,12 @@ class Mismatch:
 
     @property
     def is_at_work(self) -> bool:
-        """Return whether a recount is in progress."""
         return self._recount is not None
 
     def brought_news(self, peer: PeerId) -> None:
-        """Note that the neighbour has brought a new record."""
         self._useful.add(peer)
 
     def forget(self, peer: PeerId) -> None:
-        """Forget a neighbour that left."""
         self._useful.discard(peer)
         if peer == self._claimed_by:
             self._claimed_by = None

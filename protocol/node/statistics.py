@@ -58,7 +58,6 @@ class RunProgress:
 
 
 def node_statistics(node: Node) -> NodeStatistics:
-    """Return the figures of the core now."""
     return NodeStatistics(
         run=node.manifest.name,
         run_id=node.manifest.run_id.hex(),

@@ -24,7 +24,6 @@ class Turn:
         self.effects: list[Effect] = []
 
     def begin(self, now_ms: int) -> None:
-        """Begin the turn of the next event, without effects yet."""
         self.now_ms = now_ms
         self.effects = []
 

@@ -30,7 +30,6 @@ class AdmissionSpec:
     pow_bits: Annotated[int, Bound(0, limits.POW_BITS_MAX)]
 
     def in_words(self) -> str:
-        """Return in words who may contribute to the run."""
         return f"open, {self.pow_bits} bits of work" if self.pow_bits else self.kind.value
 
 

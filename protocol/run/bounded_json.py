@@ -10,7 +10,6 @@ from protocol.schema import Malformed
 JSON_DEPTH_MAX: Final = 64  # parsers recurse
 EXACT_INTEGER_MAX: Final = 1 << 53  # binary64 holds all up to here
 _DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_json(text: str, where: str) -> object:
@@ -49,11 +48,6 @@ def decimal_of(text: str) -> float | None:
     """Return the binary64 nearest to a decimal number such as -12.50; None where ``text`` is none, or too large."""
     value = float(text) if _DECIMAL.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None
-
-
-def has_half_pair(text: str) -> bool:
-    """Return whether a text cannot be UTF-8: escapes of JSON can hold half of a surrogate pair."""
-    return _SURROGATE.search(text) is not None
 
 
 def _unrepeated(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias, cast
 
 from protocol.run import bounded_json
-from protocol.schema import Malformed
+from protocol.schema import Malformed, has_half_pair
 
 RULE_CHARACTERS_MAX: Final = 4_096  # the bound of `TaskSpec.completion`
 SAMPLES_MIN: Final = 2  # the mean of the others says what to expect of one
@@ -140,7 +140,7 @@ def parse_reward(text: str) -> RewardRule:
     if len(text) > RULE_CHARACTERS_MAX:
         raise Malformed(f"reward: {len(text):,} characters are more than {RULE_CHARACTERS_MAX:,}")
     data = bounded_json.read_json(text, "reward")
-    if bounded_json.has_half_pair(json.dumps(data, ensure_ascii=False)):
+    if has_half_pair(json.dumps(data, ensure_ascii=False)):
         raise Malformed("reward: half of a surrogate pair is not a character")
     members = _members(data, ("check", "samples", "tokens"), "reward")
     if missing := [name for name in ("check", "samples", "tokens") if name not in members]:

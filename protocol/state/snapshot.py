@@ -131,7 +131,6 @@ class AttestationCodec:
         self._prefix = _SIGNED_TAG + manifest.run_id
 
     def attest(self, signer: Signer, step: int, file_bytes: int, sha256: bytes) -> Attestation:
-        """Make an attestation by ``signer``."""
         body = _BODY.pack(signer.author, step, file_bytes, sha256)
         return self.decode_untrusted(body + signer.sign(self._prefix + body))
 

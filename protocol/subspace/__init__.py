@@ -1,8 +1,7 @@
 """Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
 
 from protocol.subspace import basis_file
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import BasisContent
+from protocol.subspace.basis_file import Bases, BasisContent
 from protocol.subspace.directions import (
     DirectionFactors,
     Int8Array,

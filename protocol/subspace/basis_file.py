@@ -1,6 +1,7 @@
-"""The file of a dense core's basis: its bytes, and the checks that it must pass (SPEC 4.6). Bytes only, no files here.
+"""Where a run's bases come from: the generator (SPEC 4.1), or the file of a dense core's basis (SPEC 4.6). Bytes only.
 
-The file names no shapes: they follow from the manifest, and so does the file's length.
+The file names no shapes: they follow from the manifest, and so does the file's length. Its basis stays the same in
+every epoch. No digest depends on it, so a node without the model does not need it.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import numpy as np
 from protocol.errors import Reject, RejectReason
 from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import BASIS_MAGIC_BYTES, Manifest, basis_bytes
-from protocol.subspace.directions import Basis, Int8Array
+from protocol.subspace.directions import Basis, Int8Array, basis
 
 MAGIC: Final = b"sfnode/basis/3" + b"\n\0"
 EXP_MAX: Final = 60  # of |u_exp| and |v_exp|: the view stays within the range of floats
@@ -36,7 +37,6 @@ class BasisContent:
     v_exps: tuple[int, ...]
 
     def basis(self, index: int) -> Basis:
-        """Return the basis of one tensor."""
         return Basis(u=self.u, v=self.v[index], u_exp=self.u_exp, v_exp=self.v_exps[index])
 
 
@@ -71,3 +71,28 @@ def decode_basis_untrusted(manifest: Manifest, data: bytes) -> BasisContent:
         v=tuple(each.reshape(-1, method.rank) for each in v),
         v_exps=tuple(exps[1:].tolist()),
     )
+
+
+class Bases:
+    """Knows the basis of every tensor in every epoch of one run.
+
+    Args:
+        manifest: of the run.
+        content: of the basis's file, exactly when the run has a dense core (`decode_basis_untrusted`).
+    """
+
+    def __init__(self, manifest: Manifest, content: BasisContent | None = None) -> None:
+        assert (content is not None) == manifest.method.is_dense
+        self.manifest = manifest
+        self._content = content
+
+    def name(self, epoch: int) -> str:
+        """Return the name of an epoch's basis. Epochs of one name have the same basis, so their coefficients add up."""
+        return f"epoch {epoch}" if self._content is None else "of all epochs"
+
+    def of(self, epoch: int, tensor_index: int) -> Basis:
+        """Return the basis of one tensor in ``epoch``; a random one is generated at each call."""
+        if self._content is not None:
+            return self._content.basis(tensor_index)
+        tensor = self.manifest.tensors[tensor_index]
+        return basis(self.manifest.run_id, epoch, tensor_index, tensor, self.manifest.method.rank)

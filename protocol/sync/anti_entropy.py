@@ -49,18 +49,8 @@ class Claims:
     """Records which buckets a session is pulling now, so that sessions with several peers share the work."""
 
     def __init__(self) -> None:
-        self._taken: set[BucketKey] = set()
+        self.taken: set[BucketKey] = set()
         self.compared: set[int] = set()  # spans of which some session has received all that its peer holds
-
-    def take(self, bucket: BucketKey) -> bool:
-        """Take the bucket and return whether it was free."""
-        is_free = bucket not in self._taken
-        self._taken.add(bucket)
-        return is_free
-
-    def release(self, bucket: BucketKey) -> None:
-        """Free the bucket for other sessions."""
-        self._taken.discard(bucket)
 
 
 class SyncSession:
@@ -74,7 +64,7 @@ class SyncSession:
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
-        self._held: list[BucketKey] = []
+        self._held: set[BucketKey] = set()
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
         self._records_received = 0  # in answer to the pull in flight
@@ -85,23 +75,22 @@ class SyncSession:
         self.has_own = False  # all that the peer holds of ``own`` is here
         self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
-        self._skipped = 0  # buckets left to a session with another peer, which may yet fail
+        self.skipped = 0  # buckets left to a session with another peer, which may yet fail
 
-    @property
-    def has_skipped(self) -> bool:
-        """Return whether a bucket was left to a session with another peer."""
-        return self._skipped > 0
-
-    def start(self, request: int) -> Request | None:
-        """Return the first request, numbered ``request``."""
-        return self._advance(None, request)
-
-    def receive(self, reply: Reply, request: int) -> Request | None:
+    def advance(self, reply: Reply | None, request: int) -> Request | None:
         """Process the answer to the request in flight; return the next one, numbered ``request``, or None at the end.
 
-        Raises Reject when the answer is of the wrong kind or contradicts itself.
+        ``reply`` is None at the start. Raises Reject when it is of the wrong kind or contradicts itself.
         """
-        return self._advance(reply, request)
+        try:
+            following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
+        except StopIteration:
+            self.is_complete = True
+            self._release()
+            self.in_flight = None
+            return None
+        self.in_flight = replace(following, request=request)
+        return self.in_flight
 
     def is_answer(self, request: int) -> bool:
         """Return whether ``request`` is the number of the request in flight; late answers carry an older number."""
@@ -118,21 +107,9 @@ class SyncSession:
         self._release()
         self.in_flight = None
 
-    def _advance(self, reply: Reply | None, request: int) -> Request | None:
-        try:
-            following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
-        except StopIteration:
-            self.is_complete = True
-            self._release()
-            self.in_flight = None
-            return None
-        self.in_flight = replace(following, request=request)
-        return self.in_flight
-
     def _release(self) -> None:
-        for bucket in self._held:
-            self._claims.release(bucket)
-        self._held = []
+        self._claims.taken -= self._held
+        self._held.clear()
 
     # --- the dialogue, top to bottom -----------------------------------------------------------------------
 
@@ -163,7 +140,7 @@ class SyncSession:
             _check_page(request, page)
             listed = tuple(entry for entry in page.authors if entry.author == author)
             yield from self._pull_page(span, replace(page, authors=listed))
-        self.has_own = not (self.is_short or self.has_skipped)
+        self.has_own = not (self.is_short or self.skipped)
 
     def _fetch_statements(self) -> Dialogue:
         """Request all statements of the peer. The caller adds each page to the ledger before it passes it on here."""
@@ -188,7 +165,7 @@ class SyncSession:
         _check_ascending([entry.shard for entry in theirs.shards])
         own = dict(self._ledger.slots.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
-        after, is_last, listed, skipped = _FIRST, not differing, 0, self._skipped
+        after, is_last, listed, skipped = _FIRST, not differing, 0, self.skipped
         while not is_last and not self.is_short:
             request = wire.AuthorsRequest(request=0, span=span, shards=differing, after=after)
             page = _expect(wire.Authors, (yield request))
@@ -199,7 +176,7 @@ class SyncSession:
                 raise Reject(RejectReason.UNREQUESTED, f"more than {self._ledger.authors_max} authors in one span")
             yield from self._pull_page(span, page)
             after, is_last = page.authors[-1].author if page.authors else after, page.is_last
-        if not self.is_short and self._skipped == skipped:
+        if not self.is_short and self.skipped == skipped:
             self._claims.compared.add(span)
 
     def _pull_page(self, span: int, page: wire.Authors) -> Dialogue:
@@ -208,10 +185,11 @@ class SyncSession:
         slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
         for holdings in page.authors:
             bucket = (span, Author(holdings.author))
-            if not self._claims.take(bucket):
-                self._skipped += 1
+            if bucket in self._claims.taken:
+                self.skipped += 1
                 continue
-            self._held.append(bucket)
+            self._claims.taken.add(bucket)
+            self._held.add(bucket)
             steps = yield from self._missing(span, holdings)
             for start in range(0, len(steps), slots_max):
                 piece = digest_buckets.bitmap_of(steps[start : start + slots_max])

@@ -14,14 +14,10 @@ class PushQueue:
     def __init__(self) -> None:
         self._waiting: dict[bytes, bytes] = {}  # by payload
         self._flushed_ms = -timings.FLUSH_INTERVAL_MS
-        self.overflowed = 0
 
     def push(self, record: bytes) -> None:
-        """Queue a record for the neighbour."""
-        if len(self._waiting) >= limits.PUSH_QUEUE_RECORDS_MAX:
-            self.overflowed += 1
-            return
-        self._waiting[record[:-SIGNATURE_BYTES]] = record
+        if len(self._waiting) < limits.PUSH_QUEUE_RECORDS_MAX:
+            self._waiting[record[:-SIGNATURE_BYTES]] = record
 
     def mark_known(self, record: bytes) -> None:
         """Drop a record that the neighbour has just shown to hold."""
@@ -70,11 +66,9 @@ class Flood:
         return min((rest for rest in rests if rest is not None), default=timings.REST_MS_MAX)
 
     def open(self, peer: PeerId) -> None:
-        """Open the queue of a new neighbour."""
         self._queues[peer] = PushQueue()
 
     def close(self, peer: PeerId) -> None:
-        """Drop the queue of a neighbour that left."""
         self._queues.pop(peer, None)
 
     def push(self, record: bytes, *, source: PeerId | None) -> None:
@@ -89,7 +83,6 @@ class Flood:
             self._queues[peer].mark_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
-        """Keep only the records that are still useful in all queues."""
         for queue in self._queues.values():
             queue.keep(is_useful)
 

@@ -47,7 +47,6 @@ class Synchroniser:
 
     @property
     def peers(self) -> int:
-        """Return the number of neighbours."""
         return len(self._neighbours)
 
     @property
@@ -94,11 +93,9 @@ class Synchroniser:
         return any(spans and spans <= self._claims.compared for spans in wanted)
 
     def is_open(self, peer: wire.PeerId) -> bool:
-        """Return whether ``peer`` is a neighbour."""
         return peer in self._neighbours
 
     def open_peers(self) -> list[wire.PeerId]:
-        """Return all neighbours."""
         return list(self._neighbours)
 
     def open(self, peer: wire.PeerId, now_ms: int = 0) -> None:
@@ -124,7 +121,6 @@ class Synchroniser:
         ]
 
     def head_sent(self, peer: wire.PeerId, now_ms: int) -> None:
-        """Record that the head was sent to the neighbour."""
         self._neighbours[peer].head_sent_ms = now_ms
 
     def receive_head(
@@ -147,7 +143,7 @@ class Synchroniser:
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
         neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
-        return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
+        return self._send(peer, neighbour, neighbour.session.advance(None, self._next_request()), now_ms)
 
     def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:
         """Answer a request, or continue the session that an answer belongs to. Raises Reject for other messages."""
@@ -191,7 +187,7 @@ class Synchroniser:
         if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
             return []  # late answer to a request that was given up: nobody's fault
         self.answered_ms = now_ms
-        request = neighbour.session.receive(reply, self._next_request())
+        request = neighbour.session.advance(reply, self._next_request())
         self.has_own = self.has_own or neighbour.session.has_own
         self.has_statements = self.has_statements or neighbour.session.has_statements
         return self._send(peer, neighbour, request, now_ms)
@@ -220,7 +216,7 @@ class Synchroniser:
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed
         # Live: one neighbour's whole ledger was compared, and no part of it was left to a session with another.
-        self.is_live = self.is_live or (not is_failed and not session.has_skipped)
+        self.is_live = self.is_live or (not is_failed and not session.skipped)
 
     def _next_request(self) -> int:
         self._last_request = self._last_request % 0xFFFFFFFF + 1

@@ -1,17 +1,12 @@
 """One author of a run in this process: it measures updates, signs them, and applies them. No torch."""
 
 import secrets
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol
 
 from protocol.crypto import Signer, hashing
 from protocol.state import Coefficients, Replica
 from sfnode.api.runs import LocalRun
 from sfnode.worker_protocol import Estimated, Evaluated
-
-if TYPE_CHECKING:  # imports torch
-    from sfnode.training.dense_message import Estimate
-
-Measured: TypeAlias = "Estimate | Estimated"  # what a learner found
 
 
 class Learner(Protocol):
@@ -23,7 +18,7 @@ class Learner(Protocol):
     def show(self, coefficients: Coefficients) -> None:
         """Take these coefficients as the model's state from now on."""
 
-    def estimate(self, seed: int, step: int, directions: int | None = None) -> "Measured":
+    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimated:
         """Measure the round at ``step`` along the directions of ``seed``; ``directions``: only the first ones.
 
         NumericError: a loss is not finite, so the author skips the step.

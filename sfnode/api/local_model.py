@@ -11,7 +11,7 @@ from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
-from sfnode.training.calibration import EXAMPLES_MIN, calibrate
+from sfnode.training.calibration import EXAMPLES_MIN, FoundBasis, Progress, calibrate
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -24,6 +24,40 @@ if TYPE_CHECKING:  # at run time `sfnode.training` has to come first: it hides w
 _NAME: Final = "local"
 _MAX_TOKENS: Final = 128
 _DATA: Final = DataOptions(data="rows of this process", is_private=True)  # nothing is read by this name
+
+
+def finish_run(
+    draft: RunDraft, model: SharedModel, data: TaskData, report: Progress = lambda _done, _total: None
+) -> tuple[LocalRun, FoundBasis | None]:
+    """Sign a new run: with a basis that is found on some of ``data``, or with drawn directions where there can be none.
+
+    OperatorError: an option is wrong, which shows before a basis is looked for; or the run needs one that it cannot
+    have.
+    """
+    draft.manifest(is_complete=False)  # raises
+    options, basis = draft.options, None
+    found: FoundBasis | None = None
+    if options.dense_batch_rows:
+        bits = options.method.bits or manifest_builder.BITS
+        found = calibrate(model, draft.tensors, data, options.dense_batch_rows, bits, report)
+    if found is not None:
+        basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
+    elif draft.task.kind is TaskKind.REWARD:
+        raise OperatorError(
+            f"rewards are learnt by a dense core: it needs --data with {EXAMPLES_MIN} prompts or more, and a model "
+            f"whose last layers write to the residual stream; {options.model} lacks these, or the prompts are too few. "
+            "Give more of them, or another model of the architectures in docs/models.md"
+        )
+    elif options.method.core is CoreKind.DENSE or options.method.bits:
+        option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
+        raise OperatorError(
+            f"{option}: needs --data with at least {EXAMPLES_MIN} examples, the loss as objective, layers known to "
+            "write to the residual stream, and no option on how directions are drawn. Leave it out to take what there "
+            "can be"
+        )
+    else:
+        draft.draw()
+    return LocalRun(signed=draft.signed(), basis=basis), found
 
 
 class LocalModel:
@@ -95,24 +129,8 @@ class LocalModel:
         positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
         tokens = task.max_tokens or min(_MAX_TOKENS, positions)
         spec = given.texts.spelled.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
-        tensors = trainable_tensors(self.shared.model)
-        draft = RunDraft(given, self._owner, spec, self._spec, tensors)
-        found = None
-        if given.dense_batch_rows:
-            data = self._read(spec, self._spec, rows, None)
-            bits = given.method.bits or manifest_builder.BITS
-            found = calibrate(self.shared, tensors, data, given.dense_batch_rows, bits)
-        if found is None and (spec.kind is TaskKind.REWARD or given.method.core is CoreKind.DENSE):
-            raise OperatorError(
-                f"this model and these rows can have no dense core, which the run needs: give {EXAMPLES_MIN} rows or "
-                "more, and a model whose last layers write to the residual stream"
-            )
-        basis = None
-        if found is None:
-            draft.draw()
-        else:
-            basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
-        return LocalRun(signed=draft.signed(), basis=basis)
+        draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
+        return finish_run(draft, self.shared, self._read(spec, self._spec, rows, None))[0]
 
     def learner(
         self,

@@ -8,9 +8,17 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
-from protocol.state import Replica
+from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases
-from sfnode.storage import AtStep, DataDirectory, Store, StoredState, decode_run_file, disk, stored_basis
+from sfnode.storage import AtStep, DataDirectory, Store, decode_run_file, disk, stored_basis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredState:
+    """Holds the sum of a ledger's updates; ``steps``: of the run that it covers, up to the last one with an update."""
+
+    coefficients: Coefficients
+    steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +49,7 @@ class LocalRun:
 
         ``at_step``: as for `state`. A node may be running there. Raises OperatorError, StorageDamagedError.
         """
-        last = None if at_step is None else self._stored.evaluations.step_at(at_step)
+        last = self._step(at_step)
         with self._stored.replayed(self.manifest) as replica:
             envelopes = replica.ledger.slots.envelopes()
             yield from envelopes if last is None else takewhile(lambda each: each.step < last, envelopes)
@@ -53,7 +61,14 @@ class LocalRun:
 
         Raises OperatorError, StorageDamagedError.
         """
-        return self._stored.state(at_step)
+        last = self._step(at_step)
+        with self._stored.replayed(self.manifest) as replica:
+            made = max(replica.ledger.authors().values(), default=-1) + 1
+            coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
+            return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))
+
+    def _step(self, at_step: AtStep | None) -> int | None:
+        return None if at_step is None else self._stored.evaluations.step_at(at_step)
 
     @property
     def _stored(self) -> DataDirectory:

@@ -185,7 +185,6 @@ class _SharedCodec(EnvelopeCodec):
         self._verified: set[bytes] = set()
 
     def decode_untrusted(self, record: bytes) -> Envelope:
-        """Decode a record, or return what was decoded before. Raises Reject."""
         found = self._decoded.get(record)
         if found is None:
             if len(self._decoded) >= _REMEMBERED:
@@ -195,7 +194,6 @@ class _SharedCodec(EnvelopeCodec):
         return found
 
     def check_signed(self, envelope: Envelope) -> None:
-        """Check the costly rules, once. Raises Reject."""
         if envelope.record not in self._verified:
             super().check_signed(envelope)
             self._verified.add(envelope.record)

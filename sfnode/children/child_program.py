@@ -78,17 +78,13 @@ class Program:
 
     def run(self, limit_s: float) -> subprocess.CompletedProcess[str]:
         """Run the process to its end, and return its output. OSError; subprocess.TimeoutExpired after ``limit_s``."""
-        process = self.start(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        held, process.stdin = process.stdin, None  # `communicate` would close it
-        try:
-            said, complaint = process.communicate(timeout=limit_s)
-        finally:
-            end(process)
-            if held is not None:
-                held.close()
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
+        with self.start(stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            held, process.stdin = process.stdin, None  # `communicate` would close it
+            try:
+                said, complaint = process.communicate(timeout=limit_s)
+            finally:
+                process.stdin = held
+                process.kill()
         texts = (said.decode("utf-8", "replace"), complaint.decode("utf-8", "replace"))
         return subprocess.CompletedProcess(self.command, process.returncode, *texts)
 

@@ -34,7 +34,6 @@ def ask(
     at_step: AtStep | None,
     tokens: int,
     dtype: str,
-    is_json: bool,
 ) -> None:
     """Ask the model something, before its training and after it. TEXT fills the field of the run's prompt.
 
@@ -59,7 +58,7 @@ def ask(
         lines += [printable(each.question), f"  {evaluations.ALONE:<15}  {before}", f"  {evaluations.NOW:<15}  {after}"]
     gain = data_dir.gain.read()
     lines.append(f"gain: {evaluations.HOW_TO_MEASURE if gain is None else gain.in_words()}")
-    options.print_result([asdict(each) for each in found], "\n".join(lines), is_json)
+    options.print_result([asdict(each) for each in found], "\n".join(lines))
 
 
 def _shown(reply: "Reply", words: list[str]) -> str:

@@ -56,7 +56,6 @@ def audit(
     check: Path | None,
     out: Path | None,
     devices: DeviceOptions,
-    is_json: bool,
 ) -> None:
     """Measure messages of a public run again. The exit code is 1 if one is not what its author claims.
 
@@ -83,7 +82,7 @@ def audit(
         cases = trio.run(audit_measuring.audit_messages, signed, config, past, chosen)
     mismatches = [case for case in cases if case.verdict is AuditVerdict.MISMATCH]
     reports = _write_reports(mismatches, signed, data_dir.identity.signer(), out) if out is not None else []
-    _say(signed.manifest, cases, reports, is_json)
+    _say(signed.manifest, cases, reports)
     if mismatches:
         raise SystemExit(ExitCode.FAILED)
 
@@ -129,7 +128,7 @@ def _is_report(signed: SignedManifest, path: Path) -> bool:
     return True
 
 
-def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport], is_json: bool) -> None:
+def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport]) -> None:
     false_alarms = DENSE_FALSE_ALARMS if manifest.method.is_dense else FALSE_ALARMS
     lines = [f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}"]
     for case in cases:
@@ -140,7 +139,7 @@ def _say(manifest: Manifest, cases: list[AuditCase], reports: list[AuditReport],
     verdicts = f"{counts[AuditVerdict.MISMATCH]} mismatches, {counts[AuditVerdict.UNJUDGED]} cannot be judged"
     lines += [f"{len(cases)} messages measured again, {verdicts}", f"False alarms: {false_alarms}"]
     fields = {"messages": [_row(case) for case in cases], "reports": len(reports), "false_alarms": false_alarms}
-    options.print_result(fields, "\n".join(lines), is_json)
+    options.print_result(fields, "\n".join(lines))
 
 
 def _row(case: AuditCase) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """``sfnode bench``: measure a training step and its memory, always as a ratio within one run."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import click
@@ -9,8 +8,7 @@ import click
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import reward
 from sfnode.cli.missing_extras import check_can_train
-from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option, together
-from sfnode.doctor import plan_memory
+from sfnode.cli.options import device_option, dtype_option, json_option, number_option, print_result
 from sfnode.training.allocator import keep_freed_memory
 
 _shape_option = click.option(
@@ -18,19 +16,6 @@ _shape_option = click.option(
     default="opt-125m",
     show_default=True,
     help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b, smollm2-135m.",
-)
-_measured_options = together(
-    _shape_option,
-    number_option("--rows", 16, "Use this many examples in each forward pass.", most=1 << 16),
-    number_option("--tokens", 64, "Use this many tokens per example.", most=2_048),  # positions of all these shapes
-    click.option(
-        "--basis",
-        type=click.Choice(["dense", "random"]),
-        default="dense",
-        show_default=True,
-        help="Train what `sfnode init` makes, a `dense` core in the last layers; or in `random` bases of rank 32, as "
-        "the paper does.",
-    ),
 )
 
 
@@ -41,12 +26,22 @@ def bench() -> None:
 
 
 @bench.command()
-@_measured_options
+@_shape_option
+@number_option("--rows", 16, "Use this many examples in each forward pass.", most=1 << 16)
+@number_option("--tokens", 64, "Use this many tokens per example.", most=2_048)  # positions of all these shapes
+@click.option(
+    "--basis",
+    type=click.Choice(["dense", "random"]),
+    default="dense",
+    show_default=True,
+    help="Train what `sfnode init` makes, a `dense` core in the last layers; or in `random` bases of rank 32, as the "
+    "paper does.",
+)
 @dtype_option
 @device_option
 @number_option("--repeats", 9, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
-def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int, is_json: bool) -> None:
+def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int) -> None:
     """Compare one step with bare forward passes of the same rows, and the peak memory of both.
 
     \b
@@ -56,7 +51,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
     from sfnode.training.bench import BenchBasis, bench_step
 
     found = bench_step(shape, size=(rows, tokens), dtype=dtype, basis=BenchBasis(basis), repeats=repeats, device=device)
-    _print(found, is_json)
+    print_result(found, "\n".join(_lines(found)))
 
 
 @bench.command()
@@ -70,9 +65,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
 @device_option
 @number_option("--repeats", 5, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
-def answer(
-    shape: str, answers: int, samples: int, tokens: int, dtype: str, device: str, repeats: int, is_json: bool
-) -> None:
+def answer(shape: str, answers: int, samples: int, tokens: int, dtype: str, device: str, repeats: int) -> None:
     """Compare a message of a run that learns from rewards with the writing of as many answers by transformers.
 
     \b
@@ -82,69 +75,33 @@ def answer(
     from sfnode.training.bench import AnswerSize, bench_answer
 
     size = AnswerSize(answers=answers, samples=samples, tokens=tokens)
-    _print(bench_answer(shape, size=size, dtype=dtype, repeats=repeats, device=device), is_json)
+    found = bench_answer(shape, size=size, dtype=dtype, repeats=repeats, device=device)
+    print_result(found, "\n".join(_lines(found)))
 
 
 @bench.command()
 @json_option
-def dtypes(is_json: bool) -> None:
+def dtypes() -> None:
     """Measure how fast this processor multiplies in each number format, as it is held and widened to fp32.
 
     The figures are 10^9 operations a second in a layer of 576 inputs and 1,536 outputs with 256 tokens. `is_widened`
     says which way a node takes.
 
     \b
-    Example: sfnode bench dtypes
+    Example: sfnode bench dtypes --json
     """
     check_can_train()
     from sfnode.training.devices import product_speeds
 
     speeds = {each.dtype: asdict(each) for each in product_speeds()}
-    _print({name: {key: row[key] for key in row if key != "dtype"} for name, row in speeds.items()}, is_json)
+    found = {name: {key: row[key] for key in row if key != "dtype"} for name, row in speeds.items()}
+    print_result(found, "\n".join(_lines(found)))
 
 
-@bench.command()
-@_measured_options
-@quantised_dtype_option
-@json_option
-def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: bool) -> None:
-    """Measure what a training process takes at most, loading and training, and compare it with the plan of `doctor`.
-
-    \b
-    Example: sfnode bench memory --shape opt-1.3b --dtype int8
-    """
-    check_can_train()
-    from sfnode.training.bench import BenchBasis, random_files, synthetic_models, worker_peaks
-
-    size, kind = (rows, tokens), BenchBasis(basis)
-    manifest = synthetic_models.bench_bases(synthetic_models.shape_tensors(shape), kind, size=size).manifest
-    with random_files(shape) as folder:
-        plan = plan_memory(manifest, folder, dtype)
-        found = worker_peaks(folder, shape, size, dtype, kind)
-    planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
-    program = found["program"]
-    fields = {
-        "shape": shape,
-        "rows": rows,
-        "tokens": tokens,
-        "dtype": dtype,
-        "basis": basis,
-        "program": program,
-        "planned": planned,
-        "measured": {name: found[name] for name in planned},
-        "ratio": {name: peak / found[name] for name, peak in planned.items()},
-        "ratio_without_program": {name: (peak - program) / (found[name] - program) for name, peak in planned.items()},
-    }
-    _print(fields, is_json)
-
-
-def _print(fields: Mapping[str, object], is_json: bool, path: str = "") -> None:
-    """Print JSON, or a line for each field; the name of a nested field is its path with dots."""
-    if is_json:
-        click.echo(json.dumps(fields))
-        return
+def _lines(fields: Mapping[str, object], path: str = "") -> Iterator[str]:
+    """Yield a line for each field; the name of a nested field is its path with dots."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            _print(value, is_json, f"{path}{name}.")
+            yield from _lines(value, f"{path}{name}.")
         else:
-            click.echo(f"{path + name:<35}  {value:.4g}" if isinstance(value, float) else f"{path + name:<35}  {value}")
+            yield f"{path + name:<35}  {value:.4g}" if isinstance(value, float) else f"{path + name:<35}  {value}"

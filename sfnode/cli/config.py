@@ -12,7 +12,6 @@ from sfnode.cli.remembered_options import (
     converted,
     other_fields,
     recall,
-    shown,
     typed_options,
 )
 from sfnode.reporter import printable
@@ -32,7 +31,7 @@ def config() -> None:
 @config.command()
 @node_option
 @json_option
-def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
+def show(data_dir: DataDirectory, **_typed: object) -> None:
     """Show what a start would use: each option, its value, and whether you, node.toml or a default says so.
 
     The options of `sfnode join` can be given here, too, to see what would hold with them. Nothing is changed.
@@ -43,8 +42,9 @@ def show(data_dir: DataDirectory, is_json: bool, **_typed: object) -> None:
     data_dir.signed_manifest()
     settings = recall(*typed_options(click.get_current_context()), data_dir).settings
     rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
-    lines = [f"{key:<18} {each.origin:<13} {printable(shown(each))}" for key, each in settings.items()]
-    print_result({"file": str(data_dir.node_file), "settings": rows}, "\n".join(lines), is_json)
+    shown = {key: "-" if each.value is None else node_toml.toml_of(each.value) for key, each in settings.items()}
+    lines = [f"{key:<18} {each.origin:<13} {printable(shown[key])}" for key, each in settings.items()]
+    print_result({"file": str(data_dir.node_file), "settings": rows}, "\n".join(lines))
 
 
 show.params.extend(SETTINGS.values())
@@ -55,7 +55,7 @@ show.params.extend(SETTINGS.values())
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
 @data_dir_option
 @json_option
-def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_json: bool) -> None:
+def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> None:
     """Let a node remember another value for an option; a switch takes `true` or `false`.
 
     \b
@@ -63,7 +63,12 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
     """
     manifest = data_dir.signed_manifest().manifest
     if key == "bootstrap":
-        _check_run(manifest, values)
+        run_id = run_address.parse_run_addresses(values).run_id
+        if run_id is not None and run_id != manifest.run_id:
+            raise OperatorError(
+                f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. "
+                "Give the address of a node of that one"
+            )
     is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
@@ -71,14 +76,14 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory, is_jso
     assert value is not None
     _check(manifest, key, value)
     node_toml.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
-    _say(f"{key} = {node_toml.toml_of(value)}", data_dir, is_json)
+    _say(f"{key} = {node_toml.toml_of(value)}", data_dir)
 
 
 @config.command()
 @click.argument("key")
 @data_dir_option
 @json_option
-def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
+def unset(key: str, data_dir: DataDirectory) -> None:
     """Let a node forget an option, so that the default holds again.
 
     \b
@@ -88,7 +93,7 @@ def unset(key: str, data_dir: DataDirectory, is_json: bool) -> None:
     if key not in (node_toml.read_node_file(data_dir) or {}):
         check_key(key, "sfnode config unset")
     node_toml.write_node_file(data_dir, other_fields(data_dir, key))
-    _say(f"{key} is forgotten", data_dir, is_json)
+    _say(f"{key} is forgotten", data_dir)
 
 
 def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
@@ -102,17 +107,8 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
             example_files.evaluation_file(manifest.task, value)
 
 
-def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
-    run_id = run_address.parse_run_addresses(addresses).run_id
-    if run_id is not None and run_id != manifest.run_id:
-        raise OperatorError(
-            f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. Give "
-            "the address of a node of that one"
-        )
-
-
-def _say(what: str, data_dir: DataDirectory, is_json: bool) -> None:
+def _say(what: str, data_dir: DataDirectory) -> None:
     path, is_running = data_dir.node_file, data_dir.is_locked()
     following = "stop the node and start it again" if is_running else "start the node"
     text = f"{printable(what)}\nwritten  {path}\nnext     {following}: {pasteable('sfnode start --data-dir', data_dir)}"
-    print_result({"file": str(path), "is_running": is_running}, text, is_json)
+    print_result({"file": str(path), "is_running": is_running}, text)

@@ -14,9 +14,16 @@ import sfnode.doctor
 from protocol.errors import OperatorError
 from sfnode.cli.exit_codes import ExitCode
 from sfnode.cli.option_values import NodeFolder
-from sfnode.cli.options import device_options, joiner_model_option, json_option, run_address_options, run_file_option
+from sfnode.cli.options import (
+    device_options,
+    is_json,
+    joiner_model_option,
+    json_option,
+    run_address_options,
+    run_file_option,
+)
 from sfnode.cli.remembered_options import given_settings, recall
-from sfnode.doctor import Finding, Question, Verdict, summary_of
+from sfnode.doctor import Finding, Verdict, summary_of
 from sfnode.network import Address, policy
 from sfnode.reporter import printable
 from sfnode.run import (
@@ -69,7 +76,6 @@ def doctor(
     listen: tuple[str, ...],
     devices: DeviceOptions,
     is_relay: bool,
-    is_json: bool,
 ) -> None:
     """Check whether a node can run here, and say what to do if not.
 
@@ -93,7 +99,7 @@ def doctor(
         with _noted(faults, f"listen {text}", "give /ip4/0.0.0.0/tcp/PORT"):
             listening.append(policy.parse_listen(text))
     options = JoinOptions(
-        source=RunSource(bootstrap=address),
+        source=RunSource(bootstrap=address, data_dir=data_dir),
         network=NetworkOptions(listen=tuple(listening)),
         training=TrainingOptions(model=model, revision=revision),
         devices=devices,
@@ -102,21 +108,19 @@ def doctor(
     if data_dir is not None:
         with _noted(faults, "settings", "correct the file, or use `sfnode config set`"):
             options = recall(options, given_settings(click.get_current_context()), data_dir).options
-    question = Question(
-        data_dir=data_dir,
-        is_new=signed is not None or bool(bootstrap),
-        signed=signed,
-        bootstrap=options.source.bootstrap.nodes,
-        run_id=address.run_id,
-        listen=options.network.listen,
-        model=options.training.model,
-        revision=options.training.revision,
-        devices=options.devices,
-        is_relay=options.is_relay,
-    )
-    findings = trio.run(_collect, question, faults, is_json)
+    findings: list[Finding] = []
+
+    def report(finding: Finding) -> None:
+        findings.append(finding)
+        if not is_json():
+            _say(finding)
+
+    for fault in faults:
+        report(fault)
+    is_new = signed is not None or bool(bootstrap)
+    trio.run(sfnode.doctor.Examination(options, signed, report, is_new=is_new).run)
     last = summary_of(findings)
-    if is_json:
+    if is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
         click.echo(json.dumps({"ok": last.verdict is Verdict.OK, "checks": rows}))
     else:
@@ -131,21 +135,7 @@ def _noted(faults: list[Finding], check: str, advice: str) -> Iterator[None]:
     try:
         yield
     except OperatorError as error:
-        faults.append(Finding(check=check, verdict=Verdict.FAIL, text=str(error), advice=advice))
-
-
-async def _collect(question: Question, faults: list[Finding], is_json: bool) -> list[Finding]:
-    findings: list[Finding] = []
-
-    def report(finding: Finding) -> None:
-        findings.append(finding)
-        if not is_json:
-            _say(finding)
-
-    for fault in faults:
-        report(fault)
-    await sfnode.doctor.Examination(question, report).run()
-    return findings
+        faults.append(Finding(Verdict.FAIL, check, str(error), advice))
 
 
 def _say(finding: Finding) -> None:

@@ -16,7 +16,7 @@ from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
 from sfnode.cli.missing_extras import check_can_train
-from sfnode.cli.options import at_step_option, device_options, json_option, local_model_option, node_option
+from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
 from sfnode.cli.remembered_options import read_settings
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
@@ -52,6 +52,12 @@ _ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the sa
     help="Let the node's page and its reports show some of the rows that --compare looks at, with the answers. Rows "
     "that come with an embedded task are shown without it, all others only with it.",
 )
+@click.option(
+    "--no-private-reward",
+    "is_rule",
+    is_flag=True,
+    help="Check answers by the run's rule, although the node remembers a command of its own for that.",
+)
 @device_options
 @json_option
 def evaluate(
@@ -63,14 +69,14 @@ def evaluate(
     compare: bool,
     data: str | None,
     is_public: bool,
+    is_rule: bool,
     devices: DeviceOptions,
-    is_json: bool,
 ) -> None:
     """Measure how good a trained model is on held-out data.
 
-    It prints accuracy, F1 (mean over the labels) and loss, and the answers to some rows. In a run that learns from
-    rewards it measures the mean reward of the likeliest answers, from 0 to 1, and the share of those with the whole
-    reward.
+    It prints accuracy, F1 (mean over the labels) and loss. In a run that learns from rewards it measures the mean
+    reward of the likeliest answers, from 0 to 1, and the share of those with the whole reward. With --json there are
+    also the first rows of the held-out data, with the answers.
 
     With --compare there are three lines: the model alone; the run now, or at --at-step; and own data alone, which is a
     model that has made as many steps with your examples only, by the run's rule: that takes as long as these steps take
@@ -91,7 +97,7 @@ def evaluate(
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     own = _own_examples(manifest.task, data_dir, data) if compare else None
-    private_reward = read_settings(data_dir).get("private-reward")
+    private_reward = None if is_rule else read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
         model=find_model(manifest, model, revision),
         data=None,
@@ -101,23 +107,24 @@ def evaluate(
         private_reward=private_reward if isinstance(private_reward, str) else None,
     )
     if config.private_reward is not None:
-        click.echo(printable(f"Note: answers are checked as this node does, by {config.private_reward!r}"), err=True)
+        what = f"as this node does, by {config.private_reward!r}; with --no-private-reward by the run's rule"
+        click.echo(printable(f"Note: answers are checked {what}"), err=True)
     states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
     with counting("evaluating", "rows") as report:
         results = trio.run(evaluate_states, run.signed, config, states, report)
     named, quality = dict(zip(("before", "after")[-len(states) :], results, strict=True)), Quality.of(manifest.task)
-    _show(named, quality, is_json)
-    if compare and not is_json:
+    _show(named, quality)
+    if compare and not is_json():
         _show_answers(named)
     if own is not None:
         with counting("training on your own examples alone", "steps") as report:
             alone = partial(evaluate_alone, steps=state.steps, on_progress=report)
             named["own"] = trio.run(alone, run.signed, replace(config, data=own), _ALONE)
-        _show({"own": named["own"]}, quality, is_json)
+        _show({"own": named["own"]}, quality)
     if compare:
         steps = {name: state.steps if name != "before" else 0 for name in named}
         _keep(data_dir, {name: evaluated_step(found, steps[name], quality) for name, found in named.items()}, is_public)
-    if is_json:
+    if is_json():
         fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
 
@@ -148,9 +155,9 @@ def _as_json(found: Evaluated, quality: Quality) -> dict[str, object]:
     return {**plain, "answers": [asdict(each) for each in found.answers]}
 
 
-def _show(results: dict[str, Evaluated], quality: Quality, is_json: bool) -> None:
+def _show(results: dict[str, Evaluated], quality: Quality) -> None:
     """Print a line for each result; JSON comes in one piece at the end."""
-    for name, result in results.items() if not is_json else ():
+    for name, result in results.items() if not is_json() else ():
         f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
         figure = f"{quality.name} {quality.figure(result.loss)}"
         spread = "" if result.spread is None else f"; {printable(result.spread.in_words())}"
@@ -169,7 +176,6 @@ def _show_answers(results: dict[str, Evaluated]) -> None:
 
 
 def _keep(data_dir: DataDirectory, named: dict[str, EvaluatedStep], is_public: bool) -> None:
-    """Write the comparison into the data directory; warn if that is not possible."""
     try:
         gain = Gain(before=named["before"], own=named.get("own"), after=named["after"], is_public=is_public)
         data_dir.gain.write(gain)

@@ -39,7 +39,6 @@ def export(
     form: str | None,
     dtype: str,
     force: bool,
-    is_json: bool,
 ) -> None:
     """Write the trained model as a Hugging Face folder or an adapter.
 
@@ -68,4 +67,4 @@ def export(
         export_model(bases, coefficients, base, out, loading.choose_dtype(dtype), force)
     digest = coefficients.digest().hex()
     fields = {"folder": str(out), "is_adapter": is_adapter, "state_digest": digest}
-    options.print_result(fields, f"written  {out} (state {digest[:16]})", is_json)
+    options.print_result(fields, f"written  {out} (state {digest[:16]})")

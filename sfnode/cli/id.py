@@ -29,7 +29,7 @@ def identity() -> None:
 @click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Show the key of this node, as NODE does.")
 @click.option("--key", type=FilePath, help="Show the key in this file, instead of a node's.")
 @json_option
-def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path | None, is_json: bool) -> None:
+def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path | None) -> None:
     """Print the public key (author) and the peer id.
 
     \b
@@ -37,13 +37,13 @@ def show(node: DataDirectory | None, data_dir: DataDirectory | None, key: Path |
     """
     if node is not None and data_dir is not None:
         raise OperatorError(f"two nodes are named, NODE {node} and --data-dir {data_dir}: give one of them")
-    _print(_held_key(node or data_dir, key), is_json)
+    _print(_held_key(node or data_dir, key))
 
 
 @identity.command()
 @click.option("--out", type=NewFilePath, required=True, help="Write the new key to this file.")
 @json_option
-def new(out: Path, is_json: bool) -> None:
+def new(out: Path) -> None:
     """Make a new key file.
 
     \b
@@ -51,7 +51,7 @@ def new(out: Path, is_json: bool) -> None:
     """
     file = KeyFile(out)
     file.made_seed()
-    _print(file, is_json)
+    _print(file)
 
 
 _passphrase_option = click.option(
@@ -72,9 +72,7 @@ _passphrase_option = click.option(
 @click.option("--key", type=FilePath, help="Encrypt the key in this file, such as a run's owner key.")
 @_passphrase_option
 @json_option
-def backup(
-    file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None, is_json: bool
-) -> None:
+def backup(file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None) -> None:
     """Write an encrypted copy of a key to FILE.
 
     Keep it on another machine. Whoever has the file and the passphrase can sign as you; without the passphrase nobody
@@ -87,7 +85,7 @@ def backup(
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     text = f"author   {author}\nbackup   {file}\nrestore  {pasteable('sfnode id restore', file)} --data-dir DIR"
-    print_result({"author": author, "file": str(file)}, text, is_json)
+    print_result({"author": author, "file": str(file)}, text)
 
 
 @identity.command()
@@ -96,9 +94,7 @@ def backup(
 @click.option("--key", type=NewFilePath, help="Write the key to this file.")
 @_passphrase_option
 @json_option
-def restore(
-    file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None, is_json: bool
-) -> None:
+def restore(file: Path, data_dir: DataDirectory | None, key: Path | None, passphrase_file: Path | None) -> None:
     """Restore a key from the encrypted copy in FILE.
 
     A key that is there is never overwritten. Never let two nodes run with one key: whatever they sign for the same step
@@ -112,14 +108,18 @@ def restore(
         raise OperatorError(f"{target.path} exists: a key is never overwritten. Move it away, or choose another place")
     seed = read_backup(file, _passphrase(passphrase_file, is_new=False))
     if data_dir is not None:
-        _check_owner(data_dir, Signer(seed).author.hex())
+        author, held = Signer(seed).author.hex(), data_dir.author()
+        if held not in (None, author):
+            raise OperatorError(
+                f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or give "
+                "a new directory: sfnode join fetches the run's state again"
+            )
         data_dir.claim()
     target.store(seed)
-    _print(target, is_json)
+    _print(target)
 
 
 def _held_key(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
-    """Return the key in a file, or of a node: the only one where neither is named. OperatorError."""
     return _key_file(default_directory.only_node() if data_dir is None and key is None else data_dir, key)
 
 
@@ -131,41 +131,26 @@ def _key_file(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
     raise OperatorError("give either --data-dir or --key, to say whose key")
 
 
-def _check_owner(data_dir: DataDirectory, author: str) -> None:
-    """Raise OperatorError where a node with another key has used the directory."""
-    held = data_dir.author()
-    if held and held != author:
-        raise OperatorError(
-            f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or give a "
-            "new directory: sfnode join fetches the run's state again"
-        )
-
-
 def _passphrase(file: Path | None, *, is_new: bool) -> str:
     """Return the passphrase from a file or the terminal. Raises OperatorError.
 
     There is no option for it: other programs can read the command line.
     """
-    if file is not None:
-        return _first_line(file)
-    if not sys.stdin.isatty():
-        raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
-    asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
-    return asked
-
-
-def _first_line(file: Path) -> str:
+    if file is None:
+        if not sys.stdin.isatty():
+            raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
+        asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
+        return asked
     data = disk.read_bytes(file, "the passphrase")
     if file.stat().st_mode & 0o077:
         raise OperatorError(f"other users can read the passphrase in {file}: {pasteable('chmod 600', file)}")
     try:
-        lines = data.decode("utf-8").splitlines()
+        return next(iter(data.decode("utf-8").splitlines()), "")
     except UnicodeDecodeError:
         raise OperatorError(f"{file} is not UTF-8 text: write the passphrase into its first line") from None
-    return lines[0] if lines else ""
 
 
-def _print(file: KeyFile, is_json: bool) -> None:
+def _print(file: KeyFile) -> None:
     author = file.signer().author
     fields = {"author": author.hex(), "peer": policy.peer_of_author(author), "file": str(file.path)}
-    print_result(fields, "\n".join(f"{name:<7} {value}" for name, value in fields.items()), is_json)
+    print_result(fields, "\n".join(f"{name:<7} {value}" for name, value in fields.items()))

@@ -13,7 +13,7 @@ from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, T
 from sfnode.cli.interactive_questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.cli.new_run import NewRun, make_run
 from sfnode.cli.option_values import FilePath, NewFilePath
-from sfnode.cli.options import choice_option, group, group_of_fields, json_option, model_option, task_options
+from sfnode.cli.options import choice_option, group, group_of_fields, is_json, json_option, model_option, task_options
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import printable
 from sfnode.rewards import rule_in_words
@@ -55,7 +55,7 @@ _admission_options = group(
 )
 @json_option
 @click.pass_context
-def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) -> None:
+def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions) -> None:
     """Write and sign the manifest of a new run. On a terminal it asks for model, task, data and file if not given.
 
     \b
@@ -72,17 +72,21 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     except OperatorError:
         _say_unasked(context)
         raise
+    manifest = run.signed.manifest
     disk.write_new(out, [run.signed.encode()])
     invitation = _write_invitation(run, key_path, out)
     first = _first_start(options, run, out, invitation, key_path)
-    if is_json:
+    if is_json():
         click.echo(json.dumps(_as_json(run, out, invitation) | {"next": first}))
     else:
         if run.data != options.data.named(options.task):
             what = "has the same rows in the form that every node reads: publish this one"
             click.echo(f"data     {run.data} {what}")
         _say(run, out, key_path)
-        _say_next(run.signed.manifest, first, key_path, out)
+        click.echo(f"next     {pasteable(*first)}")
+        if manifest.task.data == DATA_PRIVATE and "--data" not in first:
+            click.echo("data     add --data FILE to that: every node trains on a file of its own")
+        click.echo(_admission_hint(manifest, key_path, out))
         _say_unasked(context)
 
 
@@ -177,16 +181,7 @@ def _say_start(rewards: Sequence[float]) -> None:
         )
 
 
-def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
-    """Print the next commands, quoted for a shell."""
-    click.echo(f"next     {pasteable(*first)}")
-    if manifest.task.data == DATA_PRIVATE and "--data" not in first:
-        click.echo("data     add --data FILE to that: every node trains on a file of its own")
-    click.echo(_admission_hint(manifest, key_path, out))
-
-
 def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
-    """Return the line that says who may contribute and how to let others in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
             directory = find_data_directory(manifest, None)

@@ -8,6 +8,7 @@ import click
 
 from sfnode.cli import joining
 from sfnode.cli.join_options import join_options, output_options
+from sfnode.cli.options import is_json
 from sfnode.cli.remembered_options import given_settings
 from sfnode.run import JoinOptions, private_words
 
@@ -52,7 +53,7 @@ class GroupedCommand(click.Command):
 @join_options
 @output_options
 @click.pass_context
-def join(context: click.Context, options: JoinOptions, log_level: str, is_verbose: bool, is_json: bool) -> None:
+def join(context: click.Context, options: JoinOptions, log_level: str, is_verbose: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
     ADDRESS is the string to join that the run's owner has sent you, for you alone: give it as @FILE, or as - and paste
@@ -69,4 +70,4 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_verbos
     """
     if options.invite is not None:
         options = replace(options, invite="".join(private_words(options.invite, "the invitation")))
-    joining.run_node(options, given_settings(context), log_level, is_json=is_json, is_verbose=is_verbose)
+    joining.run_node(options, given_settings(context), log_level, is_json=is_json(), is_verbose=is_verbose)

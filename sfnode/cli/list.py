@@ -5,10 +5,10 @@ import json
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import json_option
+from sfnode.cli.options import is_json, json_option
 from sfnode.reporter import printable
 from sfnode.run import HOME, default_directory
-from sfnode.status import StatusWords, author_names, last_status, read_status
+from sfnode.status import StatusWords, author_names, health_of, last_status, read_status
 from sfnode.storage import DataDirectory
 
 _COLUMNS = ("node", "run", "key", "state")
@@ -16,7 +16,7 @@ _COLUMNS = ("node", "run", "key", "state")
 
 @click.command("list")
 @json_option
-def list_nodes(is_json: bool) -> None:
+def list_nodes() -> None:
     """Show the nodes of this machine, and what each is doing.
 
     They are those that were joined without --data-dir.
@@ -28,7 +28,7 @@ def list_nodes(is_json: bool) -> None:
     Example: sfnode list --json
     """
     rows = [_row(node) for node in default_directory.nodes_here()]
-    if is_json:
+    if is_json():
         click.echo(json.dumps(rows))
         return
     if not rows:
@@ -52,7 +52,7 @@ def _row(node: DataDirectory) -> dict[str, str]:
 
 def _state(node: DataDirectory) -> str:
     if node.is_locked():
-        words = StatusWords(read_status(node))
-        return ", ".join(text for text in (words.stage, words.health[1]) if text)
+        status = read_status(node)
+        return ", ".join(text for text in (StatusWords(status).stage, health_of(status)[1]) if text)
     paused = "paused, " if node.control.is_paused() else ""
     return f"{paused}stopped: {node.end.describe() or 'it has not run yet'}"

@@ -1,23 +1,22 @@
 """``sfnode log``: verify a ledger, show it, and export or import it as one file."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
 import click
 
 from protocol.errors import StorageDamagedError
-from protocol.ledger import Envelope
-from protocol.run import Manifest, Method
+from protocol.run import Manifest
 from protocol.state import Replica
 from sfnode.api.runs import open_run
 from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
-from sfnode.reporter import Reporter, counted
+from sfnode.reporter import counted, telling
 from sfnode.run import HOME, find_data_directory
 from sfnode.storage import (
     AtStep,
@@ -30,8 +29,6 @@ from sfnode.storage import (
     import_log,
 )
 
-_PROGRESS_S = 1.0
-
 
 @click.group()
 def log() -> None:
@@ -41,7 +38,7 @@ def log() -> None:
 @log.command()
 @node_option
 @json_option
-def verify(data_dir: DataDirectory, is_json: bool) -> None:
+def verify(data_dir: DataDirectory) -> None:
     """Check every signature, replay every update from nothing, and print the state digest.
 
     \b
@@ -63,7 +60,7 @@ def verify(data_dir: DataDirectory, is_json: bool) -> None:
             "state_digest": replica.state_digest().hex(),
             "seconds": round(time.monotonic() - started, 3),
         }
-    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()), is_json)
+    print_result(fields, "\n".join(f"{name:<13} {value}" for name, value in fields.items()))
     if problem:
         raise StorageDamagedError(problem)
 
@@ -87,25 +84,21 @@ def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @at_step_option
 @json_option
-def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None, is_json: bool) -> None:
+def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None) -> None:
     """Show the records of a ledger by step and author.
 
     \b
     Example: sfnode log show my-run --limit 5
     """
     run = open_run(data_dir.path)
-    updates = run.updates(at_step)
+    updates, is_dense = run.updates(at_step), run.manifest.method.is_dense
     for envelope in deque(updates, maxlen=limit) if limit else updates:
-        _show(envelope, run.manifest.method, is_json)
-
-
-def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
-    rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
-    seed = f"{envelope.seed:016x}"
-    fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
-    shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
-    text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
-    print_result(fields | ({"rows": rows[0]} if rows else {}), text, is_json)
+        rows, scalars = envelope.scalars[:is_dense], envelope.scalars[is_dense:]  # a dense message begins with its rows
+        seed = f"{envelope.seed:016x}"
+        fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
+        shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
+        text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
+        print_result(fields | ({"rows": rows[0]} if rows else {}), text)
 
 
 @log.command("export")
@@ -113,7 +106,7 @@ def _show(envelope: Envelope, method: Method, is_json: bool) -> None:
 @data_dir_option
 @click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option
-def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool) -> None:
+def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
 
     \b
@@ -122,11 +115,15 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = (KeyFile(key) if key else data_dir.identity).signer()
-    with _telling("exporting") as report:
+    with _progress("exporting") as report:
         summary = export_log(data_dir, file, writer, report)
     size = file.stat().st_size
-    fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
-    _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields, is_json)
+    _say(
+        f"written  {file}, {size:,} bytes, {summary.records:,} records",
+        summary,
+        {"file": str(file), "bytes": size},
+        started,
+    )
 
 
 @log.command("import")
@@ -137,7 +134,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None, is_json: bool)
     help=f"Make this data directory, or add to it if it holds the same run.  [default: {HOME}/RUN]",
 )
 @json_option
-def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
+def import_(file: Path, data_dir: DataDirectory | None) -> None:
     """Verify a file of `sfnode log export`, and make a data directory from it or add it to one. No network is needed.
 
     \b
@@ -145,43 +142,21 @@ def import_(file: Path, data_dir: DataDirectory | None, is_json: bool) -> None:
     Then:    sfnode export --data-dir my-run --out my-model
     """
     started = time.monotonic()
-    with _telling("importing") as report:
+    with _progress("importing") as report:
         summary = import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
-    added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
-    fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
-    _say(text, summary, fields, is_json)
+    _say(text, summary, {"file": str(file)}, started)
 
 
-def _fields(summary: LogSummary) -> dict[str, object]:
-    return {
-        "data_dir": str(summary.data_dir),
-        "records": summary.records,
-        "updates": summary.updates,
-        "void_slots": summary.void_slots,
-        "ledger_root": summary.ledger_root.hex(),
-        "state_digest": summary.state_digest.hex(),
-    }
-
-
-def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: bool) -> None:
-    ledger = f"{summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots"
-    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest.hex()}", is_json)
+def _say(text: str, summary: LogSummary, fields: Mapping[str, object], started: float) -> None:
+    ledger = f"{summary.ledger_root}, {summary.updates:,} updates, {summary.void_slots} void slots"
+    fields = {**fields, **asdict(summary), "seconds": round(time.monotonic() - started, 3)}
+    print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest}")
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[LogProgress]:
-    """Yield a callback that prints progress on standard error, at most once a second."""
-    reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
-
-    def report(file_bytes: int, updates: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= _PROGRESS_S:
-            told_s = time.monotonic()
-            text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
-            reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
-
-    yield report
-    reporter.finish()
+def _progress(name: str) -> Iterator[LogProgress]:
+    with telling() as tell:
+        yield lambda file_bytes, updates: tell(f"{name}, {updates:,} updates verified", file_bytes, 0)

@@ -12,12 +12,12 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import CoreKind, Objective, SignedManifest, TaskKind, TaskSpec
+from protocol.run import Objective, SignedManifest, TaskKind, TaskSpec
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
-from sfnode.run import RunDraft, RunOptions, manifest_builder
+from sfnode.run import RunDraft, RunOptions
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
@@ -49,17 +49,18 @@ class NewRun:
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
-def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None) -> NewRun:
+def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path) -> NewRun:
     """Sign a new run with the key in ``key_path``; make the key if it is missing.
 
     Args:
-        basis_out: where the run can have a dense core, make its basis and write it here. None: directions are drawn.
+        basis_out: where the run can have a dense core, its basis is written here.
 
     Raises:
         OperatorError: an option is wrong; raised before a basis is made.
     """
     check_can_train()
-    from sfnode.training import calibration  # imports torch
+    from sfnode.api.local_model import finish_run  # imports torch
+    from sfnode.training import calibration
     from sfnode.training.described_model import describe_run
     from sfnode.training.shared_model import SharedModel
 
@@ -72,38 +73,17 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
-    _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if basis_out and options.dense_batch_rows else 0)
+    _warn_of_examples(task, described.data, calibration.EXAMPLES_MIN if options.dense_batch_rows else 0)
     named, signer = replace(options, name=options.name or default_name), Signer(KeyFile(key_path).made_seed())
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
-    draft.manifest(is_complete=False)  # raises
-    found: FoundBasis | None = None
-    if basis_out is not None and options.dense_batch_rows:
-        if os.path.lexists(basis_out):
-            raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
-        with counting("making a basis from some of the data", "examples") as report:
-            parts = SharedModel(described.model), described.tensors, described.data
-            bits = options.method.bits or manifest_builder.BITS
-            found = calibration.calibrate(*parts, options.dense_batch_rows, bits, report)
-    if found is not None and basis_out is not None:
-        data = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
-        disk.write_new(basis_out, [data])
-    elif task.kind is TaskKind.REWARD:
-        raise OperatorError(
-            f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
-            f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
-            "too few. Give more of them, or another model of the architectures in docs/models.md"
-        )
-    elif options.method.core is CoreKind.DENSE or options.method.bits:
-        option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
-        raise OperatorError(
-            f"{option}: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, "
-            "layers known to write to the residual stream, and no option on how directions are drawn. Leave it out to "
-            "take what there can be"
-        )
-    else:
-        draft.draw()
+    if options.dense_batch_rows and os.path.lexists(basis_out):
+        raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
+    with counting("making a basis from some of the data", "examples") as report:
+        made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+    if isinstance(made.basis, bytes):
+        disk.write_new(basis_out, [made.basis])
     return NewRun(
-        signed=draft.signed(),
+        signed=made.signed,
         left_out=described.left_out,
         data=options.data.named(options.task),
         words=described.words,
@@ -112,7 +92,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     )
 
 
-def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptions:
+def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     """Look at every row of the data. Return the options with public data that all nodes can read.
 
     Where the data are no JSON lines, or have words for labels, a copy that is written next to ``basis_out`` takes their
@@ -122,7 +102,7 @@ def _with_readable_data(options: RunOptions, basis_out: Path | None) -> RunOptio
     if named is None or named.startswith(example_files.EMBEDDED):
         return options
     path = example_files.locate(named)
-    if options.data.is_private or basis_out is None:
+    if options.data.is_private:
         row_files.checked_texts(path, template)
         return options
     if (lines := row_files.public_rows(path, template)) is None:

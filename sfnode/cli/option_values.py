@@ -26,7 +26,6 @@ class PathFromHome(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path. Fails with click's error where the path is of the wrong kind."""
         path = os.path.expanduser(value)
         if wrong := self.fault(path):
             self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
@@ -74,7 +73,6 @@ class _DataFolder(PathFromHome):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> DataDirectory:
-        """Return the data directory. Fails with click's error where the path names something else than a folder."""
         return DataDirectory(Path(os.fsdecode(super().convert(value, param, ctx))))
 
 
@@ -84,7 +82,6 @@ class _NodeFolder(_DataFolder):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> DataDirectory:
-        """Return the data directory. Fails with click's error where a name means several nodes."""
         text = os.fsdecode(value)
         if not self.fault(os.path.expanduser(text)) and "/" not in text and not os.path.lexists(text):
             try:
@@ -101,7 +98,6 @@ class _NodeOrFile(_NodeFolder):
     def convert(  # type: ignore[override]
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> DataDirectory | Path:
-        """Return the node, or the path of the file."""
         path = Path(os.path.expanduser(value))
         return path if os.path.isfile(path) else super().convert(value, param, ctx)
 
@@ -120,7 +116,6 @@ class FiniteFloat(click.FloatRange):
     """Accepts a number that is neither infinite nor NaN."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number. Fails with click's error where it is not finite."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number", param, ctx)
@@ -131,7 +126,6 @@ class Whole(click.IntRange):
     """Accepts a whole number from ``min`` to 2^31 - 1: a larger one is a slip."""
 
     def convert(self, value: int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Fails with click's error where it is out of range."""
         number: int = super().convert(value, param, ctx)
         if number > _NUMBER_MAX:
             self.fail(f"{str(value)[:40]} is too large: it may be {_NUMBER_MAX} at most", param, ctx)

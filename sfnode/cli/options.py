@@ -28,6 +28,7 @@ _MODEL_NAMES = (
 
 _DEVICE = DeviceOptions()
 _LIST = "list"
+_JSON: Final = "sfnode.json"
 
 
 def group(name: str, kind: type, *options: Decorator) -> Decorator:
@@ -89,7 +90,6 @@ class CheckedText(click.ParamType[str]):
         self._parse = parse
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
         try:
             self._parse(value)
         except OperatorError as error:
@@ -200,7 +200,6 @@ _QUANTISED: Final = (
 dtype_option = _dtype_option(
     "Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.", FLOATS
 )
-quantised_dtype_option = _dtype_option(_QUANTISED, PRECISIONS)
 device_options = group(
     "devices",
     DeviceOptions,
@@ -219,12 +218,23 @@ device_options = group(
     ),
 )
 
-json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
+json_option = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _parameter, value: context.meta.update({_JSON: value}),
+    help="Print JSON, for programs to read.",
+)
 
 
-def print_result(fields: object, text: str, is_json: bool) -> None:
+def is_json() -> bool:
+    """Return whether the running command, which has `json_option`, is to print JSON."""
+    return bool(click.get_current_context().meta[_JSON])
+
+
+def print_result(fields: object, text: str) -> None:
     """Print the result of a command that has `json_option`: ``fields`` as JSON, or ``text``."""
-    click.echo(json.dumps(fields) if is_json else text)
+    click.echo(json.dumps(fields) if is_json() else text)
 
 
 _NODE_HELP = (

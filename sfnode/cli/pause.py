@@ -28,7 +28,7 @@ _HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
     help="Let it go on by itself after this time: 4h, 90min or 2d.  [default: at `sfnode resume`]",
 )
 @json_option
-def pause(data_dir: DataDirectory, duration: str | None, is_json: bool) -> None:
+def pause(data_dir: DataDirectory, duration: str | None) -> None:
     """Pause a node: it measures nothing, but still stores and serves.
 
     It stays so over restarts, until `sfnode resume`. The step that is being measured is finished. The model stays in
@@ -45,13 +45,13 @@ def pause(data_dir: DataDirectory, duration: str | None, is_json: bool) -> None:
     text = f"paused: {printable(reason)}" if reason else _unheard(data_dir)
     if reason is None:
         text = f"{data_dir} is paused from its next start on: no node runs there now"
-    print_result({"paused": True, "is_running": reason is not None, "reason": reason or ""}, text, is_json)
+    print_result({"paused": True, "is_running": reason is not None, "reason": reason or ""}, text)
 
 
 @click.command()
 @node_option
 @json_option
-def resume(data_dir: DataDirectory, is_json: bool) -> None:
+def resume(data_dir: DataDirectory) -> None:
     """Let a paused node measure again.
 
     Other reasons not to work stay: --hours, --only-when-idle, --on-battery, --max-memory.
@@ -68,7 +68,7 @@ def resume(data_dir: DataDirectory, is_json: bool) -> None:
         text = f"{data_dir} is not paused any more; no node runs there now"
     elif was_paused and reason == before:
         text = _unheard(data_dir)
-    print_result({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}, text, is_json)
+    print_result({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}, text)
 
 
 def _paused_now(data_dir: DataDirectory) -> str | None:

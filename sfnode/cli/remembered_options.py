@@ -184,8 +184,3 @@ def as_kept(key: str, value: object) -> FieldValue | None:
 
 def _is_file(key: str, text: str) -> bool:
     return key in _FILES and not text.startswith(example_files.ELSEWHERE)
-
-
-def shown(setting: HeldOption) -> str:
-    """Return the value of a setting as text; "-" for none."""
-    return "-" if setting.value is None else node_toml.toml_of(setting.value)

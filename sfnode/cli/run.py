@@ -15,7 +15,7 @@ from protocol.schema import is_hex
 from sfnode.cli.interactive_questions import can_ask
 from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statement_delivery, strings_for
 from sfnode.cli.option_values import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
-from sfnode.cli.options import data_dir_option, group_of_fields, json_option, owner_key_option, print_result
+from sfnode.cli.options import data_dir_option, group_of_fields, is_json, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
@@ -66,7 +66,7 @@ def run_group() -> None:
 @_owner_options
 @_out_option
 @json_option
-def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
+def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None) -> None:
     """Let authors contribute to a run that is not open. AUTHOR is a key of 64 hex digits: see `sfnode id show`.
 
     A name, or the first 16 digits of the key, will do if the node of --data-dir has heard of the author.
@@ -80,7 +80,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
     statements = [codec.admit(signer, _author(author, manifest, node)) for author in authors]
-    _hand_over(manifest, statements, node, out, is_json)
+    _hand_over(manifest, statements, node, out)
 
 
 @run_group.command()
@@ -95,7 +95,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
 @_owner_options
 @_out_option
 @json_option
-def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
+def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out: Path | None) -> None:
     """Exclude an author for good, from some step on. What they sent since is subtracted on every node.
 
     AUTHOR is a name that the node of --data-dir knows, or a key, whole or its first 16 digits.
@@ -116,14 +116,14 @@ def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out
         question = f"Exclude {who} from step {from_step} on, for good? To come back, they need a new key"
         click.confirm(question, abort=True)
     statement = StatementCodec(manifest).exclude(signer, found, from_step)
-    _hand_over(manifest, [statement], node, out, is_json)
+    _hand_over(manifest, [statement], node, out)
 
 
 @run_group.command()
 @invite_options
 @_owner_options
 @json_option
-def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
+def invite(options: InviteOptions, owner: OwnerOptions) -> None:
     """Print strings to join, each with an invitation that one person can use: send each to one person only.
 
     For a class, --uses 30 makes one string that thirty people can use.
@@ -157,7 +157,7 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
         )
     if options.svg is not None:
         qr_code.write_svg(strings[0], options.svg)
-    if is_json:
+    if is_json():
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
     if not strings:
@@ -172,7 +172,7 @@ def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
 @click.argument("file", type=FilePath)
 @data_dir_option
 @json_option
-def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
+def submit_file(file: Path, data_dir: DataDirectory) -> None:
     """Give a file of statements to a node, whether it runs or not. Anybody may do this: the owner has signed them.
 
     \b
@@ -180,7 +180,7 @@ def submit_file(file: Path, data_dir: DataDirectory, is_json: bool) -> None:
     """
     manifest = data_dir.signed_manifest().manifest
     found = read_statements_file(manifest, file)
-    _submit(data_dir, manifest, [statement.data for statement in found], is_json, is_asked=False)
+    _submit(data_dir, manifest, [statement.data for statement in found], is_asked=False)
 
 
 run_group.add_command(show)
@@ -197,7 +197,6 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirector
 
 
 def _own_node(owner_key: Path) -> DataDirectory:
-    """Return the only node here of a run that the key has signed. Raises OperatorError."""
     author = KeyFile(owner_key).signer().author
     runs = [(each, each.signed_manifest().manifest) for each in default_directory.nodes_here()]
     found = [node for node, manifest in runs if manifest.owner_key == author]
@@ -226,33 +225,30 @@ def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author
 
 
 def _hand_over(
-    manifest: Manifest, statements: Sequence[bytes], data_dir: DataDirectory | None, out: Path | None, is_json: bool
+    manifest: Manifest, statements: Sequence[bytes], data_dir: DataDirectory | None, out: Path | None
 ) -> None:
     if out is not None:
         write_statements(out, statements)
         following = f"`{pasteable('sfnode run submit', out)} --data-dir ...` on any machine with a node of the run"
-        _say(_what(manifest, statements), out, following, is_json)
+        _say(_what(manifest, statements), out, following)
     elif data_dir is not None:
-        _submit(data_dir, manifest, statements, is_json, is_asked=True)
+        _submit(data_dir, manifest, statements, is_asked=True)
     else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
 
 
-def _submit(
-    data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], is_json: bool, *, is_asked: bool
-) -> None:
+def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], *, is_asked: bool) -> None:
     path, fresh = statement_delivery.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
     what = _what(manifest, statements)
     if path is None:
-        print_result({"file": None, "held_already": len(statements)}, f"{what}: held already", is_json)
+        print_result({"file": None, "held_already": len(statements)}, f"{what}: held already")
         return
     if held := len(statements) - fresh:
         what += f", {held} of them held already"
-    _say(what, path, "the node takes it now if it runs, else at its next start", is_json)
+    _say(what, path, "the node takes it now if it runs, else at its next start")
 
 
 def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
-    """Return a phrase that says what the statements do."""
     found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
     if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
         author, step = found[0].author.hex()[:16], found[0].from_step
@@ -262,5 +258,5 @@ def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
     return counted(len(found), "statement")
 
 
-def _say(what: str, path: Path, following: str, is_json: bool) -> None:
-    print_result({"file": str(path)}, f"{what}\nwritten  {path}\nnext     {following}", is_json)
+def _say(what: str, path: Path, following: str) -> None:
+    print_result({"file": str(path)}, f"{what}\nwritten  {path}\nnext     {following}")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.option_values import NodeFolder, NodeOrFile
-from sfnode.cli.options import json_option, print_result
+from sfnode.cli.options import is_json, json_option, print_result
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.run import default_directory, purpose_of
@@ -26,7 +27,7 @@ _Part = tuple[Contribution, float, LeavingOut | None]  # counts, share of all up
 @click.argument("path", metavar="[NODE|FILE]", required=False, type=NodeOrFile)
 @click.option("--data-dir", type=NodeFolder, metavar="NODE", help="Use this node, as NODE does.")
 @json_option
-def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_json: bool) -> None:
+def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> None:
     """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
 
     For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
@@ -52,39 +53,37 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None, is_j
     if isinstance(path, Path):
         facts = facts_of(decode_run_file(path).manifest)
         fields = {"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}
-        print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts), is_json)
+        print_result(fields, "\n".join(f"{name:<16} {printable(value)}" for name, value in facts))
         return
     held = data_dir or path or default_directory.only_node()
     manifest = held.signed_manifest().manifest
     codec = StatementCodec(manifest)
     with held.reading() as stored:
         for data in stored.statements():
-            _show_statement(codec.decode_untrusted(data), is_json)
+            _show_statement(codec.decode_untrusted(data))
         replica = stored.replica(manifest)
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
-    _show_parts(parts, manifest, names, is_json)
+    _show_parts(parts, manifest, names)
     gain = held.gain.read() or evaluations.gain_of(held.evaluations.read())
-    if not is_json:
+    if not is_json():
         click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
     if gain is not None:
         print_result(
             {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)},
             f"{'gain':<8} {gain.in_words()}",
-            is_json,
         )
-    elif not is_json:
+    elif not is_json():
         click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
 
 
-def _show_statement(statement: Statement, is_json: bool) -> None:
+def _show_statement(statement: Statement) -> None:
     kind, author = statement.kind.name.lower(), statement.author.hex()
     from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
     fields = {"kind": kind, "author": author, "from_step": statement.from_step}
-    print_result(fields, f"{kind:<8} {author}{from_step}", is_json)
+    print_result(fields, f"{kind:<8} {author}{from_step}")
 
 
 def _parts(replica: Replica) -> list[_Part]:
-    """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
     unit = "steps" if replica.manifest.method.is_dense else "authors"
@@ -93,11 +92,14 @@ def _parts(replica: Replica) -> list[_Part]:
     return [(each, each.updates / in_all, effects[each.author]) for each in found]
 
 
-def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names, is_json: bool) -> None:
+def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
     unit = _unit(manifest)
-    if is_json:
-        for part in parts:
-            click.echo(json.dumps(_fields(*part, unit) | {"name": names.of(part[0].author.hex())}))
+    if is_json():
+        for counts, share, effect in parts:
+            author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
+            known = {name: value for name, value in asdict(counts).items() if name not in ("author", "cells")}
+            row = {"kind": "author", "author": author, **known, "share": round(share, 6), "left_out": left_out}
+            click.echo(json.dumps({**row, "name": names.of(author)}))
         return
     labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
     width = max(map(len, labels), default=0)
@@ -121,17 +123,3 @@ def _effect(counts: Contribution, effect: LeavingOut | None) -> str:
         return "nobody else has measured" if counts.updates else "-"
     text = f"{effect.change:+.3g} ± {effect.error:.2g}"
     return text if effect.updates == counts.updates else f"{text}, of {counted(effect.updates, 'update')}"
-
-
-def _fields(counts: Contribution, share: float, effect: LeavingOut | None, unit: str) -> dict[str, object]:
-    left_out = effect and {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates}
-    return {
-        "kind": "author",
-        "author": counts.author.hex(),
-        "updates": counts.updates,
-        "share": round(share, 6),
-        "last_step": counts.last_step,
-        "void_slots": counts.void_slots,
-        "excluded_from": counts.excluded_from,
-        "left_out": left_out,
-    }

@@ -5,7 +5,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli import joining
 from sfnode.cli.join_options import exit_option, output_options
-from sfnode.cli.options import node_option
+from sfnode.cli.options import is_json, node_option
 from sfnode.run import JoinOptions, RunSource, node_toml
 from sfnode.storage import DataDirectory, pasteable
 
@@ -14,9 +14,7 @@ from sfnode.storage import DataDirectory, pasteable
 @node_option
 @exit_option
 @output_options
-def start(
-    data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_verbose: bool, is_json: bool
-) -> None:
+def start(data_dir: DataDirectory, is_exiting_when_finished: bool, log_level: str, is_verbose: bool) -> None:
     """Start a node again with the options that it remembers.
 
     They come from `sfnode join` and `sfnode config set`.
@@ -31,4 +29,4 @@ def start(
         )
     data_dir.signed_manifest()
     options = JoinOptions(source=RunSource(data_dir=data_dir), is_exiting_when_finished=is_exiting_when_finished)
-    joining.run_node(options, frozenset(), log_level, is_json=is_json, is_verbose=is_verbose)
+    joining.run_node(options, frozenset(), log_level, is_json=is_json(), is_verbose=is_verbose)

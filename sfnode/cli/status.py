@@ -7,11 +7,21 @@ import click
 
 from sfnode.cli import exit_codes
 from sfnode.cli.exit_codes import ExitCode
-from sfnode.cli.options import json_option, node_option
+from sfnode.cli.options import is_json, json_option, node_option
 from sfnode.network import PeerState
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, printable
-from sfnode.status import Status, StatusDetail, StatusWords, author_names, read_status, sparkline
+from sfnode.status import (
+    Status,
+    StatusDetail,
+    StatusWords,
+    admission_of,
+    author_names,
+    describe_learning,
+    health_of,
+    read_status,
+    sparkline,
+)
 from sfnode.storage import DataDirectory, pasteable
 
 _CURVE_COLUMNS: Final = 48
@@ -26,7 +36,7 @@ _CURVE_COLUMNS: Final = 48
     help="Check no more than whether the node runs and reports, as a container's health check does.",
 )
 @json_option
-def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> None:
+def status(data_dir: DataDirectory, is_running_enough: bool) -> None:
     """Show how a running node is doing.
 
     The exit code is 0 if all is well, 1 if no node runs there or it does not report, 3 if it has no peers although it
@@ -36,16 +46,15 @@ def status(data_dir: DataDirectory, is_running_enough: bool, is_json: bool) -> N
     Example: sfnode status my-run
     """
     current = read_status(data_dir)
-    if is_json:
+    if is_json():
         click.echo(json.dumps(current.to_json()))
     else:
         _show(current)
-    words = StatusWords(current)
-    if words.learning:
-        click.echo(f"Warning: {printable(words.learning)}", err=True)
-    code, trouble = words.health
+    if why := describe_learning(current):
+        click.echo(f"Warning: {printable(why)}", err=True)
+    code, trouble = health_of(current)
     if code:
-        exit_codes.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))
+        exit_codes.warn(code, trouble, pasteable("sfnode doctor --data-dir", data_dir))
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 
@@ -73,7 +82,7 @@ def _rows(current: Status) -> dict[str, str]:
         f"{counted(ledger.void_slots, 'void slot')}",
         "own": words.own_updates,
         "paused": life.paused,
-        "admitted": f"{words.admission} ({current.roster.admission}; {excluded} excluded)",
+        "admitted": f"{admission_of(current)} ({current.roster.admission}; {excluded} excluded)",
         words.quality.short_name: _training(current),
         "held-out": words.evaluations,
         "": "",

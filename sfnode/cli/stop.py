@@ -16,7 +16,7 @@ _LOOK_S: Final = 0.1
 @node_option
 @number_option("--wait", 60, "Wait this many seconds for the node to end.")
 @json_option
-def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
+def stop(data_dir: DataDirectory, wait: int) -> None:
     """Stop a node, and wait until everything is on its disk.
 
     \b
@@ -37,4 +37,4 @@ def stop(data_dir: DataDirectory, wait: int, is_json: bool) -> None:
     data_dir.control.forget_stop()
     seconds = round(time.monotonic() - started, 1)
     text = f"stopped after {seconds} s\nnext     {pasteable('sfnode start --data-dir', data_dir)}"
-    print_result({"stopped": True, "seconds": seconds}, text, is_json)
+    print_result({"stopped": True, "seconds": seconds}, text)

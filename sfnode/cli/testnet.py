@@ -19,7 +19,15 @@ from protocol.run import TaskSpec
 from sfnode import demo
 from sfnode.cli.new_run import make_run
 from sfnode.cli.option_values import FiniteFloat, FolderPath
-from sfnode.cli.options import device_options, group, json_option, learning_options, model_option, number_option
+from sfnode.cli.options import (
+    device_options,
+    group,
+    is_json,
+    json_option,
+    learning_options,
+    model_option,
+    number_option,
+)
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
@@ -97,7 +105,6 @@ def testnet(
     timeout_s: float,
     points_min: float | None,
     devices: DeviceOptions,
-    is_json: bool,
 ) -> None:
     """Run a whole network of nodes on this machine.
 
@@ -142,7 +149,7 @@ def testnet(
         result = trio.run(LocalNetwork(config, view.show, view.show_member, view.show_rows).run)
     finally:
         view.close()
-    if is_json:
+    if is_json():
         click.echo(json.dumps(_as_json(result)))
     else:
         _print_result(result, Quality.of(signed.manifest.task))
@@ -172,7 +179,6 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
 
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
-    """Raise SfnodeError unless the nodes agree, stopped cleanly and gained at least ``points_min`` points."""
     if not result.is_agreed:
         raise SfnodeError(
             f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"
@@ -196,43 +202,36 @@ class _View:
     def __init__(self, quality: Quality) -> None:
         self._printed, self._quality = 0.0, quality
         self._table = _table((), quality)
-        console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=2) if self._console.is_terminal else None
         if self._live:
             self._live.start()
 
     def show(self, nodes: Sequence[LocalNode]) -> None:
         """Show the present state of all nodes."""
         self._table = _table(nodes, self._quality)
+        steps = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
+        found = [node.status.training.loss for node in nodes if node.status is not None]
+        losses = [loss for loss in found if loss is not None]
+        mean = f"{self._quality.name} {self._quality.figure(sum(losses) / len(losses), 3)}" if losses else "starting"
         works = [f"{node.name} evaluates: {_rows(*node.evaluating)}" for node in nodes if node.evaluating]
-        if self._live:
-            self._live.update(Group(self._table, *works))
-        elif time.monotonic() - self._printed >= _PRINT_S:
-            self._printed = time.monotonic()
-            parts = [f"{node.name} {node.status.node.step if node.status else '-'}" for node in nodes]
-            found = [node.status.training.loss for node in nodes if node.status is not None]
-            losses = [loss for loss in found if loss is not None]
-            mean = self._quality.figure(sum(losses) / len(losses), 3) if losses else ""
-            click.echo(f"steps: {', '.join(parts)}; {f'{self._quality.name} {mean}' if mean else 'starting'}", err=True)
-            for work in works:
-                click.echo(work, err=True)
+        self._say(f"steps: {', '.join(steps)}; {mean}", *works, below_table=works)
 
     def show_rows(self, done: int, total: int) -> None:
         """Say how many rows of the last evaluation are done."""
         text = f"evaluating before and after: {_rows(done, total)}"
+        self._say(text, below_table=[text])
+
+    def _say(self, *lines: str, below_table: Sequence[str]) -> None:
         if self._live:
-            self._live.update(Group(self._table, text))
+            self._live.update(Group(self._table, *below_table))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
-            click.echo(text, err=True)
+            click.echo("\n".join(lines), err=True)
 
     def show_member(self, done: int, total: int) -> None:
         """Say how many nodes' parts have been trained alone."""
-        text = f"training each node's part alone: {done} of {total}"
-        if self._live:
-            self._live.console.print(text)
-        else:
-            click.echo(text, err=True)
+        self._console.print(f"training each node's part alone: {done} of {total}")
 
     def close(self) -> None:
         """Stop the live table and restore the terminal."""
@@ -291,7 +290,7 @@ def _print_learnt(learnt: Learnt, quality: Quality) -> None:
         click.echo(f"members    {evaluations.OWN_ALONE} {middle:.1f} % (median; the best {best:.1f} %)")
     if learnt.after.spread is not None:
         click.echo(printable(f"answers    {learnt.after.spread.in_words()}"))
-    for was, now in zip(learnt.before.samples, learnt.after.samples, strict=True):
+    for was, now in zip(learnt.before.answers, learnt.after.answers, strict=True):
         rewards = f"reward {was.reward:.2f} -> {now.reward:.2f}"
         if now.right:
             rewards = "right" if now.reward else f"wrong, it is {now.right}"

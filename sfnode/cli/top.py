@@ -1,13 +1,11 @@
 """``sfnode top``: watch nodes of this machine."""
 
-from pathlib import Path
-
 import click
 
 from sfnode.cli.exit_codes import ExitCode
-from sfnode.cli.option_values import NewFilePath, NodeFolder
+from sfnode.cli.option_values import NodeFolder
 from sfnode.run import default_directory
-from sfnode.storage import DataDirectory, disk
+from sfnode.storage import DataDirectory
 from sfnode.top import show
 
 
@@ -17,8 +15,7 @@ from sfnode.top import show
     "--data-dir", "more", multiple=True, type=NodeFolder, metavar="NODE", help="Show this node, as NODE does."
 )
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
-@click.option("--svg", type=NewFilePath, help="Write the screen to this file as a picture, and end.")
-def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], is_once: bool, svg: Path | None) -> None:
+def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], is_once: bool) -> None:
     """Show one or more nodes of this machine live.
 
     NODE is a name of `sfnode list` or a data directory; without any, all nodes of that list are shown.
@@ -30,6 +27,5 @@ def top(data_dirs: tuple[DataDirectory, ...], more: tuple[DataDirectory, ...], i
     Example: sfnode top my-run
     """
     found = (*data_dirs, *more) or tuple(default_directory.nodes_here()) or (default_directory.only_node(),)
-    save = None if svg is None else lambda data: disk.write_new(svg, [data])
-    if not show(found, is_once=is_once, save_svg=save):
+    if not show(found, is_once=is_once):
         raise SystemExit(ExitCode.FAILED)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run import Manifest
+from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
 from sfnode.doctor.clock import check_clock
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.doctor.question import Question
-from sfnode.doctor.reachability import judge_nat, judge_reachability
+from sfnode.doctor.reachability import judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
-from sfnode.status import read_status
+from sfnode.run import JoinOptions
+from sfnode.status import last_status
 from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
 
@@ -28,29 +28,35 @@ _REMEMBERED: Final = 3  # peers to ask when no bootstrap is given
 
 
 class Examination:
-    """Runs all checks once and passes on each finding as it comes."""
+    """Runs all checks once, for a node with the options of `sfnode join`, and passes on each finding as it comes.
 
-    def __init__(self, question: Question, report: Callable[[Finding], None]) -> None:
-        self._question = question
+    Args:
+        signed: the run's manifest; None: the data directory has it, or a bootstrap.
+        is_new: whether the data directory may be missing; else it must be a node's.
+    """
+
+    def __init__(
+        self, options: JoinOptions, signed: SignedManifest | None, report: Callable[[Finding], None], *, is_new: bool
+    ) -> None:
+        self._options, self._data_dir, self._nodes = options, options.source.data_dir, options.source.bootstrap.nodes
+        self._signed, self._is_new = signed, is_new
         self._tell = report
-        self._signed = question.signed
         self._devices: DeviceReport | str = "not asked"
 
     async def run(self) -> None:
         """Run all checks, in the order in which a node would fail."""
-        question = self._question
-        place = Path.cwd() if question.data_dir is None else question.data_dir.path
+        place = Path.cwd() if self._data_dir is None else self._data_dir.path
         is_node = self._read_manifest()
         needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
         await self._check("disk space", partial(disk_and_open_files.check_space, place, needed))
         await self._check("disk writing", partial(disk_and_open_files.check_writing, place))
         self._tell(disk_and_open_files.check_files())
-        if is_node and question.data_dir is not None:
-            await self._look_at_directory(question.data_dir)
+        if is_node and self._data_dir is not None:
+            await self._look_at_directory(self._data_dir)
         await self._look_around()
         if self._signed is not None:
             self._tell(ok("run size", str(size_of_run(self._signed.manifest))))
-        if not question.is_relay:
+        if not self._options.is_relay:
             await self._look_at_training()
 
     async def _check(self, name: str, run: Callable[[], Finding], limit_s: float = _QUICK_S) -> None:
@@ -58,9 +64,8 @@ class Examination:
 
     def _read_manifest(self) -> bool:
         """Read the manifest, if the directory has one; return False where it is not a node's, or of another run."""
-        data_dir = self._question.data_dir
-        may_be_new = self._question.is_new or self._signed is not None
-        if data_dir is None or (may_be_new and not data_dir.manifest_file.exists()):
+        data_dir = self._data_dir
+        if data_dir is None or (self._is_new and not data_dir.manifest_file.exists()):
             return True
         try:
             held = data_dir.signed_manifest()
@@ -83,35 +88,34 @@ class Examination:
         await self._check("ledger", partial(data.check_ledger, data_dir), _LEDGER_S)
         if manifest is not None:
             await self._check("basis", partial(data.check_basis, data_dir, manifest))
-        if not self._question.is_relay and (speed := data.check_speed(data_dir)) is not None:
+        if not self._options.is_relay and (speed := data.check_speed(data_dir)) is not None:
             self._tell(speed)
 
     async def _look_around(self) -> None:
-        """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
-        question = self._question
-        own_pid = _pid_on(question.data_dir)
-        for address in question.listen:
+        """Check ports and bootstraps, then clock and reachability by what the bootstraps answer."""
+        status = last_status(self._data_dir) if self._data_dir is not None and self._data_dir.is_locked() else None
+        own_pid, listen = None if status is None else status.life.pid, self._options.network.listen
+        for address in listen:
             self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
-        run_id = self._signed.manifest.run_id if self._signed else question.run_id
+        run_id = self._signed.manifest.run_id if self._signed else self._options.source.bootstrap.run_id
         known = bootstraps.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
-        async with ports.held_open(question.listen[0] if question.listen else None) as port:
+        async with ports.held_open(listen[0] if listen else None) as port:
             known.listen_port = port
             await self._ask_peers(known)
         self._signed = known.signed
         self._tell(check_clock([seen.clock_ahead_s for seen in known.seen]))
-        reachability = judge_reachability(known, bool(question.listen))
+        reachability = judge_reachability(known, bool(listen))
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
             await self._check("router", ports.check_router)
-        self._tell(judge_nat(known.seen))
 
     async def _ask_peers(self, known: bootstraps.Surroundings) -> None:
         """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""
-        if self._question.bootstrap:
-            await bootstraps.check_bootstraps(self._question.bootstrap, known, self._tell)
+        if self._nodes:
+            await bootstraps.check_bootstraps(self._nodes, known, self._tell)
             return
         remembered: list[Finding] = []
-        await bootstraps.check_bootstraps(_remembered(self._question.data_dir), known, remembered.append)
+        await bootstraps.check_bootstraps(_remembered(self._data_dir), known, remembered.append)
         if any(each.verdict is Verdict.OK for each in remembered):
             for finding in remembered:
                 is_gone = finding.verdict is Verdict.FAIL
@@ -124,7 +128,7 @@ class Examination:
             self._tell(unknown("bootstrap", "none to dial was given: nobody was asked", "give --bootstrap as for join"))
 
     async def _look_at_training(self) -> None:
-        question, manifest = self._question, self._signed.manifest if self._signed else None
+        training, manifest = self._options.training, self._signed.manifest if self._signed else None
         await self._check("device", self._check_device, _DEVICE_S)
         if (speeds := model_check.describe_speeds(self._devices)) is not None:
             self._tell(speeds)
@@ -133,12 +137,12 @@ class Examination:
                 unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
             )
             return
-        if question.revision not in (None, manifest.model.revision):
-            text = f"--revision {question.revision} is not the run's: {manifest.model.revision or 'it has none'}"
+        if training.revision not in (None, manifest.model.revision):
+            text = f"--revision {training.revision} is not the run's: {manifest.model.revision or 'it has none'}"
             self._tell(fail("model files", text, "leave --revision out"))
             return
         try:
-            folder = find_model_folder(question.model or manifest.model.id, manifest.model.revision)
+            folder = find_model_folder(training.model or manifest.model.id, manifest.model.revision)
         except OperatorError as error:
             advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
             self._tell(fail("model files", str(error), advice))
@@ -155,12 +159,12 @@ class Examination:
         await self._check("memory plan", partial(self._plan, manifest, folder))
 
     def _check_device(self) -> Finding:
-        self._devices, devices = model_check.find_devices(), self._question.devices
+        self._devices, devices = model_check.find_devices(), self._options.devices
         dtype = devices.precision(self._signed.manifest.model.weight_bytes) if self._signed else devices.dtype
         return model_check.check_device(self._devices, devices.device, dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        devices = self._question.devices
+        devices = self._options.devices
         plan = memory_plan.plan_memory(
             manifest, folder, devices.precision(manifest.model.weight_bytes), devices.device_memory
         )
@@ -170,24 +174,13 @@ class Examination:
 
 
 def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
-    """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
     if data_dir is None:
         return ()
     try:
         with data_dir.reading() as stored:
-            rows = saved_peers.decode_peers(stored.known_peers)
+            rows = saved_peers.decode_rows(policy.PeerRow, stored.saved("known_peers"))
     except SfnodeError:
         return ()
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
     texts = tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)
     return policy.parse_untrusted(texts)[:_REMEMBERED]
-
-
-def _pid_on(data_dir: DataDirectory | None) -> int | None:
-    """Return the process id of the node that runs on the directory; None: none runs or reports."""
-    if data_dir is None or not data_dir.is_locked():
-        return None
-    try:
-        return read_status(data_dir).life.pid
-    except OperatorError:
-        return None

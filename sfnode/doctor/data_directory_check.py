@@ -4,7 +4,7 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
-from sfnode.status import StatusWords, last_status, read_status
+from sfnode.status import StatusWords, admission_of, last_status, read_status
 from sfnode.storage import DataDirectory, disk, pasteable, stored_basis
 
 
@@ -25,7 +25,7 @@ def check_directory(data_dir: DataDirectory, manifest: Manifest | None) -> Findi
     if not node.peers:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
     if roster.excluded_from is not None or (status.training.is_training and not roster.is_admitted):
-        return warning("data directory", f"{text}; {words.admission}", "until then it follows, and sends nothing")
+        return warning("data directory", f"{text}; {admission_of(status)}", "until then it follows, and sends nothing")
     if words.slips:
         return warning("data directory", f"{text}; {words.slips}", "nothing need be done on this machine")
     return ok("data directory", text)
@@ -88,7 +88,7 @@ def _missing_identity(data_dir: DataDirectory) -> Finding:
         author = None  # `check_ledger` reports what is wrong with the ledger
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
-    text = f"{data_dir.identity.path} is missing, but a node has run here as {author or 'somebody'}"
+    text = f"{data_dir.identity.path} is missing, but a node has run here as {author}"
     return fail("identity", text, f"restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}")
 
 

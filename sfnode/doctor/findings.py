@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import trio
 
@@ -13,12 +14,12 @@ class Verdict(Enum):
     """Names the results of a check; only FAIL makes the command fail."""
 
     OK = "ok"
-    WARNING = "warning"
-    FAIL = "fail"
+    WARNING = "warning"  # a node works, but not as well as it could
+    FAIL = "fail"  # a node would not work
     UNKNOWN = "unknown"  # the check could not decide; the text says why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Holds the result of one check.
 
@@ -28,30 +29,14 @@ class Finding:
         advice: what to do; empty where all is well.
     """
 
-    check: str
     verdict: Verdict
+    check: str
     text: str
     advice: str = ""
 
 
-def ok(check: str, text: str) -> Finding:
-    """Return a finding that all is well."""
-    return Finding(check=check, verdict=Verdict.OK, text=text)
-
-
-def warning(check: str, text: str, advice: str) -> Finding:
-    """Return a finding that a node works, but not as well as it could."""
-    return Finding(check=check, verdict=Verdict.WARNING, text=text, advice=advice)
-
-
-def fail(check: str, text: str, advice: str) -> Finding:
-    """Return a finding that a node would not work."""
-    return Finding(check=check, verdict=Verdict.FAIL, text=text, advice=advice)
-
-
-def unknown(check: str, text: str, advice: str = "") -> Finding:
-    """Return a finding that the check could not decide."""
-    return Finding(check=check, verdict=Verdict.UNKNOWN, text=text, advice=advice)
+ok, warning = partial(Finding, Verdict.OK), partial(Finding, Verdict.WARNING)
+fail, unknown = partial(Finding, Verdict.FAIL), partial(Finding, Verdict.UNKNOWN)
 
 
 async def within(check: str, limit_s: float, run: Callable[[], Awaitable[Finding]]) -> Finding:

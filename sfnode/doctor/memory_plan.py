@@ -175,8 +175,6 @@ def _ledger_memory_bytes(manifest: Manifest) -> int:
 
 
 class _Stored(NamedTuple):
-    """Holds the name and the number of entries of a tensor of the weight files."""
-
     name: str
     entries: int
     is_linear: bool

@@ -15,6 +15,7 @@ from protocol.run import FileSpec, ModelSpec, TaskSpec
 from protocol.schema import from_plain_untrusted, to_plain
 from sfnode.children.child_program import Program
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.extras import how_to_add
 from sfnode.model_files import model_folder as files, weight_files
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
@@ -108,10 +109,7 @@ def find_devices() -> DeviceReport | str:
 def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     """Check that the device is there and computes in the number format ``dtype``."""
     if isinstance(found, str):
-        advice = (
-            "run `pip install 'sfnode[train]'` or, in a clone of sfnode, `python deploy/install.py --extras train`; "
-            "without it a node can still store, serve and flood: sfnode join --relay"
-        )
+        advice = f"{how_to_add('train')}; without it a node can still store, serve and flood: sfnode join --relay"
         return fail("device", found, advice)
     cuda = found.cuda
     chosen = device if device != "auto" else ("cuda" if cuda else "cpu")

@@ -16,11 +16,10 @@ async def node_seed(manifest: Manifest, data_dir: DataDirectory, *, is_training:
     """
     key, path = data_dir.identity, data_dir.identity.path
     if not path.exists() and (author := data_dir.author()) is not None:
-        whose = f"the identity {author}" if author else "another identity"
         raise OperatorError(
-            f"{path} is missing, but {whose} has run on this directory, and a new one is never made in its place. "
-            f"Restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}. To be somebody else from "
-            f"now on: {pasteable('sfnode id new --out', path)}"
+            f"{path} is missing, but the identity {author} has run on this directory, and a new one is never made in "
+            f"its place. Restore it: {pasteable('sfnode id restore BACKUP --data-dir', data_dir)}. To be somebody "
+            f"else from now on: {pasteable('sfnode id new --out', path)}"
         )
     if is_training and manifest.admission.pow_bits and not path.exists():
         expected = 1 << manifest.admission.pow_bits

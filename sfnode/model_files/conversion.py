@@ -19,7 +19,7 @@ from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file,
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
-_PROCESS: Final = "sfnode.training.conversion"
+_PROCESS: Final = "sfnode.training.conversion.process"
 _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
 _LEFT_OVER_S: Final = 60.0  # an older folder that nobody has locked was left by a killed process
 _LEFT_OVER_MAX_S: Final = 86_400.0  # where folders cannot be locked: no conversion takes a day

@@ -24,8 +24,9 @@ QUANTISED_FIELD: Final = "quantization_config"
 DECODED: Final = ("mxfp4", "fp8", "mxfp8")  # formats of quantised weights that `conversion` turns into 16 bits
 _JSON_BYTES_MAX: Final = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
 # What the tokenizers of transformers are loaded from: `vocab_files_names` of their classes, and what all of them read
+TOKENIZER_FILE: Final = "tokenizer.json"
 TOKENIZER_FILES: Final = (
-    "tokenizer.json",
+    TOKENIZER_FILE,
     "tokenizer_config.json",
     "tokenizer.model",
     "spiece.model",
@@ -95,10 +96,22 @@ def weight_files(folder: Path) -> tuple[str, ...]:
     names = (INDEX_FILE, *shards_of(folder / INDEX_FILE)) if is_sharded else (SINGLE_FILE,)
     for name in names:
         if not (folder / name).is_file():
-            hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
+            hint = _without_weights(folder) if name == SINGLE_FILE else "copy it"
             raise OperatorError(f"{folder / name} {_fault_of(folder / name)}; {hint}")
         disk.check_is_content(folder / name)
     return names
+
+
+def _without_weights(folder: Path) -> str:
+    """Return what to do about a folder that has neither the one file of weights nor an index of several."""
+    if (folder / SINGLE_FILE).is_symlink():
+        return "mend the link, or put the file there"
+    others = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter"))
+    if len(others) == 1:
+        return f"there is {others[0]}: if it holds the whole model, call it {SINGLE_FILE}"
+    if others:
+        return f"there are {', '.join(others[:3])}, and no {INDEX_FILE}, which says what is in them: copy it"
+    return _instead(folder, "only safetensors are read, never pickles: convert the model")
 
 
 def _fault_of(path: Path) -> str:
@@ -113,7 +126,7 @@ def _no_model(folder: Path) -> OperatorError:
     return OperatorError(f"{folder / CONFIG_FILE} {_fault_of(folder / CONFIG_FILE)}: {_instead(folder)}")
 
 
-def _instead(folder: Path) -> str:
+def _instead(folder: Path, otherwise: str = "") -> str:
     if (folder / "adapter_config.json").is_file():
         return f"{folder} holds an adapter alone: merge it into its model with PEFT's merge_and_unload, and save that"
     below = sorted(path.parent for way in ("*", "snapshots/*") for path in folder.glob(f"{way}/{CONFIG_FILE}"))
@@ -121,8 +134,8 @@ def _instead(folder: Path) -> str:
     if found := (below or ggufs)[:3]:
         return f"{folder} is not a model folder; give what is in it: {' or '.join(map(str, found))}"
     if others := sorted(path.name for path in folder.glob("*") if path.suffix in _UNLOADED):
-        return f"{others[0]} is not loaded: take the model with its config.json and safetensors"
-    return f"{folder} is not a model folder"
+        return f"{others[0]} is not loaded: take the model with its {CONFIG_FILE} and safetensors"
+    return otherwise or f"{folder} is not a model folder"
 
 
 def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:

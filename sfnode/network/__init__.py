@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
-from sfnode.network.bundled_libp2p import prefer_bundled
-from sfnode.network.fastecdsa_placeholder import provide_when_missing
+from sfnode.lazy_faces import lazy_face
+from sfnode.network.bundled_libp2p import prefer_bundled, provide_when_missing
 
 prefer_bundled()  # both before any module of this package imports libp2p
 provide_when_missing()
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         LinkBrokenError,
         ReachAnswer,
         check_can_listen,
-        share_port,
     )
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

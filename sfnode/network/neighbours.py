@@ -4,20 +4,62 @@ hello to bye, and their messages on the way to the node's inbox."""
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import trio
 
 from protocol import wire
 from protocol.errors import Reject, RejectReason
 from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
+from protocol.wire import Hello
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery import PeerExchange
 from sfnode.network.memory_guard import MemoryGuard
-from sfnode.network.own_hello import Introduction
-from sfnode.network.policy import Fault, rate_limits
-from sfnode.network.sessions import Channel, FileServer, RefusedError, Session, SilentError, handshake, manifest_part
-from sfnode.network.transport import Link, LinkBrokenError
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy import Address, Fault, rate_limits
+from sfnode.network.sessions import (
+    Channel,
+    FileServer,
+    RefusedError,
+    ServedRun,
+    Session,
+    SilentError,
+    handshake,
+    manifest_part,
+)
+from sfnode.network.transport import Host, Link, LinkBrokenError, dialable
+
+
+class Introduction:
+    """Names this node's addresses: those that the operator announces, or else a mapped one and the listening ones."""
+
+    def __init__(self, config: NetworkConfig, run: ServedRun, host: Host) -> None:
+        self._agent, self._name = config.agent, config.own_name
+        self.run = run
+        self._host = host
+        self._given = self._announced = config.announce
+
+    def mapped(self, address: Address) -> None:
+        """Announce the address that the router forwards to this node."""
+        self._announced = (*self._given, address)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """The addresses at which others can dial this node, with its peer id; announced ones first.
+
+        The listening ones are among them while the network runs.
+        """
+        listening = [found for address in self._host.addresses for found in dialable(address)]
+        return tuple(replace(address, peer=self._host.peer) for address in (*self._announced, *listening))
+
+    def hello(self) -> Hello:
+        own = (*self._announced, *(() if self._given else self._host.addresses))
+        name = () if self._name is None else (self._name.text,)  # first, so that it is in the hello of many addresses
+        listen = (*name, *(address.transport for address in own))
+        return handshake.own_hello(
+            run_id=self.run.run_id, agent=self._agent, listen=listen, head_step=self.run.head_step()
+        )
 
 
 class Conversation:
@@ -125,10 +167,9 @@ class Conversation:
         reason, is_reported = "cancelled", False
         try:
             self._exchange.session_opened(session)
-            end = await session.run()
-            reason = end.reason
-            if end.fault is not None:
-                self._sessions.penalise(session.peer, end.fault, reason)
+            reason, fault = await session.run()
+            if fault is not None:
+                self._sessions.penalise(session.peer, fault, reason)
             await self._put(PeerLeft(peer=session.peer, reason=reason))
             is_reported = True
         finally:

@@ -11,9 +11,8 @@ from protocol.wire import PeerId
 from sfnode.network import bounds, sessions
 from sfnode.network.discovery import Dialler, LocalDiscovery, PeerExchange, PortMapper
 from sfnode.network.memory_guard import MemoryGuard
-from sfnode.network.neighbours import Conversation
+from sfnode.network.neighbours import Conversation, Introduction
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.own_hello import Introduction
 from sfnode.network.policy import Address, AddressBook, Fault, NameBook, PeerRow
 from sfnode.network.reports import NetworkStatistics, PeerState, Readiness
 from sfnode.network.transport import Host, check_can_listen
@@ -130,7 +129,6 @@ class Network:
     # --- what it knows
 
     def neighbours(self) -> tuple[PeerState, ...]:
-        """Return a description of every running session."""
         return tuple(self.sessions.describe(each, self.book) for each in self.sessions.all())
 
     def known_peers(self) -> tuple[PeerRow, ...]:
@@ -146,7 +144,6 @@ class Network:
                 self.book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
     def statistics(self) -> NetworkStatistics:
-        """Return the figures of the network now."""
         worst = max(self.dialler.reports, key=lambda report: report.failures, default=None)
         return NetworkStatistics(
             bytes_in=self._total.bytes_in,

@@ -20,25 +20,18 @@ def encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
     return json.dumps([to_plain(row, as_rows=False) for row in rows])
 
 
-def decode_peers(text: str) -> tuple[PeerRow, ...]:
-    """Decode the saved address book; return nothing if it is unreadable: bootstraps bring the peers back."""
-    return _decode_rows(PeerRow, text, "known_peers")
+def decode_rows(declared: type[Row], text: str) -> tuple[Row, ...]:
+    """Decode rows that were saved; return none if they are unreadable.
 
-
-def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
-    """Decode the saved discouraged peers; return none if they are unreadable: a bad peer will misbehave again."""
-    return _decode_rows(DiscouragedRow, text, "discouraged")
-
-
-def _decode_rows(declared: type[Row], text: str, where: str) -> tuple[Row, ...]:
+    Bootstraps bring the known peers back, and a bad peer will misbehave again.
+    """
     try:
-        return tuple(from_plain_untrusted(declared, row, where) for row in json.loads(text))
+        return tuple(from_plain_untrusted(declared, row, declared.__name__) for row in json.loads(text))
     except (ValueError, TypeError, RecursionError, Malformed):
         return ()
 
 
 def encode_bootstraps(addresses: Iterable[Address]) -> str:
-    """Encode the bootstraps that were reached as JSON."""
     return json.dumps([str(address) for address in addresses])
 
 
@@ -56,7 +49,6 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
 
 
 def encode_names(texts: Mapping[PeerId, str]) -> str:
-    """Encode the signed names of peers as JSON."""
     return json.dumps(texts)
 
 

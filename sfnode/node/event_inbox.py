@@ -16,7 +16,6 @@ BYTES_TOGETHER: Final = 8_192
 
 
 def open_inbox() -> tuple[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]]:
-    """Return the two ends of a new inbox."""
     return trio.open_memory_channel[Event](INBOX_EVENTS_MAX)
 
 

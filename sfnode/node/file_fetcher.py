@@ -11,8 +11,8 @@ from typing import Final
 
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
-from sfnode.network import Pace, Wanted
-from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSources
+from sfnode.network import Pace, Wanted, sessions
+from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher
 
 SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one for each neighbour
 
@@ -20,7 +20,7 @@ SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one 
 class FileFetcher:
     """Fetches files from neighbours. Neighbours that were too slow for one file are asked last for the next."""
 
-    def __init__(self, sources: PieceSources) -> None:
+    def __init__(self, sources: sessions.NeighbourFiles) -> None:
         self._sources = sources
         self._known = KnownNeighbours()
 

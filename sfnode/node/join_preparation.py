@@ -16,6 +16,7 @@ from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.rewards import RewardCommand
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import (
     JoinOptions,
     NetworkOptions,
@@ -139,9 +140,14 @@ def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | N
     eval_data = example_files.evaluation_file(manifest.task, training.eval_data)
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
+    data = fetched or example_files.training_file(manifest.task, training.data)
+    # The worker, which reads them again, starts only when the node is admitted: that may be days from now.
+    own = (data if manifest.task.data == DATA_PRIVATE else None, None if training.eval_data is None else eval_data)
+    for rows in filter(None, own):
+        row_files.checked_texts(rows, TaskTemplate(manifest.task))
     return TrainingConfig(
         model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
-        data=fetched or example_files.training_file(manifest.task, training.data),
+        data=data,
         eval_data=eval_data,
         devices=options.devices,
         threads=training.threads,

@@ -12,8 +12,8 @@ from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
 from protocol.wire import PeerId
 from sfnode.model_files import FetchedModel, PartialFile, pieces
-from sfnode.network import Pace, Wanted
-from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
+from sfnode.network import Pace, Wanted, sessions
+from sfnode.node.piece_fetcher import PieceFetcher
 from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import disk
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 class ModelFetcher:
     """Fetches files of one model. The node relays until it is done, and reports its progress."""
 
-    def __init__(self, spec: ModelSpec, sources: PieceSources, pace: Pace, reporter: Reporter) -> None:
+    def __init__(self, spec: ModelSpec, sources: sessions.NeighbourFiles, pace: Pace, reporter: Reporter) -> None:
         self._spec = spec
         self._reporter = reporter
         self._pieces = PieceFetcher(sources, pace)

@@ -11,9 +11,8 @@ from protocol.run import Manifest, Sharing
 from sfnode.children.async_child import LinesOf, running
 from sfnode.children.child_program import Program
 from sfnode.model_files import FetchedModel, OnProgress, find_model_folder
-from sfnode.network import Pace
+from sfnode.network import Pace, sessions
 from sfnode.node.model_fetcher import ModelFetcher
-from sfnode.node.piece_fetcher import PieceSources
 from sfnode.reporter import Reporter, described_bytes
 from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
@@ -39,7 +38,7 @@ class ModelFinder:
         """Return the progress of the search; None if none is running."""
         return self._finding if self._fetcher is None else self._fetcher.look()
 
-    async def find(self, sources: PieceSources) -> Path:
+    async def find(self, sources: sessions.NeighbourFiles) -> Path:
         """Return a folder with the model's files, judged by their names: the worker checks their content.
 
         OperatorError: the model is nowhere, or may not be fetched.
@@ -84,7 +83,7 @@ class ModelFinder:
         finally:
             self._finding = None
 
-    async def _fetch(self, sources: PieceSources, folder: Path, *, is_whole: bool) -> Path:
+    async def _fetch(self, sources: sessions.NeighbourFiles, folder: Path, *, is_whole: bool) -> Path:
         spec = self._manifest.model
         self._fetcher = ModelFetcher(spec, sources, self._pace, self._reporter)
         try:

@@ -32,7 +32,6 @@ class PieceBoard:
 
     @property
     def is_done(self) -> bool:
-        """Return whether every piece has come."""
         return not self._left
 
     def take(self, peer: PeerId, now_s: float) -> int | None:
@@ -49,7 +48,6 @@ class PieceBoard:
         return piece
 
     def is_asked(self, piece: int, peer: PeerId) -> bool:
-        """Return whether this peer is still asked for the piece."""
         return peer in self._asked.get(piece, {})
 
     def waits_s(self, now_s: float) -> dict[PeerId, float]:
@@ -61,7 +59,6 @@ class PieceBoard:
         return waits
 
     def came(self, piece: int, peer: PeerId, now_s: float) -> None:
-        """Record that the piece has come from this peer."""
         asked = self._asked.pop(piece, {})
         if peer in asked:
             self._times_s.append(now_s - asked[peer])

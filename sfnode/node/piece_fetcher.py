@@ -3,9 +3,9 @@
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
@@ -21,19 +21,6 @@ _LOOK_S: Final = 0.25  # how often to look for neighbours whose rest is over, an
 
 
 Keep = Callable[[int, bytes, PeerId], Awaitable[None]]
-
-
-class PieceSources(Protocol):
-    """Provides pieces from neighbours; `NeighbourFiles` implements it."""
-
-    def peers(self) -> frozenset[PeerId]:
-        """Return the peers that can be asked now."""
-
-    def asking(self, peer: PeerId) -> AbstractAsyncContextManager[sessions.Ask]:
-        """Open a stream to a peer. RefusedError."""
-
-    def gave_false_bytes(self, peer: PeerId, name: str) -> None:
-        """Penalise a neighbour for wrong bytes of a file."""
 
 
 @dataclass(slots=True)
@@ -53,7 +40,12 @@ class PieceFetcher:
     """Fetches the pieces of one model. What it learns about neighbours lasts from one `fetch` to the next."""
 
     def __init__(
-        self, sources: PieceSources, pace: Pace, *, streams: int = STREAMS, known: KnownNeighbours | None = None
+        self,
+        sources: sessions.NeighbourFiles,
+        pace: Pace,
+        *,
+        streams: int = STREAMS,
+        known: KnownNeighbours | None = None,
     ) -> None:
         """Create a fetcher with ``streams`` to each neighbour; ``known`` may be shared with other fetchers."""
         self.received_bytes = 0

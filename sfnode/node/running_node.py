@@ -18,17 +18,16 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
-from sfnode.network import Address, Network, ServedRun, saved_peers
+from sfnode.network import Address, Network, ServedRun, policy, saved_peers
 from sfnode.node.control import Overseer, stay_awake
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
 from sfnode.node.event_inbox import joined, next_events, open_inbox
 from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.invitations import Invitations
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
+from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
 from sfnode.node.snapshot_files import SnapshotFiles
-from sfnode.node.statement_folder import StatementFolder
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
@@ -65,7 +64,7 @@ class RunningNode:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         signer = Signer(config.identity_seed)
         store.save_author(signer.author)
-        known_peers = saved_peers.decode_peers(store.saved("known_peers"))
+        known_peers = saved_peers.decode_rows(policy.PeerRow, store.saved("known_peers"))
         node_config = NodeConfig(
             is_training=config.training is not None,
             expects_peers=bool(config.network.bootstrap or known_peers),
@@ -93,12 +92,13 @@ class RunningNode:
             slips=slips,
         )
         saved_peers.restore_names(self.network.names, store.saved("names"))
-        self.network.sessions.restore_discouraged(saved_peers.decode_discouraged(store.saved("discouraged")))
+        discouraged = saved_peers.decode_rows(policy.DiscouragedRow, store.saved("discouraged"))
+        self.network.sessions.restore_discouraged(discouraged)
         self._executor = Executor(config, store, self.node, self.network, self._snapshot_files, reporter)
         self.trainer: Trainer | None = None
         if config.training is not None:
             budget = self._noise_budget(config.training, signer.author)
-            self.trainer = Trainer(config.training, config.signed, signer.author, replica.shown, reporter, budget)
+            self.trainer = Trainer(config.training, config.signed, replica.shown, reporter, budget)
         self.invitations = self._invitations(expects_peers=node_config.expects_peers)
         self._watch = NodeWatch(self)
 
@@ -127,8 +127,10 @@ class RunningNode:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
-            nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
-            nursery.start_soon(self.slips.outlive, "invitations", partial(self.invitations.run, self._inbox_in))
+            nursery.start_soon(self.slips.outlive, "statements", partial(submit_due, folder.due, self._inbox_in))
+            nursery.start_soon(
+                self.slips.outlive, "invitations", partial(submit_due, self.invitations.due, self._inbox_in)
+            )
             files = FileFetcher(self.network.neighbour_files)
             nursery.start_soon(self._snapshot_files.run, files, self.slips, self._executor.snapshots, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:

@@ -68,9 +68,8 @@ class SnapshotFiles:
         """Handle effects one by one until cancelled."""
         async for effect in wanted:
             if isinstance(effect, events.FetchSnapshot):
-                event: events.Event = events.FetchFailed(
-                    sha256=effect.sha256
-                )  # also after exceptions: the core waits for an answer
+                # Also after exceptions: the core waits for an answer.
+                event: events.Event = events.FetchFailed(sha256=effect.sha256)
                 with slips.contained("fetching a snapshot"):
                     data = await files.fetch(Wanted.snapshot(effect.sha256, effect.file_bytes))
                     event = event if data is None else events.SnapshotArrived(data=data)
@@ -81,7 +80,6 @@ class SnapshotFiles:
                     self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
 
     def report(self, effect: events.ReportSnapshot) -> None:
-        """Report the outcome of a snapshot to the operator."""
         authors = [author.hex() for author in effect.authors]
         text = f"{_TEXTS[effect.outcome].format(authors=len(authors))} (steps before {effect.step})"
         self._reporter.event(f"snapshot_{effect.outcome}", text, step=effect.step, authors=authors)

@@ -15,7 +15,7 @@ from sfnode.page.run_facts import facts_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.run import purpose_of
-from sfnode.status import Names, Status, StatusWords, author_names, last_status
+from sfnode.status import Names, Status, StatusWords, author_names, describe_learning, health_of, last_status
 from sfnode.storage import DataDirectory, Gain, evaluations
 
 _ANSWERS_MAX: Final = 4
@@ -99,7 +99,6 @@ class Page:
         return round(self._quality.value(loss), 5)
 
     def _measured(self) -> Gain | None:
-        """Return the last comparison; None if there is none to read."""
         try:
             return self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
         except OperatorError:
@@ -156,7 +155,7 @@ def _status(status: Status) -> Sections:
     shown = {name: value for name, value in status.to_json().items() if name not in _NOT_SHOWN}
     words = StatusWords(status)
     texts = {
-        "trouble": words.health[1] or words.learning,
+        "trouble": health_of(status)[1] or describe_learning(status),
         "stage": words.stage,
         "pace": words.pace,
         "left": words.time_left,

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from protocol.crypto import Author, hashing
 from protocol.run import Manifest
 from protocol.subspace import example_indices
-from sfnode.privacy.noisy_sum import ROW_LENGTH
-from sfnode.privacy.opendp_library import gaussian_measurement, opendp
+from sfnode.privacy.noisy_sum import ROW_LENGTH, gaussian_measurement, opendp
 
 RowsOfStep = tuple[int, int]  # a step, and of how many rows its message is
 _DELTA_MAX: Final = 1e-5

@@ -7,17 +7,20 @@ clipped rows and the noise, and all that follows is arithmetic on what is public
 """
 
 import math
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.errors import OperatorError
 from protocol.run import Method
-from sfnode.privacy.opendp_library import gaussian_measurement
+from sfnode.extras import how_to_add
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LIBRARY: Final = "opendp.prelude"  # only nodes with noise need it (the extra `privacy`); it has few types
 # The length of a row in whole numbers. Truncation costs at most one for each number: nothing, even of 2^20 numbers.
 # Squares of a row add up to 2^48, and a message's rows to 2^32: int64 holds both.
 ROW_LENGTH: Final = 1 << 24
@@ -72,3 +75,25 @@ def whole_numbers(gradient: Floats, row_length_max: float) -> Integers:
     found = np.trunc(gradient * (_BELOW_ONE * ROW_LENGTH / max(length, row_length_max))).astype(np.int64)
     assert int(found @ found) <= ROW_LENGTH**2, "a clipped row is too long"
     return found
+
+
+def gaussian_measurement(scale: float) -> Any:
+    """Return OpenDP's measurement that adds discrete Gaussian noise of width ``scale`` to each of some whole numbers.
+
+    Its randomness is the system's. OperatorError: OpenDP is not installed.
+    """
+    library = opendp()
+    space = library.vector_domain(library.atom_domain(T="i64")), library.l2_distance(T=float)
+    return library.m.make_gaussian(*space, scale=scale)
+
+
+def opendp() -> Any:
+    """Return the library. OperatorError: it is not installed."""
+    try:
+        library = import_module(_LIBRARY)
+    except ImportError as error:
+        raise OperatorError(
+            f"--noise needs OpenDP, which this install lacks ({error}): {how_to_add('privacy')}"
+        ) from None
+    library.enable_features("contrib")  # OpenDP's name for what has a published proof, and awaits its second review
+    return library

@@ -20,7 +20,7 @@ _HELP: Final = (
 
 
 class RewardCommand:
-    """Rewards answers by what a command prints, one process for all of them. Use it as a context, or `close` it.
+    """Rewards answers by what a command prints, one process for all of them, which `close` ends.
 
     OperatorError: the command is empty, its quotes do not match, or there is no such program.
     """
@@ -39,12 +39,6 @@ class RewardCommand:
             is_there = os.path.exists(self._words[0])
             help_ = "is no program: chmod +x makes a file one, or begin with python3" if is_there else "is not found"
             raise self._fault(f"{self._words[0]} {help_}")
-
-    def __enter__(self) -> "RewardCommand":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. Blocks until the command has said it.

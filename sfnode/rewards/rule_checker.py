@@ -20,6 +20,7 @@ from protocol.run import (
     bounded_json,
     reward,
 )
+from protocol.schema import has_half_pair
 from sfnode.rewards.json_schema import fits
 
 # The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
@@ -40,11 +41,6 @@ class Checker:
         self._options.max_mem = _PATTERN_MEMORY_BYTES
         for pattern in _patterns_of(rule.check):
             self._try_pattern(pattern)
-
-    @property
-    def fields(self) -> frozenset[str]:
-        """Return the names of the fields that each row must have, as texts or whole numbers."""
-        return self._rule.fields
 
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. OperatorError: the row lacks a field of the rule.
@@ -103,9 +99,8 @@ def _patterns_of(check: Check) -> list[RowText]:
 
 
 def _value(row: Mapping[str, object], name: str) -> str:
-    """Return a row's field as text."""
     value = row.get(name)
-    if isinstance(value, str) and not bounded_json.has_half_pair(value):
+    if isinstance(value, str) and not has_half_pair(value):
         return value
     if type(value) is int and abs(value) <= bounded_json.EXACT_INTEGER_MAX:
         return str(value)

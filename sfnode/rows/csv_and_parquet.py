@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
+from sfnode.extras import how_to_add
 
 _DELIMITERS: Final = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
@@ -34,10 +35,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) != len(header):
-                raise OperatorError(
-                    f"{where}: {len(cells)} columns, and the first line has {len(header)}: put a text that holds "
-                    f"{delimiter!r} in double quotes, and write a double quote in it twice"
-                )
+                raise OperatorError(f"{where}: {_odd_line(len(cells), len(header), delimiter)}")
             else:
                 yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
@@ -49,23 +47,37 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
         raise OperatorError(f"{path}: no examples: the table has a header alone")
 
 
+def _odd_line(found: int, wanted: int, delimiter: str) -> str:
+    """Return in words what is wrong with a line of another number of columns than the first has."""
+    advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+    return (
+        f"columns: {found}, and the first line has {wanted}: "
+        f"{advice if found > wanted else 'a column of this line is missing'}"
+    )
+
+
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Yield the rows of a Parquet file. OperatorError: pyarrow is missing, or the file is damaged."""
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
         raise OperatorError(
-            f"{path} is a Parquet file, and pyarrow is missing, which reads it: run `pip install 'sfnode[data]'` or, "
-            "in a clone of sfnode, `python deploy/install.py --extras train,data`; or save its rows as CSV"
+            f"{path} is a Parquet file, and pyarrow is missing, which reads it: {how_to_add('data')}; or save its rows "
+            "as CSV"
         ) from None
     try:
         with parquet.ParquetFile(path) as file:
             names = _checked(list(file.schema_arrow.names), wanted, str(path))
             batches = file.iter_batches(columns=[name for name in names if name in wanted])
+            number = 0
             for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
-                yield f"{path}: row {number}", row
+                plain = {name: each.decode() if isinstance(each, bytes) else each for name, each in row.items()}
+                yield f"{path}: row {number}", plain
     except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
-        raise OperatorError(f"{path}: a damaged Parquet file: {first_line(error)}. Fetch or make it again") from None
+        fault = first_line(error).rstrip(".")
+        raise OperatorError(f"{path}: a damaged Parquet file: {fault}. Fetch or make it again") from None
+    if not number:
+        raise OperatorError(f"{path}: no examples: the table has no rows")
 
 
 def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:

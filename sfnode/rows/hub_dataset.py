@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
+from sfnode.extras import how_to_add
 
 HUB: Final = "hub:"
 _FORM: Final = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
@@ -29,8 +30,8 @@ def fetched(reference: str) -> Path:
         library: Any = import_module("datasets")
     except ImportError:
         raise OperatorError(
-            f"data {reference!r}: the library `datasets`, which fetches it, is missing: run `pip install "
-            "'sfnode[data]'` or, in a clone of sfnode, `python deploy/install.py --extras train,data`; or give a file"
+            f"data {reference!r}: the library `datasets`, which fetches it, is missing: {how_to_add('data')}; or give "
+            "a file"
         ) from None
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")

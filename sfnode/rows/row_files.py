@@ -27,6 +27,7 @@ _REFUSED: Final = (
     (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it with `unzstd`"),
     (b"BZh", "packed with bzip2: unpack it with `bunzip2`"),
     (b"\xfd7zXZ", "packed with xz: unpack it with `unxz`"),
+    (b"\x04\x22\x4d\x18", "packed with lz4: unpack it with `unlz4`"),
     (b"7z\xbc\xaf\x27\x1c", "packed with 7-Zip: unpack it with `7z x`"),
     (b"Rar!\x1a\x07", "a RAR archive: unpack it"),
     (b"PK\x03\x04", "an Excel workbook or another zip file: save its table as CSV (UTF-8), or unpack it"),
@@ -39,13 +40,24 @@ _REFUSED: Final = (
     (b"\x93NUMPY", "an array of NumPy: write its rows as JSON lines or CSV"),
     (b"\x89PNG", "a picture: it has no rows; write them as JSON lines or CSV"),
     (b"SQLite format 3", "an SQLite database: export its table as CSV"),
+    (b"GGUF", "a model in the format GGUF: name it as the model, and a file of rows as the data"),
+    (b"$FL2", "a file of SPSS: save its table as CSV"),
+    (b"<stata_dta>", "a file of Stata: save its table as CSV"),
+    (
+        b"<<<<<<< ",
+        "a file with an unsettled conflict of Git: settle it first",
+    ),
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
 )
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 _EXCEL_LINE: Final = re.compile(r"\Asep=.\r?\n")  # says what divides the columns, for Excel alone
 _KNOWN: Final = {  # what the decoder says -> what people can act on
     "Invalid control character at": "a control character, which a text in JSON writes as \\t, \\n or \\u0001,",
     "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark within the file, as where files were joined,",
+    "Unterminated string starting at": "a text without its closing quote, which begins",
+    "Expecting value": "a comma too many, or something that is no value of JSON,",
     "Extra data": "more after the end of the object: a comma, or a second object, which needs a line of its own,",
 }
 _ENCODINGS: Final = (
@@ -120,6 +132,8 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
     for beginning, what in _REFUSED:
         if data.startswith(beginning) and not (is_text and beginning.isalnum()):
             raise OperatorError(f"{path} is {what}")
+    if data[_TAR_AT:].startswith(_TAR):
+        raise OperatorError(f"{path} is a tar archive: unpack it with `tar -xf`")
     encoding = next((name for mark, name in _ENCODINGS if data.startswith(mark)), "utf-8")
     if b"\0" in data[:_HEAD_BYTES] and encoding in ("utf-8", "utf-8-sig"):
         raise OperatorError(
@@ -129,14 +143,15 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
         return data.decode("utf-8" if is_specified else encoding)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise OperatorError(
-            f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. Save the file as UTF-8, such as with `iconv "
-            "-f WINDOWS-1252 -t UTF-8`"
-        ) from None
+        advice = "Save the file as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8`, with the encoding that it has"
+        if error.reason == "unexpected end of data":
+            advice = "The file is cut off within a character: fetch or make it again"
+        raise OperatorError(f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. {advice}") from None
 
 
 def _lines(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
-    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -144,8 +159,8 @@ def _lines(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
         except (ValueError, RecursionError) as error:
             why = f"not JSON: {_why(error)}"
             with suppress(ValueError, RecursionError):
-                json.loads(text)
-                why = "one value over several lines"
+                _, end = json.JSONDecoder().raw_decode("\n".join([line.lstrip(), *lines[number:]]))
+                why = "one value over several lines, which `jq -c .` puts on one" if end > len(line) else why
             raise OperatorError(f"{path}:{number}: {why}; {_wanted(template)}") from None
 
 

@@ -6,6 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
@@ -94,7 +95,7 @@ class TaskTemplate:
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
-        if LABEL_FIELD in self.names and type(label := row.get(LABEL_FIELD)) in (str, float):
+        if LABEL_FIELD in self.names and isinstance(label := row.get(LABEL_FIELD), str | float | Decimal):
             listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
             words = [str(word).strip().casefold() for word in listed] if isinstance(listed, list | tuple) else []
             text = str(label).strip().casefold()
@@ -147,8 +148,11 @@ class TaskTemplate:
     def _value(self, row: Row, name: str, where: str) -> object:
         if name not in row:
             found = _shown(", ".join(map(str, row))) if row else "nothing"
+            firsts = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
+            within = [key for key, first in firsts.items() if isinstance(first, dict) and name in first]
+            advice = f": give what is in {_shown(within[0])} alone, each row on a line" if within else ""
             raise OperatorError(
-                f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}"
+                f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}{advice}"
             )
         return row[name]
 
@@ -185,5 +189,6 @@ def _unicode(text: str, name: str, where: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    """Return a value as JSON and tables write it, cut to a line."""
+    text = {"None": "null", "True": "true", "False": "false"}.get(repr(value), repr(value))
     return text if len(text) <= 80 else text[:77] + "..."

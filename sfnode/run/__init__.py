@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
     from sfnode.run import default_directory, manifest_builder, node_toml, option_field, public_data, run_address

@@ -187,7 +187,6 @@ def is_learning_rate(rate: float) -> bool:
 
 
 def _weight_of(wanted: float, bits: int) -> tuple[int, int]:
-    """Return alpha_exp and a weight of ``bits`` whose product is ``wanted``."""
     alpha_exp = math.frexp(wanted)[1] - bits
     weight = hashing.round_half_away(math.ldexp(wanted, -alpha_exp))
     # Just below a power of two the weight rounds up to 2^bits, which needs one bit more: halve it and double alpha.

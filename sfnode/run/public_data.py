@@ -5,9 +5,9 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
-from sfnode.network import Download, Wanted, bounds, sessions
+from sfnode.network import Wanted, bounds
 from sfnode.reporter import Reporter
-from sfnode.run.fetch_progress import failures_to, progress_of
+from sfnode.run.manifest_source import fetch_from_nodes
 from sfnode.run.run_address import RunAddress
 from sfnode.storage import DataDirectory, disk, example_files
 
@@ -34,11 +34,8 @@ async def find_public_data(
         return path.resolve()
     if not address.run_data_bytes:
         return None
-    text = f"asking the bootstrap for the run's public data, {address.run_data_bytes:,} bytes; --data FILE takes a copy"
-    reporter.event("fetching_data", text, bootstrap=list(map(str, address.nodes)), total_bytes=address.run_data_bytes)
-    report = progress_of(reporter, "data", "the data")
-    download = Download(Wanted.data(task.data_sha256, address.run_data_bytes), report)
-    data = await sessions.fetch(download, address.nodes, on_failure=failures_to(reporter, "fetch it from"))
+    wanted, hint = Wanted.data(task.data_sha256, address.run_data_bytes), "; --data FILE takes a copy"
+    data = await fetch_from_nodes(wanted, address.nodes, reporter, "the run's public data", hint)
     disk.write_durably(path, data)
     text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
     reporter.event("data_fetched", text, file=str(path), bytes=len(data))

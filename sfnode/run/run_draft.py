@@ -111,23 +111,23 @@ class RunOptions:
 class RunDraft:
     """Builds the manifest of a new run: first from options, task and model, then also from a basis that was found.
 
-    ``options`` have a name. OperatorError: the settings cannot be read.
+    ``options`` have a name; ``tensors`` are those that are trained. OperatorError: the settings cannot be read.
     """
 
     def __init__(
         self, options: RunOptions, signer: Signer, task: TaskSpec, model: ModelSpec, tensors: tuple[TensorSpec, ...]
     ) -> None:
-        self._options = options
+        self.options = options
         self._signer = signer
-        self._task = task
+        self.task = task
         self._model = model
-        self._tensors = tensors
+        self.tensors = tensors
         self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
         self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
 
     def draw(self, *, is_rate_checked: bool = True) -> None:
         """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
-        drawn = self._options.drawn_method
+        drawn = self.options.drawn_method
         self._method, self._schedule = manifest_builder.method_of(
             drawn if is_rate_checked else replace(drawn, learning_rate=None)
         )
@@ -139,7 +139,7 @@ class RunDraft:
 
         ``learning_rate``: where the owner has given none.
         """
-        given = self._options.method
+        given = self.options.method
         if given.learning_rate is None and not manifest_builder.is_learning_rate(learning_rate):
             raise OperatorError(
                 f"no learning rate was found by which the examples teach anything, down to {learning_rate:.2g}: they "
@@ -147,10 +147,10 @@ class RunDraft:
                 "--plain"
             )
         rate = learning_rate if given.learning_rate is None else given.learning_rate
-        rows, file = self._options.rows, basis_file.encode_basis(content)
+        rows, file = self.options.rows, basis_file.encode_basis(content)
         digest = sha256(file).hexdigest()
         self._method, self._schedule = manifest_builder.dense_method_of(given.schedule, rate, digest, dense, rows)
-        self._tensors = tensors
+        self.tensors = tensors
         return file
 
     def manifest(self, *, is_complete: bool = True) -> Manifest:
@@ -159,16 +159,16 @@ class RunDraft:
         ``is_complete``: False: a basis may still come, without which rewards make no run. What else is wrong with them
         shows as a completion's.
         """
-        task = self._task
+        task = self.task
         if not is_complete and task.kind is TaskKind.REWARD:
             task = replace(task, kind=TaskKind.COMPLETION)
-        options = self._options
+        options = self.options
         manifest = Manifest(
             format=FORMAT,
             name=options.name or "",
             owner=self._signer.author.hex(),
             model=self._model,
-            tensors=self._tensors,
+            tensors=self.tensors,
             task=task,
             method=self._method,
             schedule=self._schedule,

@@ -6,8 +6,6 @@ from typing import Final
 
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
-from sfnode.status.health import Health, admission_of, health_of
-from sfnode.status.learning import describe_learning
 from sfnode.status.node_status import Status
 from sfnode.storage import evaluations
 
@@ -27,29 +25,6 @@ class StatusWords:
         return Quality(self._status.life.is_rewarded)
 
     @property
-    def training_figure(self) -> str:
-        """Return the loss or mean reward of the last estimate with its name; empty before the first."""
-        loss, quality = self._status.training.loss, self.quality
-        return "" if loss is None else f"{quality.name} {quality.figure(loss, 3)}"
-
-    # --- is it well?
-
-    @property
-    def health(self) -> tuple[Health, str]:
-        """Return whether the node is well, and what is wrong."""
-        return health_of(self._status)
-
-    @property
-    def learning(self) -> str:
-        """Return why the run does not seem to learn."""
-        return describe_learning(self._status)
-
-    @property
-    def admission(self) -> str:
-        """Return whether this node may contribute, and what to do if not."""
-        return admission_of(self._status)
-
-    @property
     def slips(self) -> str:
         """Return how many slips there were and how to report them."""
         slips = self._status.life.slips
@@ -67,13 +42,14 @@ class StatusWords:
         Such as "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left".
         """
         status, detail, life = self._status, self._status.detail, self._status.life
+        loss = status.training.loss
         is_time = 0 <= life.time < _UNIX_S_MAX
         clock = time.strftime("%H:%M:%S", time.localtime(life.time)) if is_time else ""
         parts = [
             f"{clock} {self.stage}".strip(),
             f"paused: {life.paused}" if life.paused and not status.node.is_finished else "",
             life.model.text if life.model is not None else "",
-            self.training_figure,
+            "" if loss is None else f"{self.quality.name} {self.quality.figure(loss, 3)}",
             counted(status.ledger.updates, "update"),
             counted(status.node.peers, "peer"),
         ]

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
     from sfnode.storage import disk, evaluations, example_files, stored_basis
-    from sfnode.storage.data_directory import DataDirectory, StoredState, decode_run_file
+    from sfnode.storage.data_directory import DataDirectory, decode_run_file
     from sfnode.storage.evaluations import AtStep, EvaluatedStep, Gain
     from sfnode.storage.key_file import KeyFile
     from sfnode.storage.log_export_import import LogProgress, LogSummary, export_log, import_log

@@ -4,22 +4,20 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
-from protocol.state import Coefficients, Replica
+from protocol.state import Replica
 from sfnode.storage.control_files import ControlFiles
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
-from sfnode.storage.evaluations import AtStep, EvaluationsFile, GainFile
-from sfnode.storage.invitation_notes import InvitedFile
+from sfnode.storage.evaluations import EvaluationsFile, GainFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.last_ending import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
-from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, StatementFiles
+from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
 from sfnode.storage.stored_records import StoredRecords, stored_records
 
@@ -42,18 +40,6 @@ _MORE_NAMES: Final = (
     "data-*.jsonl",
     "*.tmp",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredState:
-    """Holds the sum of a ledger's updates.
-
-    Attributes:
-        steps: number of the run's steps that it covers, up to the last one with an update.
-    """
-
-    coefficients: Coefficients
-    steps: int
 
 
 class DataDirectory(PrivateFolder):
@@ -147,31 +133,11 @@ class DataDirectory(PrivateFolder):
             yield stored.replica(manifest)
 
     def author(self) -> str | None:
-        """Return the public key, in hex, of the node that ran here; None if none did.
-
-        Empty if a node of an earlier release, which did not save its key's name, measured steps here.
-        """
+        """Return the public key, in hex, of the node that ran here; None if none did."""
         if not self.ledger_file.exists():
             return None
         with self.reading() as stored:
-            held = stored.fact("author")
-            return "" if held is None and stored.fact("reserved_step") is not None else held
-
-    def state(self, at_step: AtStep | None = None) -> StoredState:
-        """Verify and replay the ledger.
-
-        ``at_step``: sum only the updates of earlier steps; BEST_STEP: the step with the least loss on the node's
-        held-out data.
-
-        Raises:
-            OperatorError: no node has run there, or no best step is known.
-            StorageDamagedError: a record cannot be right.
-        """
-        step = None if at_step is None else self.evaluations.step_at(at_step)
-        with self.replayed(self.signed_manifest().manifest) as replica:
-            made = max(replica.ledger.authors().values(), default=-1) + 1
-            coefficients = replica.coefficients() if step is None else replica.coefficients_at(step)
-            return StoredState(coefficients=coefficients, steps=made if step is None else min(step, made))
+            return stored.fact("author")
 
 
 def decode_run_file(path: Path) -> SignedManifest:

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -97,11 +98,9 @@ def _name_newly(temporary: Path, path: Path) -> None:
 
 def free_disk_bytes(folder: Path) -> int | None:
     """Return the bytes that files can still take on the disk of an existing folder; None if the system does not say."""
-    try:
-        status = os.statvfs(folder)
-    except OSError:
-        return None
-    return status.f_bavail * status.f_frsize
+    with suppress(OSError):
+        return shutil.disk_usage(folder).free
+    return None
 
 
 def bytes_below(place: Path) -> int:

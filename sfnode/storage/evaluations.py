@@ -26,7 +26,6 @@ OWN_ALONE: Final = "own data alone"
 HOW_TO_MEASURE: Final = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
 _ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
 _SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
-_NO_ANSWERS: Final[dict[str, object]] = {"reward": None, "answers": [], "spread": None}  # of files of earlier releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +113,8 @@ class GainFile:
         if not self._path.exists():
             return None
         try:
-            plain = json.loads(read_bytes(self._path, "the gain"))
-            steps = {name: each if name == "is_public" else _completed(each) for name, each in plain.items()}
-            return from_plain_untrusted(Gain, {"is_public": False} | steps, "gain")
-        except (ValueError, TypeError, AttributeError, RecursionError, Malformed):
+            return from_plain_untrusted(Gain, json.loads(read_bytes(self._path, "the gain")), "gain")
+        except (ValueError, RecursionError, Malformed):
             raise OperatorError(f"{self._path} is damaged. Remove it: `sfnode eval --compare` writes it anew") from None
 
     def write(self, gain: Gain) -> None:
@@ -136,10 +133,8 @@ class EvaluationsFile:
         if not self._path.exists():
             return []
         try:
-            found = [
-                from_plain_untrusted(EvaluatedStep, _completed(each), "evaluation")
-                for each in json.loads(read_bytes(self._path, "evaluations"))
-            ]
+            plain = json.loads(read_bytes(self._path, "evaluations"))
+            found = [from_plain_untrusted(EvaluatedStep, each, "evaluation") for each in plain]
         except (ValueError, TypeError, RecursionError, Malformed):
             raise OperatorError(
                 f"{self._path} is damaged. Remove it: only the best step so far is forgotten with it"
@@ -161,16 +156,6 @@ class EvaluationsFile:
                 "Give the number of a step; or start nodes with --eval-data"
             )
         return best.step
-
-
-def _completed(plain: object) -> object:
-    """Return an evaluation with the fields that earlier releases did not write."""
-    if not isinstance(plain, dict):
-        return plain
-    whole = _NO_ANSWERS | plain
-    answers = whole["answers"]
-    whole["answers"] = [{"right": ""} | each for each in answers] if isinstance(answers, list) else answers
-    return whole
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
@@ -236,6 +221,5 @@ def better_before_in_words(evaluations: Sequence[EvaluatedStep]) -> str:
 
 
 def _noise(found: EvaluatedStep) -> float:
-    """Return by how much chance moves a mean reward."""
     # The variance of rewards in 0...1 is at most that of right or wrong; one answer more than there are, so never 0
     return _NOISES * math.sqrt((found.loss * (1 - found.loss) + 1 / (found.rows + 1)) / (found.rows + 1))

@@ -10,10 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto import Digest, Signer
+from protocol.crypto import Signer
 from protocol.documents import log_file
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
@@ -25,7 +26,6 @@ from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
 from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
-from sfnode.storage.stored_records import StoredRecords
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
@@ -39,22 +39,21 @@ class LogSummary:
     """Holds what a data directory and its log file contain.
 
     Attributes:
-        data_dir: the data directory.
         records: in the file, both of each void slot.
         added: the records that were new to the directory.
         no_room: the records for which the directory's author table has no room (SPEC 7.3).
-        updates, void_slots, ledger_root, state_digest: of the directory afterwards.
+        updates, void_slots, ledger_root, state_digest: of the directory afterwards; digests in hex.
         writer: hex of the key that signed the whole file.
     """
 
-    data_dir: DataDirectory
+    data_dir: str
     records: int
     added: int
     no_room: int
     updates: int
     void_slots: int
-    ledger_root: Digest
-    state_digest: Digest
+    ledger_root: str
+    state_digest: str
     writer: str
 
 
@@ -71,19 +70,12 @@ def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogP
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
     with data_dir.reading() as stored:
-        replica = _replayed(manifest, stored, report)
+        replica = stored.replica(manifest, partial(report, 0))
         replica.coefficients()
         pieces = log_file.encode_log(signed, basis, replica, writer)
         write_new(path, _counted(pieces, replica, report))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(data_dir, replica, records=records, writer=writer.author.hex())
-
-
-def _replayed(manifest: Manifest, stored: StoredRecords, report: LogProgress) -> Replica:
-    replica = Replica(manifest, stored.archive)
-    for count in stored.replaying(replica):
-        report(0, count)
-    return replica
 
 
 def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> Iterator[bytes]:
@@ -202,36 +194,27 @@ def _clear_staged(name: str, parent: Path) -> None:
 def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgress) -> LogSummary:
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
-        replica = _replayed(loaded.signed.manifest, store, report)
+        replica = store.replica(loaded.signed.manifest, partial(report, 0))
         statements: list[bytes] = []
         for statement in loaded.replica.ledger.roster.statements():
             with suppress(Ignore):
                 replica.add_statement(statement)
                 statements.append(statement)
         store.add_statements(statements)
-        news = _News(loaded.replica.ledger, replica)
-        store.add(news, is_durable=True)
-        fields = {"records": loaded.records, "added": news.added, "no_room": news.no_room}
-        return _summary(data_dir, replica, writer=loaded.writer.hex(), **fields)
+        counts = {"added": 0, "no_room": 0}
+        store.add(_news(loaded.replica.ledger, replica, counts), is_durable=True)
+        return _summary(data_dir, replica, records=loaded.records, writer=loaded.writer.hex(), **counts)
 
 
-class _News:
-    """Iterates over the file's records that are new to ``replica``, adds each, and counts those without room."""
-
-    def __init__(self, file: Ledger, replica: Replica) -> None:
-        self._file = file
-        self._replica = replica
-        self.added = 0
-        self.no_room = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for record in self._file.slots.ordered_records():
-            try:
-                self._replica.add(record)
-            except Ignore as ignore:
-                self.no_room += ignore.reason is IgnoreReason.AUTHORS_FULL
-                continue
-            self.added += 1
+def _news(file: Ledger, replica: Replica, counts: dict[str, int]) -> Iterator[bytes]:
+    """Yield the file's records that are new to ``replica``, and add each; count these, and those without room."""
+    for record in file.slots.ordered_records():
+        try:
+            replica.add(record)
+        except Ignore as ignore:
+            counts["no_room"] += ignore.reason is IgnoreReason.AUTHORS_FULL
+        else:
+            counts["added"] += 1
             yield record
 
 
@@ -244,13 +227,13 @@ def _summary(
     data_dir: DataDirectory, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
 ) -> LogSummary:
     return LogSummary(
-        data_dir=data_dir,
+        data_dir=str(data_dir),
         records=records,
         added=added,
         no_room=no_room,
         updates=replica.ledger.updates,
         void_slots=replica.ledger.void_slots,
-        ledger_root=replica.ledger.root(),
-        state_digest=replica.state_digest(),
+        ledger_root=replica.ledger.root().hex(),
+        state_digest=replica.state_digest().hex(),
         writer=writer,
     )

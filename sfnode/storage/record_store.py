@@ -10,16 +10,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
-from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
-
-OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
+from sfnode.storage.stored_records import SLOT_INDEX, OfPeers, StoredRecords
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
@@ -91,10 +88,6 @@ class Store(StoredRecords):
     def reserve_step(self, step: int) -> None:
         """Record durably that ``step`` may be signed, and nothing before it ever again."""
         self._set_fact("reserved_step", str(step), is_durable=True)
-
-    def saved(self, name: OfPeers) -> str:
-        """Return what the network has saved under this name, JSON; "[]" at first."""
-        return self.fact(name) or "[]"
 
     def save(self, name: OfPeers, text: str) -> None:
         """Save a text of the network for the next start, if it has changed."""

@@ -1,16 +1,19 @@
-"""Statements for a node: lines of hexadecimal digits in a file, and the folder where the node looks for files.
+"""Statements for a node, as lines of hexadecimal digits in files; and an owner's notes of who got which invitation.
 
-A node reads the folder every second, or when it starts next. A file stays until its statements are durable in the
-ledger.
+A node reads the folder of such files every second, or when it starts next. A file stays until its statements are
+durable in the ledger.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from protocol.crypto import KEY_BYTES
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
+from protocol.schema import is_hex
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
@@ -74,3 +77,28 @@ class StatementFiles:
         """Return the claim that `keep_claim` stored; None if the node had no invitation. OperatorError."""
         path = self._claim_file
         return next(iter(read_statements_file(manifest, path)), None) if path.exists() else None
+
+
+class InvitedFile:
+    """Reads and writes the owner's notes of who got which invitation, by token: for `sfnode run invite --for`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> dict[bytes, str]:
+        """Return the name noted for each token. OperatorError: the file cannot be read."""
+        if not self._path.exists():
+            return {}
+        try:
+            found = json.loads(read_bytes(self._path, "the notes of invitations"))
+            is_right = all(is_hex(token, 2 * KEY_BYTES) and isinstance(name, str) for token, name in found.items())
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            is_right = False
+        if not is_right:
+            raise OperatorError(f"{self._path} is damaged. Remove it: who got which invitation is forgotten then")
+        return {bytes.fromhex(token): name for token, name in found.items()}
+
+    def note(self, token: bytes, name: str) -> None:
+        """Note that the invitation of this token is for ``name``. OperatorError if the file cannot be written."""
+        held = {key.hex(): noted for key, noted in self.read().items()} | {token.hex(): name}
+        write_durably(self._path, json.dumps(held).encode("ascii"), mode=0o600)

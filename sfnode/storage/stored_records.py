@@ -2,14 +2,14 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
-from protocol.ledger import Archive
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state import Replica
@@ -17,13 +17,13 @@ from sfnode.storage.replay import replay, replay_statements
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
-_HAS_INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?"
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
 # The index holds the first 8 bytes of the author and the 4 bytes of the step (SPEC 6.1); `read` compares the rest.
 _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
+OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
 
 
@@ -31,7 +31,6 @@ class StoredRecords:
     """Reads the records that one connection sees. All methods raise StorageDamagedError."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
-        """Take a connection, and the database's path for the texts of errors."""
         self._database = database
         self._path = path
 
@@ -75,16 +74,18 @@ class StoredRecords:
             row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else None
 
-    @property
-    def known_peers(self) -> str:
-        """Return the address book as it was saved last, JSON; "[]" at first."""
-        return self.fact("known_peers") or "[]"
+    def saved(self, name: OfPeers) -> str:
+        """Return what the network has saved under this name, JSON; "[]" at first."""
+        return self.fact(name) or "[]"
 
-    def replica(self, manifest: Manifest) -> Replica:
-        """Return a replica of everything here, each statement and record checked. It reads from here later, too."""
-        replica = Replica(manifest, self.archive)
-        for _ in self.replaying(replica):
-            pass
+    def replica(self, manifest: Manifest, report: Callable[[int], object] = lambda _count: None) -> Replica:
+        """Return a replica of everything here, each statement and record checked. It reads from here later, too.
+
+        ``report``: called now and then with the number of records so far.
+        """
+        replica = Replica(manifest, self)
+        for count in self.replaying(replica):
+            report(count)
         return replica
 
     def replaying(self, replica: Replica) -> Iterator[int]:
@@ -102,13 +103,6 @@ class StoredRecords:
             yield number
 
     # --- archive: what a ledger need not keep in memory ---------------------------------------------------
-
-    @property
-    def archive(self) -> Archive | None:
-        """Return this database as a ledger's archive; None if an earlier release left it without the index."""
-        with sqlite_errors(self._path):
-            found = self._database.execute(_HAS_INDEX, (SLOT_INDEX,)).fetchone()
-        return self if found else None
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
         """Return an author's records of these ascending steps; see :class:`protocol.ledger.records_on_disk.Archive`."""
@@ -135,7 +129,6 @@ class StoredRecords:
         return damaged(self._path, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
-        """Return the values of a query with a single column."""
         with sqlite_errors(self._path):
             rows = self._database.execute(query, values).fetchall()
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):

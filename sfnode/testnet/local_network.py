@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import trio
 
@@ -19,7 +18,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_learnt, measure_members
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import worker_process
-from sfnode.worker_protocol import TrainingConfig, messages
+from sfnode.worker_protocol import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -65,8 +64,6 @@ class LocalNode:
         address: where others can dial it; empty until it listens.
         losses: losses of its own estimates, by step; where the run learns from rewards, one minus the mean reward.
         accuracies: accuracies on the held-out data, by step; rewards: mean rewards, where the run has them.
-        known: what its evaluations found, by the digest of the state; none where the run learns from rewards, since
-            answers are in no log.
         evaluating: how many of how many held-out rows of an evaluation are done; None between evaluations.
     """
 
@@ -78,7 +75,6 @@ class LocalNode:
     losses: dict[int, float] = field(default_factory=dict)
     accuracies: dict[int, float] = field(default_factory=dict)
     rewards: dict[int, float] = field(default_factory=dict)
-    known: dict[str, messages.Evaluated] = field(default_factory=dict)
     evaluating: tuple[int, int] | None = None
 
     def listen(self) -> None:
@@ -97,12 +93,6 @@ class LocalNode:
                     self.accuracies[step], self.evaluating = accuracy, None
                     if isinstance(reward := fields.get("reward"), float):
                         self.rewards[step] = reward
-                    elif isinstance(digest := fields.get("state_digest"), str):
-                        found: Any = fields  # of our own node
-                        loss, rows, labels = found["loss"], found["rows"], tuple(found["predictions"])
-                        self.known[digest] = messages.Evaluated(
-                            accuracy=accuracy, f1=None, loss=loss, rows=rows, predictions=labels
-                        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +273,7 @@ class LocalNetwork:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         training = replace(self._config.training, worker_socket=self._sockets[0])
-        learnt = await measure_learnt(self._signed, training, state, self._on_rows, self.nodes[0].known)
+        learnt = await measure_learnt(self._signed, training, state, self._on_rows)
         if learnt is not None and self._config.is_members:
             members = await measure_members(self._signed, training, self._config.shards, self._on_member)
             learnt = replace(learnt, members=members)
@@ -309,9 +299,9 @@ class LocalNetwork:
         accuracies, rewards = dict(self.nodes[0].accuracies), dict(self.nodes[0].rewards)
         quality = Quality.of(self._signed.manifest.task)
         if learnt is not None:
-            ends = {0: learnt.before, self._signed.manifest.steps: learnt.after}
-            accuracies |= {step: each.accuracy for step, each in ends.items()}
-            rewards |= {step: each.reward for step, each in ends.items() if each.reward is not None}
+            ends = (learnt.before, learnt.after)
+            accuracies |= {each.step: each.accuracy for each in ends}
+            rewards |= {each.step: each.reward for each in ends if each.reward is not None}
         losses: dict[int, list[float]] = {}
         for node in self.nodes:
             for step, loss in node.losses.items():

@@ -1,34 +1,16 @@
 """Measure the model of a test network alone and at the run's end, and what each member has without the others."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
-from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
-from sfnode.worker import evaluate_alone, evaluate_states
-from sfnode.worker_protocol import TrainingConfig, messages
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
-    """Holds how good a model is on ``rows`` held-out rows.
-
-    Attributes:
-        predictions: its labels for the first rows.
-        samples: its answers to them, in words; empty where it gives none.
-        reward: mean reward; None where the run does not learn from rewards. spread: how unlike its answers are.
-    """
-
-    accuracy: float
-    loss: float
-    rows: int
-    predictions: tuple[int, ...]
-    reward: float | None = None
-    samples: tuple[SampleAnswer, ...] = ()
-    spread: AnswerSpread | None = None
+from sfnode.quality_figures import Quality
+from sfnode.storage import EvaluatedStep
+from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
+from sfnode.worker_protocol import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +31,8 @@ class Learnt:
         members: what each node knows without the others; None if that was not asked for.
     """
 
-    before: Knowledge
-    after: Knowledge
+    before: EvaluatedStep
+    after: EvaluatedStep
     members: Members | None = None
 
     @property
@@ -60,29 +42,14 @@ class Learnt:
 
 
 async def measure_learnt(
-    signed: SignedManifest,
-    config: TrainingConfig,
-    state: Coefficients,
-    on_progress: Callable[[int, int], None],
-    known: Mapping[str, messages.Evaluated],
+    signed: SignedManifest, config: TrainingConfig, state: Coefficients, on_progress: Callable[[int, int], None]
 ) -> Learnt | None:
-    """Measure the model alone and at ``state``; None without evaluation data. The last two as `evaluate_states`."""
+    """Measure the model alone and at the end, with ``state``; None without evaluation data."""
     if config.eval_data is None:
         return None
-    quality = Quality.of(signed.manifest.task)
-    before, after = (
-        Knowledge(
-            accuracy=found.accuracy,
-            loss=found.loss,
-            rows=found.rows,
-            predictions=found.predictions,
-            reward=quality.reward(found.loss),
-            samples=found.answers,
-            spread=found.spread,
-        )
-        for found in await evaluate_states(signed, config, [Coefficients(signed.manifest), state], on_progress, known)
-    )
-    return Learnt(before=before, after=after)
+    manifest, quality = signed.manifest, Quality.of(signed.manifest.task)
+    before, after = await evaluate_states(signed, config, [Coefficients(manifest), state], on_progress)
+    return Learnt(before=evaluated_step(before, 0, quality), after=evaluated_step(after, manifest.steps, quality))
 
 
 async def measure_members(

@@ -1,18 +1,15 @@
 """Read the status of nodes again and again and show it: as a screen on a terminal, else as lines."""
 
-import io
 import os
-import re
 import select
 import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.live import Live
 
@@ -25,26 +22,13 @@ from sfnode.top.screen import draw
 _LOOK_S: Final = 1.0
 _LINE_S: Final = 5.0  # between looks where output scrolls
 _QUIT: Final = "qQ\x03\x04"
-SVG_COLUMNS: Final = 80
-# The picture must not load a font from the internet.
-_FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
-SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 
-def show(
-    data_dirs: Sequence[DataDirectory], *, is_once: bool = False, save_svg: Callable[[bytes], None] | None = None
-) -> bool:
-    """Show the nodes until the user quits; return whether all reported at the last look.
-
-    ``is_once``: show them once, then end; ``save_svg``: pass one look to this as an SVG picture, then end.
-    """
+def show(data_dirs: Sequence[DataDirectory], *, is_once: bool = False) -> bool:
+    """Show the nodes until the user quits, or once; return whether all reported at the last look."""
     views = [look(NodeView(data_dir=data_dir)) for data_dir in data_dirs]
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if save_svg is not None:
-        console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
-        console.print(draw(views))
-        save_svg(console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode())
-    elif is_once or not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+    if is_once or not is_terminal or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         views = _print_lines(views, is_once)
     else:
         with suppress(KeyboardInterrupt):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from protocol.errors import OperatorError
-from sfnode.status import Status, StatusWords, read_status
+from sfnode.status import Status, describe_learning, health_of, read_status
 from sfnode.storage import DataDirectory, pasteable
 
 
@@ -26,8 +26,7 @@ class NodeView:
         """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
-        words = StatusWords(self.status)
-        return [text for text in (words.health[1], words.learning) if text]
+        return [text for text in (health_of(self.status)[1], describe_learning(self.status)) if text]
 
 
 def look(view: NodeView) -> NodeView:

@@ -11,7 +11,16 @@ from rich.text import Text
 
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
-from sfnode.status import CurveStatistics, News, Status, StatusDetail, StatusWords, author_names, sparkline
+from sfnode.status import (
+    CurveStatistics,
+    News,
+    Status,
+    StatusDetail,
+    StatusWords,
+    admission_of,
+    author_names,
+    sparkline,
+)
 from sfnode.top.node_view import NodeView
 
 _LABEL_COLUMNS: Final = 9
@@ -84,7 +93,7 @@ def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]
             yield "gain", Text(detail.curve.gain.in_short())
         yield "updates", _updates(status, detail)
         yield "equal", _equal(status, detail)
-    yield "admitted", Text(printable(StatusWords(status).admission.partition(":")[0]))  # a warning has the rest
+    yield "admitted", Text(printable(admission_of(status).partition(":")[0]))  # a warning has the rest
     yield "memory", _memory(status)
     if detail is not None:
         rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"

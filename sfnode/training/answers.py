@@ -9,18 +9,20 @@ Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden state
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.errors import OperatorError
 from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.shared_model import SharedModel
 
 Tokens = tuple[int, ...]
+# Pass prompts, then one token of each answer at a time. Both return the hidden state at the last token, [N, H], and the
+# inputs there of the layers that are listened to.
+Passes: TypeAlias = "CachedPasses | WholePasses"
 # Called for each token of all answers: how likely each token was [N, V], the one drawn int64[N], inputs of the layers
 # that are listened to [N, I], and which answers had not ended before, bool[N].
 Listener = Callable[[Tensor, Tensor, list[Tensor], Tensor], None]
@@ -44,21 +46,6 @@ class Answers:
     def texts(self) -> list[Tokens]:
         """Return the tokens without the one that ended the answer."""
         return [tokens[:-1] if ended else tokens for tokens, ended in zip(self.tokens, self.has_ended, strict=True)]
-
-
-class Passes(Protocol):
-    """Passes prompts, then one token of each answer at a time.
-
-    Both return the hidden state at the last token, [N, H], and the inputs there of the layers that are listened to.
-    """
-
-    def prompts(self, prompts: Sequence[Tokens], copies: int) -> tuple[Tensor, list[Tensor]]:
-        """Pass the prompts, and return what they end with, ``copies`` times each."""
-        ...
-
-    def further(self, token_N: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Pass one more token of each answer."""
-        ...
 
 
 class AnswerWriter:
@@ -179,7 +166,7 @@ class CachedPasses:
         if self._takes_positions:
             places["position_ids"] = (self._mask_NT.cumsum(dim=1) - 1).clamp_min(0)[:, -width:]
         context = self._shared.pass_context
-        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N):
             found = self._body(
                 input_ids=tokens_NT,
                 attention_mask=self._mask_NT,
@@ -187,7 +174,7 @@ class CachedPasses:
                 use_cache=True,
                 **places,
             )
-            inputs = _inputs(heard, self._names)
+            inputs = context.heard(self._names)
         self._cache = found.past_key_values
         return found.last_hidden_state[:, -1], inputs
 
@@ -217,16 +204,10 @@ class WholePasses:
             [number * width + len(text) - 1 for number, text in enumerate(self._texts)], device=device
         )
         context = self._shared.pass_context
-        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N) as heard:
+        with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N):
             hidden_AH = layer_probe.hidden_states(self._shared.model, tokens_NT).flatten(0, 1)
-            inputs = _inputs(heard, self._names)
+            inputs = context.heard(self._names)
         return hidden_AH[last_N], inputs
-
-
-def _inputs(heard: Mapping[str, Tensor], names: Sequence[str]) -> list[Tensor]:
-    if missing := [name for name in names if name not in heard]:
-        raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
-    return [heard[name] for name in names]
 
 
 @torch.inference_mode()

@@ -19,13 +19,11 @@ from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
-from protocol.state import CoefficientLayout, view_exp
+from protocol.state import CoefficientLayout, Int64Array, view_exp
 from protocol.subspace import Bases
 from sfnode.training.model import MatrixTerm
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import CandidateBatch, RowBatch
-
-Int64Array = NDArray[np.int64]
+from sfnode.training.task import CandidateBatch, RowBatch, scoring
 
 
 def contrasts(labels: int) -> Tensor:
@@ -99,7 +97,8 @@ def hear(
     """
     context = shared.pass_context
     positions_P = rows.positions if isinstance(rows, CandidateBatch) else last_places(rows)
-    with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P) as heard:
+    side_Hr = u_Hr * shared.norm_gain()[:, None]  # of a stream of size one
+    with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P):
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
             labels = len(label_tokens)
@@ -107,10 +106,8 @@ def hear(
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
             loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
-            d_Pr, loss_N = shared.residuals(rows, u_Hr)
-        if missing := [name for name in names if name not in heard]:
-            raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
-    return Heard(d=d_Pr, inputs=[heard[name] for name in names], loss=loss_N)
+            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, side_Hr)
+        return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)
 
 
 def last_places(rows: RowBatch) -> Tensor:

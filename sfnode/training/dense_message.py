@@ -3,30 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.run import TaskKind
-from protocol.state import CoefficientLayout
+from protocol.state import CoefficientLayout, Int64Array
 from protocol.subspace import Bases, answer_draws, example_indices, quantise_dense
 from sfnode.privacy import NoisySum, noisy_sum
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.reward_estimate import judge_of, reward_gradient
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of
-from sfnode.worker_protocol import NoiseConfig
-
-Int64Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Holds the result of a round: its message, mean objective of all groups of rows, number of forward rows."""
-
-    scalars: tuple[int, ...]
-    loss: float
-    rows: int
+from sfnode.worker_protocol import Estimated, NoiseConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +25,7 @@ class DenseMeasure:
     data: TaskData
     core: Int64Array
 
-    def message(self, seed: int, rows: int, noise: NoiseConfig | None) -> Estimate:
+    def message(self, seed: int, rows: int, noise: NoiseConfig | None) -> Estimated:
         """Measure the first ``rows`` examples of the batch of a step with this seed."""
         manifest = self.bases.manifest
         chosen = example_indices(manifest, seed, 0, len(self.data.examples))[:rows]
@@ -49,19 +36,19 @@ class DenseMeasure:
             return self._noisy(examples, noise.multiplier)
         passed, d_Pr, h, losses = self._gradients(examples)
         message = quantise_dense(manifest.method, rows, mean_gradient(d_Pr, h, rows))
-        return Estimate(scalars=message, loss=float(losses.mean()), rows=passed)
+        return Estimated(scalars=message, loss=float(losses.mean()), rows=passed)
 
-    def _answered(self, examples: Sequence[Example], seed: int) -> Estimate:
+    def _answered(self, examples: Sequence[Example], seed: int) -> Estimated:
         """Measure by the rewards of answers, as many as there are ``examples``, to the first of these."""
         rule = judge_of(self.data).rule
         prompts = examples[: max(1, len(examples) // rule.samples)]
         count = len(prompts) * rule.samples
         draws = answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
-        found = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
-        message = quantise_dense(self.bases.manifest.method, count, found.mean)
-        return Estimate(scalars=message, loss=1.0 - found.reward, rows=count)
+        mean, reward = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
+        message = quantise_dense(self.bases.manifest.method, count, mean)
+        return Estimated(scalars=message, loss=1.0 - reward, rows=count)
 
-    def _noisy(self, examples: Sequence[Example], multiplier: float) -> Estimate:
+    def _noisy(self, examples: Sequence[Example], multiplier: float) -> Estimated:
         """Measure with noise. Each row is passed alone: others' lengths would move its last digits."""
         method = self.bases.manifest.method
         numbers = CoefficientLayout(self.bases.manifest).size - 1  # one is the number of rows
@@ -72,7 +59,7 @@ class DenseMeasure:
             total.add(mean_gradient(d_Pr, h, 1))
             losses, passed = losses + float(loss.nan_to_num().sum()), passed + count
         message = quantise_dense(method, len(examples), total.noisy_mean(multiplier))
-        return Estimate(scalars=message, loss=losses / len(examples), rows=passed)
+        return Estimated(scalars=message, loss=losses / len(examples), rows=passed)
 
     def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
         """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""

@@ -17,16 +17,15 @@ from torch import Tensor
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
-from protocol.state import CoefficientLayout, Coefficients
+from protocol.state import CoefficientLayout, Coefficients, Int64Array
 from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
-from sfnode.training.dense_message import DenseMeasure, Estimate
+from sfnode.training.dense_message import DenseMeasure
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
-from sfnode.training.reward_estimate import evaluate_answers, likeliest_answers
+from sfnode.training.reward_estimate import evaluate_answers
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
-from sfnode.worker_protocol import Evaluated, NoiseConfig
+from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
 
-Int64Array = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
 EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and is large enough for full speed
@@ -68,7 +67,7 @@ class Estimator:
                 self._shown[epoch] = digest
 
     @torch.inference_mode()
-    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:
+    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimated:
         """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
 
         ``directions`` limits the estimate to the first ones, in whole blocks (None: all D). The scalars of the others
@@ -102,7 +101,7 @@ class Estimator:
                 scalars += q
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
-        return Estimate(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
+        return Estimated(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
@@ -139,31 +138,14 @@ class Estimator:
             known.popitem(last=False)
         return known[key]
 
-    @torch.inference_mode()
-    def evaluation_losses(self) -> Tensor:
-        """Return the loss of each evaluation example with folded weights, fp64[N]; in the same order at every call."""
-        with self._shared.switch.using(self._folded(self._epochs)):
-            chunks = self._evaluation_chunks(self.data.evaluation_examples)
-            if self.data.judge is not None:
-                return torch.tensor(
-                    [1.0 - each for part in chunks for _, each in likeliest_answers(self._shared, self.data, part)],
-                    dtype=torch.float64,
-                )
-            batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
-            found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
-        return torch.cat(found).double().cpu()
-
-    def _evaluation_chunks(self, examples: Sequence[Example]) -> list[list[Example]]:
-        """Return the examples of each pass: on a processor fewer are as fast, and progress is seen sooner."""
-        share = 1 if self._shared.device.type == "cuda" else 4
-        return chunks_of(examples, EVALUATION_TOKENS // share)
-
     def _evaluate(self, examples: Sequence[Example], on_progress: Progress) -> Evaluated:
         if self.data.judge is not None:
             return evaluate_answers(self._shared, self.data, examples, on_progress)
         right, loss = 0.0, 0.0
         predictions, labels = [], []
-        for members in self._evaluation_chunks(examples):
+        # On a processor fewer rows in a pass are as fast, and progress is seen sooner.
+        tokens_max = EVALUATION_TOKENS // (1 if self._shared.device.type == "cuda" else 4)
+        for members in chunks_of(examples, tokens_max):
             rows = batch_of(self.data, members, 1, self._shared.device)
             found = self._shared.scores(rows, self.data.label_tokens)
             right += float(found.right.sum())

@@ -14,7 +14,7 @@ from protocol.run import TaskKind, TaskSpec, parse_reward
 from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.rows import field_names
-from sfnode.training.answers import stop_tokens
+from sfnode.training.answers import AnswerWriter
 from sfnode.training.model import check_model, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
@@ -73,8 +73,7 @@ def ask_model(
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     stops = loading.named_stops(folder, bases.manifest.model.usage)
     data = TaskData(label_tokens=encoder.label_tokens, judge=AnswerJudge.of(tokenizer, task, stops=stops))
-    writing = {"max_new_tokens": tokens, "eos_token_id": sorted(stop_tokens(shared, stops)) or None}
-    asked = _Asked(shared, tokenizer, task, data, writing)
+    asked = _Asked(shared, tokenizer, task, data, stops, tokens)
     before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
     epochs = {epoch: coefficients.core(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
@@ -115,7 +114,8 @@ class _Asked:
     tokenizer: PreTrainedTokenizerBase
     task: TaskSpec
     data: TaskData
-    writing: Mapping[str, object]  # options of `generate`
+    stops: frozenset[int]  # tokens that end a text
+    tokens: int  # maximum length of a text
 
     @torch.inference_mode()
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
@@ -133,18 +133,8 @@ class _Asked:
         return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
 
     def _continued(self, example: Example) -> str:
-        """Generate a text greedily: the likeliest token at each step."""
+        """Write a text of the likeliest token at each step."""
         given = example.tokens if self.task.template else (*example.tokens, *example.candidates[0])
-        prompt_1T = torch.tensor([given], device=self.shared.device)
-        model: Any = self.shared.model
-        # Greedy generation warns of the checkpoint's settings for sampling.
-        settings: Any = model.generation_config
-        settings.temperature = settings.top_p = settings.top_k = None
-        written = model.generate(
-            input_ids=prompt_1T,
-            attention_mask=torch.ones_like(prompt_1T),
-            **self.writing,
-            do_sample=False,
-            pad_token_id=self.data.pad,
-        )
-        return str(self.tokenizer.decode(written[0, len(given) :], skip_special_tokens=True))
+        writer = AnswerWriter(self.shared, {}, stops=self.stops, tokens_max=self.tokens)
+        (written,) = writer.write([given]).texts()
+        return str(self.tokenizer.decode(list(written), skip_special_tokens=True))

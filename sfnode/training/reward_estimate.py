@@ -10,7 +10,6 @@ Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.errors import NumericError, OperatorError
+from protocol.state import Int64Array
 from protocol.subspace import Bases
 from sfnode.quality_figures import SAMPLE_CHARACTERS, AnswerSpread, SampleAnswer
 from sfnode.training.answers import Answers, AnswerWriter
@@ -28,18 +28,8 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
-Int64Array = NDArray[np.int64]
-
 _SPREAD_LEAST: Final = 0.25  # SPEC 5.7
 _SAMPLES_KEPT: Final = 3  # of an evaluation, for people to read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewardGradient:
-    """Holds the mean gradient of the answers by all coordinates, in the order of a message, and their mean reward."""
-
-    mean: NDArray[np.float64]
-    reward: float
 
 
 def judge_of(data: TaskData) -> AnswerJudge:
@@ -65,8 +55,10 @@ def reward_gradient(
     data: TaskData,
     examples: Sequence[Example],
     draws: NDArray[np.float64],
-) -> RewardGradient:
+) -> tuple[NDArray[np.float64], float]:
     """Let the model at this core answer the prompts of ``examples``, and check what it writes.
+
+    Return the mean gradient of the answers by all coordinates, in the order of a message, and their mean reward.
 
     ``draws``: float64[examples, answers to each, tokens] in (0, 1), which choose the tokens.
 
@@ -82,7 +74,7 @@ def reward_gradient(
         written = writer.write(prompts, draws[first : first + len(chunk)], hearing.hear)
         rewards += [reward for _, reward in checked_answers(judge, chunk, written)]
     advantages = advantages_of(np.array(rewards).reshape(draws.shape[:2]))
-    return RewardGradient(mean=hearing.mean_gradient(advantages), reward=float(np.mean(rewards)))
+    return hearing.mean_gradient(advantages), float(np.mean(rewards))
 
 
 def evaluate_answers(

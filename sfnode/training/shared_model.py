@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Final, cast
 from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -16,20 +14,9 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import (
-    PassContext,
-    Weight,
-    WeightSwitch,
-    layer_probe,
-    loading,
-    perturbed,
-    quantised,
-    wide_products,
-)
+from sfnode.training.model import Weight, WeightSwitch, layer_probe, loading, perturbed, quantised, wide_products
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
-
-Int64Array = NDArray[np.int64]
 
 BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes reach first
 _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
@@ -44,7 +31,7 @@ class SharedModel:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.pass_context = PassContext()
+        self.pass_context = perturbed.PassContext()
         self.switch = WeightSwitch(model)
         rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
         self.is_widened = rows_min is not None
@@ -110,13 +97,6 @@ class SharedModel:
         """Return the hidden states that the head reads, [N, T, H]."""
         return layer_probe.hidden_states(self.model, rows.tokens)
 
-    def residuals(self, rows: CandidateBatch, u_Hr: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradient of each example's loss by the end of the residual stream, along the columns of ``u_Hr``.
-
-        [P, r], at each position that counts, for a stream of size one; and the losses, [N].
-        """
-        return scoring.candidate_residuals(self.hidden(rows), self.scored_head, rows, u_Hr * self.norm_gain()[:, None])
-
     def norm_gain(self) -> Tensor:
         """Return by how much the norm before the head multiplies each number of a stream of size one, [H]."""
         hidden = self.head.weight.shape[1]
@@ -147,7 +127,7 @@ def load_shared(precision: str, folder: Path, device: torch.device, device_memor
 def check_head(shared: SharedModel) -> None:
     """Raise OperatorError unless base model plus head give the same logits as the whole model."""
     vocabulary = shared.model.config.get_text_config().vocab_size
-    tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
+    tokens_NT = layer_probe.probe_tokens(shared.model, 2, 6)
     words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
     last_N = torch.tensor([5, 5], device=shared.device)
     try:

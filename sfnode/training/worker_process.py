@@ -16,40 +16,25 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
 from protocol.crypto import RunId
-from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, first_line
+from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, WorkerMemoryError, first_line
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
 from sfnode.storage import stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import check_model, loading, quantised
+from sfnode.training.model import check_model, loading
 from sfnode.training.process_priority import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import AnswerJudge, read_task
-from sfnode.worker_protocol import (
-    CoefficientsSet,
-    Estimated,
-    EstimateRequest,
-    EvaluateRequest,
-    FailureKind,
-    Message,
-    MessageParser,
-    OpenSession,
-    Reply,
-    SessionOpened,
-    SetCoefficients,
-    WorkerFailure,
-    encode_frame,
-    messages,
-)
+from sfnode.worker_protocol import messages
 
 log = logging.getLogger("sfnode.worker")
 
@@ -64,7 +49,7 @@ class ModelPool:
         self._models: dict[tuple[Path, str, str, int | None], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
-    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator, str]:
+    def open(self, request: messages.OpenSession) -> tuple[SharedModel, Estimator, str]:
         """Open a session on the model that ``request`` names, and return its precision; the first one loads it."""
         manifest, training = decode_run_untrusted(request.manifest).manifest, request.training
         assert training.model is not None, "it is found before a worker is asked for anything"
@@ -75,7 +60,7 @@ class ModelPool:
             loading.check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         devices, limit = training.devices, training.devices.device_memory
-        precision = quantised.choose_precision(devices.precision(manifest.model.weight_bytes))
+        precision = devices.precision(manifest.model.weight_bytes)
         device = choose_device(devices.device)
         key = (folder.path, str(device), precision, limit)
         if key not in self._models:
@@ -96,35 +81,45 @@ class Service:
         self._pool = pool
         self._session: Estimator | None = None
 
-    def answer(self, request: Message, on_progress: Callable[[int, int], None] = lambda _done, _rows: None) -> Reply:
+    def answer(
+        self, request: messages.Message, on_progress: Callable[[int, int], None] = lambda _done, _rows: None
+    ) -> messages.Reply:
         """Return the reply to ``request``; any exception becomes a WorkerFailure.
 
         ``on_progress`` hears how many of how many rows of an evaluation are done.
         """
         try:
-            match request:
-                case OpenSession():
-                    self.end()
-                    shared, session, precision = self._pool.open(request)
-                    self._session = session
-                    who = (request.author.hex()[:16], request.training.model, shared.device)
-                    log.info("session opened author=%s model=%s device=%s", *who)
-                    return SessionOpened(
-                        device=shared.device.type,
-                        dtype=precision,
-                        is_widened=shared.is_widened,
-                        data_rows=len(session.data.examples),
-                        eval_rows=len(session.data.evaluation_examples),
-                        model_parameters=shared.parameters,
-                    )
-                case SetCoefficients() | EstimateRequest() | EvaluateRequest():
-                    if self._session is None:
-                        raise WorkerError("no session is open on this connection")
-                    return _serve(self._session, request, on_progress)
-                case _:
-                    raise WorkerError(f"a {type(request).__name__} is not a request")
+            if isinstance(request, messages.OpenSession):
+                return self._open(request)
+            return self._serve(request, on_progress)
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
             return failure_of(error)
+
+    def _open(self, request: messages.OpenSession) -> messages.SessionOpened:
+        self.end()
+        shared, self._session, precision = self._pool.open(request)
+        return messages.SessionOpened(
+            device=shared.device.type,
+            dtype=precision,
+            is_widened=shared.is_widened,
+            data_rows=len(self._session.data.examples),
+            model_parameters=shared.parameters,
+        )
+
+    def _serve(self, request: messages.Message, on_progress: Callable[[int, int], None]) -> messages.Reply:
+        if self._session is None:
+            raise WorkerError("no session is open on this connection")
+        match request:
+            case messages.SetCoefficients(epochs=epochs):
+                for entry in epochs:
+                    self._session.set_coefficients(entry.epoch, np.frombuffer(entry.values, dtype="<i8"))
+                return messages.CoefficientsSet()
+            case messages.EstimateRequest(step=step, seed=seed, directions=directions):
+                return self._session.estimate(seed, step, directions)
+            case messages.EvaluateRequest():
+                return self._session.evaluate(on_progress=on_progress)
+            case _:
+                raise WorkerError(f"a {type(request).__name__} is not a request")
 
     def end(self) -> None:
         """Close the session, with the node's own command for rewards."""
@@ -133,38 +128,22 @@ class Service:
         self._session = None
 
 
-def _serve(
-    session: Estimator,
-    request: SetCoefficients | EstimateRequest | EvaluateRequest,
-    on_progress: Callable[[int, int], None],
-) -> Reply:
-    match request:
-        case SetCoefficients(epochs=epochs):
-            for entry in epochs:
-                session.set_coefficients(entry.epoch, np.frombuffer(entry.values, dtype="<i8"))
-            return CoefficientsSet()
-        case EstimateRequest(step=step, seed=seed, directions=directions):
-            made = session.estimate(seed, step, directions)
-            return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows)
-        case EvaluateRequest(rows_max=rows_max):
-            return session.evaluate(rows_max, on_progress)
-        case _:
-            assert_never(request)
-
-
-def failure_of(error: Exception) -> WorkerFailure:
-    """Return the failure whose kind fits ``error``; log the traceback of a bug."""
+def failure_of(error: Exception) -> messages.WorkerFailure:
+    """Return the failure that says what the node should raise; log the traceback of a bug."""
+    kind: type[Exception] = WorkerError
     text = str(error)
     if isinstance(error, NumericError):
-        return WorkerFailure(kind=FailureKind.NUMERIC, message=text)
-    if isinstance(error, OperatorError | Reject):
-        return WorkerFailure(kind=FailureKind.OPERATOR, message=text)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
-        hint = "not enough memory for the model or the batch: use a smaller dtype, model or batch"
-        return WorkerFailure(kind=FailureKind.MEMORY, message=f"{hint} ({first_line(error)})")
-    if not isinstance(error, SfnodeError):
-        log.error("request failed", exc_info=error)
-    return WorkerFailure(kind=FailureKind.INTERNAL, message=f"{type(error).__name__}: {text}")
+        kind = NumericError
+    elif isinstance(error, OperatorError | Reject):
+        kind = OperatorError
+    elif isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
+        kind, hint = WorkerMemoryError, "not enough memory for the model or the batch"
+        text = f"{hint}: use a smaller dtype, model or batch ({first_line(error)})"
+    else:
+        text = f"{type(error).__name__}: {text}"
+        if not isinstance(error, SfnodeError):
+            log.error("request failed", exc_info=error)
+    return messages.WorkerFailure(error=kind.__name__, message=text)
 
 
 @dataclass(slots=True)
@@ -173,7 +152,7 @@ class Connection:
 
     stream: socket.socket
     service: Service
-    received: MessageParser = field(default_factory=MessageParser)
+    received: messages.MessageParser = field(default_factory=messages.MessageParser)
 
 
 class Worker:
@@ -184,7 +163,7 @@ class Worker:
         self._pool = ModelPool()
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
-        self._pending: deque[tuple[Connection, Message]] = deque()
+        self._pending: deque[tuple[Connection, messages.Message]] = deque()
 
     def run(self) -> None:
         """Serve requests for ever."""
@@ -205,30 +184,29 @@ class Worker:
             data = connection.stream.recv(READ_BYTES)
             connection.received.feed_untrusted(data)
             request = connection.received.next_message()
-        except (OSError, WorkerError) as error:
-            self._close(connection, str(error))
+        except (OSError, WorkerError):
+            self._close(connection)
             return
-        if not data:
-            self._close(connection, "closed by the node")
+        if not data:  # closed by the node
+            self._close(connection)
         elif request is not None:
             self._pending.append((connection, request))
 
-    def _answer(self, connection: Connection, request: Message) -> None:
+    def _answer(self, connection: Connection, request: messages.Message) -> None:
         def report(done: int, rows: int) -> None:
             try:
-                connection.stream.sendall(encode_frame(messages.Evaluating(done=done, rows=rows)))
+                connection.stream.sendall(messages.encode_frame(messages.Evaluating(done=done, rows=rows)))
             except OSError as error:
                 raise WorkerError(f"the node has gone: {error}") from None
 
         try:
-            connection.stream.sendall(encode_frame(connection.service.answer(request, report)))
+            connection.stream.sendall(messages.encode_frame(connection.service.answer(request, report)))
             if (further := connection.received.next_message()) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
-        except (OSError, WorkerError) as error:
-            self._close(connection, str(error))
+        except (OSError, WorkerError):
+            self._close(connection)
 
-    def _close(self, connection: Connection, reason: str) -> None:
-        log.info("connection closed: %s", reason)
+    def _close(self, connection: Connection) -> None:
         connection.service.end()
         if connection.stream.fileno() != -1:
             self._selector.unregister(connection.stream)

@@ -91,7 +91,6 @@ class Gate:
         self._app, self._access, self._recognise = app, access, recognise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request (ASGI)."""
         if scope["type"] != "http":
             return
         refusal = self._access.refusal(Request(scope))

@@ -38,7 +38,6 @@ class _Events:
         self._viewers = viewers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request (ASGI)."""
         with self._viewers.place() as is_free:
             if not is_free:
                 full = PlainTextResponse("Too many browsers look at this page.\n", 503, {"retry-after": "30"})

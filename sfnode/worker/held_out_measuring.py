@@ -1,11 +1,10 @@
 """Measurements with a worker beyond a node's own steps: states on held-out data, messages in several number formats."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 
 from protocol.crypto import Signer, hashing
 from protocol.errors import NumericError
@@ -17,7 +16,7 @@ from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep
 from sfnode.worker.audit_case import Scalars
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker.worker_client import WorkerSession, coefficients_of, connect
+from sfnode.worker.worker_client import WorkerSession, coefficients_of, open_session
 from sfnode.worker_protocol import TrainingConfig, messages
 
 
@@ -39,27 +38,21 @@ async def evaluate_states(
     config: TrainingConfig,
     states: Sequence[Coefficients],
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-    known: Mapping[str, messages.Evaluated] = MappingProxyType({}),
 ) -> list[messages.Evaluated]:
     """Evaluate each state on ``config.eval_data``; ``on_progress`` hears how many rows of all states are done.
 
-    ``known``: results by the digest of the state, of those that have been evaluated. OperatorError, WorkerError.
+    A worker evaluates a state once (`Estimator.evaluate`). OperatorError, WorkerError.
     """
-    results = {each: known[each] for each in (state.digest().hex() for state in states) if each in known}
-    new = {each.digest().hex(): each for each in states if each.digest().hex() not in known}
-    alone = messages.OpenSession(manifest=signed.encode(), training=replace(config, data=None))
+    found: list[messages.Evaluated] = []
+
+    def report(done: int, rows: int) -> None:
+        on_progress(len(found) * rows + done, len(states) * rows)
+
     async with worker_socket(config) as socket:
-        for number, (digest, state) in enumerate(new.items()):
-            session = await connect(socket)
-            await session.request(alone, messages.SessionOpened)
-            await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
-
-            def report(done: int, rows: int, before: int = number) -> None:
-                on_progress(before * rows + done, len(new) * rows)
-
-            results[digest] = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
-            await session.aclose()
-    found = (results[state.digest().hex()] for state in states)
+        for state in states:
+            async with open_session(socket, signed, replace(config, data=None)) as session:
+                await session.request(coefficients_of(state, state.epochs()), messages.CoefficientsSet)
+                found.append(await session.request(messages.EvaluateRequest(), messages.Evaluated, report))
     return [_with_answers(each, signed.manifest.task, config.eval_data) for each in found]
 
 
@@ -100,9 +93,7 @@ async def evaluate_alone(
     """
     manifest, signer, codec = signed.manifest, Signer(seed), EnvelopeCodec(signed.manifest)
     state = Coefficients(manifest)
-    async with worker_socket(config) as socket:
-        session = await connect(socket)
-        await session.request(messages.OpenSession(manifest=signed.encode(), training=config), messages.SessionOpened)
+    async with worker_socket(config) as socket, open_session(socket, signed, config) as session:
         total = manifest.steps if steps is None else steps
         for step in range(0, total, manifest.method.local_steps):
             drawn = hashing.seed_of(manifest.run_id, signer.author, step)
@@ -113,8 +104,7 @@ async def evaluate_alone(
                 changed = [step // manifest.method.epoch_steps]  # the session keeps the others
                 await session.request(coefficients_of(state, changed), messages.CoefficientsSet)
             on_progress(min(step + manifest.method.local_steps, total), total)
-        found = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated)
-        await session.aclose()
+        found = await session.request(messages.EvaluateRequest(), messages.Evaluated)
     return _with_answers(found, manifest.task, config.eval_data)
 
 
@@ -127,6 +117,7 @@ class Measuring:
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)
+        self._closing = AsyncExitStack()
         self._sessions: dict[str, WorkerSession] = {}
         self._epochs: dict[str, frozenset[int]] = {}  # those that were sent to each session
 
@@ -140,14 +131,7 @@ class Measuring:
         if dtype in self._sessions:
             return
         training = replace(self._config, devices=replace(self._config.devices, dtype=dtype))
-        session = await connect(self._socket)
-        try:
-            await session.request(
-                messages.OpenSession(manifest=self._signed.encode(), training=training), messages.SessionOpened
-            )
-        except BaseException:
-            await session.aclose()
-            raise
+        session = await self._closing.enter_async_context(open_session(self._socket, self._signed, training))
         self._sessions[dtype], self._epochs[dtype] = session, frozenset()
 
     async def scalars(
@@ -172,5 +156,4 @@ class Measuring:
 
     async def aclose(self) -> None:
         """Close all sessions."""
-        for session in self._sessions.values():
-            await session.aclose()
+        await self._closing.aclose()

@@ -8,7 +8,6 @@ from typing import Final
 
 import trio
 
-from protocol.crypto import Author
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run import SignedManifest
@@ -67,7 +66,6 @@ class Trainer:
         self,
         config: TrainingConfig,
         signed: SignedManifest,
-        author: Author,
         coefficients: Callable[[], Coefficients],
         reporter: Reporter,
         budget: NoiseBudget | None = None,
@@ -77,7 +75,6 @@ class Trainer:
         self._statistics = TrainingStatistics(is_training=True)
         self._config = config
         self._signed = signed
-        self._author = author
         self._quality = Quality.of(signed.manifest.task)
         self._coefficients = coefficients
         self._reporter = reporter
@@ -139,7 +136,7 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        request = messages.OpenSession(manifest=self._signed.encode(), training=self._config, author=self._author)
+        request = messages.OpenSession(manifest=self._signed.encode(), training=self._config)
         try:
             opened = await session.request(request, messages.SessionOpened)
         except WorkerMemoryError as error:
@@ -198,12 +195,10 @@ class Trainer:
             text = f"evaluating: {done:,} of {rows:,} rows"
             self._reporter.begin("evaluating", text, step=job.step, done=done, in_all=rows)
 
-        state = self._coefficients() if job.step > 0 else Coefficients(self._signed.manifest)
-        digest = state.digest().hex()  # of what is sent: nothing is awaited in between
         try:
             if job.step > 0:  # others may have gone ahead: their updates are no part of step 0
                 await self._set_coefficients(session)
-            result = await session.request(messages.EvaluateRequest(rows_max=0), messages.Evaluated, report)
+            result = await session.request(messages.EvaluateRequest(), messages.Evaluated, report)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
@@ -214,9 +209,9 @@ class Trainer:
         found = evaluated_step(result, job.step, self._quality)
         self.evaluations.append(found)
         share, figure = self._quality.share(found.accuracy), self._quality.figure(found.loss, 3)
-        fields = {name: value for name, value in asdict(found).items() if name != "answers" and value is not None}
+        shown = asdict(found.without_answers())  # the log goes further than the rows may
+        fields = {name: value for name, value in shown.items() if name != "answers" and value is not None}
         text = f"step {job.step}: {share}, {self._quality.name} {figure} on {found.rows} rows"
-        fields |= {"state_digest": digest, "predictions": result.predictions}
         self._reporter.event("evaluated", text, **fields)
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:

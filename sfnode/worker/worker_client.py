@@ -3,28 +3,23 @@
 import math
 import socket as sockets
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
-from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
+from protocol.errors import NumericError, WorkerError
+from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.children.child_program import Stillness
-from sfnode.worker_protocol import messages
+from sfnode.worker_protocol import TrainingConfig, messages
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
 HUNG_S: Final = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
 _LOOK_S: Final = 5.0
-
-_ERRORS: Final[dict[messages.FailureKind, type[OperatorError | NumericError | WorkerError]]] = {
-    messages.FailureKind.OPERATOR: OperatorError,
-    messages.FailureKind.MEMORY: WorkerMemoryError,
-    messages.FailureKind.NUMERIC: NumericError,
-    messages.FailureKind.INTERNAL: WorkerError,
-}
 
 R = TypeVar("R", bound=messages.Reply)
 
@@ -58,7 +53,7 @@ class WorkerSession:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
         if isinstance(reply, messages.WorkerFailure):
-            raise _ERRORS[reply.kind](reply.message)
+            raise messages.FAILURES.get(reply.error, WorkerError)(reply.message)
         if isinstance(reply, messages.Evaluated) and not math.isfinite(reply.loss):
             raise NumericError("the loss on the evaluation data is not finite: the weights or the dtype overflow")
         if not isinstance(reply, expected):
@@ -99,6 +94,17 @@ def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> messag
             for epoch in epochs
         )
     )
+
+
+@asynccontextmanager
+async def open_session(socket: Path, signed: SignedManifest, training: TrainingConfig) -> AsyncIterator[WorkerSession]:
+    """Open a session on a run with the worker on ``socket``; it is closed with the body. Raises as `request`."""
+    session = await connect(socket)
+    try:
+        await session.request(messages.OpenSession(manifest=signed.encode(), training=training), messages.SessionOpened)
+        yield session
+    finally:
+        await session.aclose()
 
 
 async def connect(socket: Path) -> WorkerSession:

@@ -11,21 +11,6 @@ from sfnode.worker_protocol.device_choices import (
     ProductSpeed,
 )
 from sfnode.worker_protocol.memory_and_disk import free_disk, free_memory, temporary_folder
-from sfnode.worker_protocol.messages import (
-    CoefficientsSet,
-    Estimated,
-    EstimateRequest,
-    Evaluated,
-    EvaluateRequest,
-    FailureKind,
-    Message,
-    MessageParser,
-    OpenSession,
-    Reply,
-    SessionOpened,
-    SetCoefficients,
-    WorkerFailure,
-    encode_frame,
-)
+from sfnode.worker_protocol.messages import Estimated, Evaluated
 from sfnode.worker_protocol.training_config import NoiseConfig, TrainingConfig
 from sfnode.worker_protocol.weight_plan import ANSWER_TOKENS_AT_ONCE, WeightPlan, plan_weights, waits_in_files

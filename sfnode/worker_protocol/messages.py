@@ -6,27 +6,18 @@ No torch, trio or sockets here: both sides import it.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgpack
 
-from protocol.errors import Reject, WorkerError
+from protocol.errors import NumericError, OperatorError, Reject, WorkerError, WorkerMemoryError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, SampleAnswer
 from sfnode.worker_protocol.training_config import TrainingConfig
 
+FAILURES: Final = {each.__name__: each for each in (OperatorError, NumericError, WorkerMemoryError, WorkerError)}
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
-
-
-class FailureKind(StrEnum):
-    """Names who can do something about a failed request."""
-
-    OPERATOR = "operator"  # a file, flag or device is wrong: stop and show the text
-    NUMERIC = "numeric"  # the loss is not finite: skip the step
-    MEMORY = "memory"  # does not fit: stop or use a smaller batch, model or dtype
-    INTERNAL = "internal"  # a bug; the worker's stderr has the traceback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +27,10 @@ class OpenSession:
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
         training: with a model; ``devices`` say where to load it.
-        author: 32-byte public key of the node (for log lines only: seeds come with each request).
     """
 
     manifest: bytes
     training: TrainingConfig
-    author: bytes = bytes(32)  # of a session that signs nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +62,12 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data.
-
-    Reply: Evaluated, after an Evaluating for each part of the rows.
-    """
-
-    rows_max: int
+    """Asks for loss and accuracy on the evaluation data. Reply: Evaluated, after an Evaluating for each part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened:
-    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size.
+    """Says what the session uses: device and dtype, rows of the training data (0: none), and the model's size.
 
     Attributes:
         dtype: one of PRECISIONS. is_widened: whether the worker widens it to fp32 for products.
@@ -93,7 +77,6 @@ class SessionOpened:
     dtype: str
     is_widened: bool
     data_rows: int
-    eval_rows: int
     model_parameters: int
 
 
@@ -109,7 +92,6 @@ class Estimated:
     ``scalars``: local step by local step, D each; zeros beyond the requested directions.
     """
 
-    step: int
     scalars: tuple[int, ...]
     loss: float
     rows: int
@@ -147,9 +129,12 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailure:
-    """Says that the request failed; the session stays usable unless it was OpenSession."""
+    """Says that the request failed; the session stays usable unless it was OpenSession.
 
-    kind: FailureKind
+    ``error``: name of what the node raises, one of FAILURES. A WorkerError is a bug; the worker's stderr has more.
+    """
+
+    error: str
     message: str
 
 
@@ -157,24 +142,12 @@ Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateR
 Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
 Message: TypeAlias = Request | Reply | Evaluating
 
-_KINDS: Final[dict[int, type[Message]]] = {
-    1: OpenSession,
-    2: SetCoefficients,
-    3: EstimateRequest,
-    4: EvaluateRequest,
-    65: SessionOpened,
-    66: CoefficientsSet,
-    67: Estimated,
-    68: Evaluated,
-    69: WorkerFailure,
-    70: Evaluating,
-}
-_NUMBERS: Final = {message: number for number, message in _KINDS.items()}
+_KINDS: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode_frame(message: Message) -> bytes:
     """Return the frame of a message. WorkerError above FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
-    body: bytes = msgpack.packb([_NUMBERS[type(message)], to_plain(message, as_rows=True)])
+    body: bytes = msgpack.packb([type(message).__name__, to_plain(message, as_rows=True)])
     if len(body) > FRAME_BYTES_MAX:
         raise WorkerError(f"a {type(message).__name__} of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
     return frame(body)
@@ -199,6 +172,6 @@ def decode_body(body: bytes) -> Message:
     """Decode the message in a frame's body. WorkerError if it is none: the two sides are of different releases."""
     try:
         kind, row = msgpack.unpackb(body)
-        return from_plain_untrusted(_KINDS[kind], row, _KINDS[kind].__name__)
+        return from_plain_untrusted(_KINDS[kind], row, kind)
     except (ValueError, TypeError, KeyError, Malformed, msgpack.exceptions.UnpackException) as error:
         raise WorkerError(f"a worker frame cannot be read ({error}): node and worker differ in release") from None

@@ -42,9 +42,11 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
 
 
 def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalModel) -> None:
-    with pytest.raises(OperatorError, match="give 32 rows or more"):
+    with pytest.raises(OperatorError, match="--core dense: needs --data with at least 32 examples"):
         model.make_run(ROWS[:31], TASK, method=MethodOptions(core=CoreKind.DENSE))
-    with pytest.raises(OperatorError, match="give 32 rows or more"):
+    with pytest.raises(OperatorError, match="--bits 2: needs"):
+        model.make_run(ROWS[:31], TASK, method=MethodOptions(bits=2))
+    with pytest.raises(OperatorError, match="32 prompts or more"):
         model.make_run(ROWS[:31], PROMPT, RewardOptions(rule_text="contains:good"))
 
 

@@ -43,7 +43,7 @@ class MadeUpLearner:
         key = seed ^ int.from_bytes(self._digest[:8], "big")
         found = measured(self._manifest, step, key, directions or self._manifest.method.directions)
         assert isinstance(found, EstimateFinished)
-        return Estimated(step=step, scalars=found.scalars, loss=0.5, rows=1)
+        return Estimated(scalars=found.scalars, loss=0.5, rows=1)
 
     def evaluate(self, rows_max: int = 0) -> Evaluated:
         return Evaluated(accuracy=0.5, f1=0.5, loss=0.5, rows=rows_max, predictions=())

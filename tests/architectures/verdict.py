@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.subspace.bases import Bases
-from sfnode.training.calibration import calibrate, writers_of
+from protocol.subspace.basis_file import Bases
+from sfnode.training.calibration import calibrate
+from sfnode.training.calibration.residual_writers import writers_of
 from sfnode.training.dense_estimate import row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.folding import fold_weights

@@ -89,6 +89,20 @@ def test_get_data__sources_as_they_were__become_the_files_that_are_read(
         assert (gzip.decompress(data) if name.endswith(".gz") else data).decode() == "\n".join(rows) + "\n"
 
 
+def test_get_data__called_again__fetches_nothing_unless_a_file_is_not_whole(
+    served: tuple[str, dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was interrupted left some files, which nobody could tell from all of them."""
+    written = get_data.write_all(tmp_path / "data", served[0])
+    whole = {path: path.read_bytes() for path in written}
+    assert capsys.readouterr().err.count("fetching ") == len(SOURCES)
+    assert set(get_data.write_all(tmp_path / "data", served[0])) == set(written) and not capsys.readouterr().err
+    for path, data in whole.items():
+        path.write_bytes(data[:-9])
+        get_data.write_all(tmp_path / "data", served[0])
+        assert path.read_bytes() == data
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [

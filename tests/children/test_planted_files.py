@@ -21,11 +21,10 @@ from tests.repository.architecture import Module, dotted, read_modules
 CHILDREN: dict[str, tuple[str, ...]] = {
     "pip": ("--version",),
     "sfnode": ("join", "--help"),  # the nodes of a test network
-    "sfnode.keys.proof_of_work_process": ("0", "00" * 32),
     "sfnode.model_files.resolve_process": ("embedded:tiny-opt",),
     "sfnode.training": ("--help",),
     "sfnode.training.bench.peak_memory": (),
-    "sfnode.training.conversion": ("--help",),
+    "sfnode.training.conversion.process": ("--help",),
     "sfnode.training.devices": (),
     "sfnode.training.token_check": ("nowhere", "{}"),
 }
@@ -51,7 +50,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SLOW = {
     "sfnode.training",
     "sfnode.training.bench.peak_memory",
-    "sfnode.training.conversion",
+    "sfnode.training.conversion.process",
     "sfnode.training.devices",
     "sfnode.training.token_check",
 }

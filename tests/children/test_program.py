@@ -20,11 +20,8 @@ from tests import REPOSITORY
 from tests.children.made_up_programs import made_up
 from tests.support.running_nodes import is_alive, wait_until
 
-# Each says that it is up, and would then go on for long. The first two are left in the middle of their work.
-LONG_RUNNING = {
-    "sfnode.keys.proof_of_work_process": ("64", "00" * 32),
-    "sfnode.training": ("--socket", "worker.sock", "--threads", "1"),
-}
+# Each says that it is up, and would then go on for long.
+LONG_RUNNING = {"sfnode.training": ("--socket", "worker.sock", "--threads", "1")}
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 PARENT = """
 import subprocess, sys, time
@@ -110,8 +107,7 @@ def test_child__its_parent_lets_go__ends_quietly(module: str, tmp_path: Path, mo
     ("module", "arguments", "code"),
     [
         ("sfnode.model_files.resolve_process", ("embedded:tiny-opt",), 0),
-        ("sfnode.training.conversion", ("gguf", "nowhere", "nowhere"), 3),
-        ("sfnode.keys.proof_of_work_process", ("0", "00" * 32), 0),
+        ("sfnode.training.conversion.process", ("gguf", "nowhere", "nowhere"), 3),
         pytest.param("sfnode.training.devices", (), 0, marks=pytest.mark.slow),  # it measures for seconds
     ],
 )

@@ -16,7 +16,7 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.status import StatusWords
+from sfnode.status import admission_of
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.record_store import Store
@@ -337,7 +337,7 @@ def test_join__open_run_at_a_public_address__is_warned_of(
     ],
 )
 def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:
-    assert text in StatusWords(changed(STATUS, **changes)).admission
+    assert text in admission_of(changed(STATUS, **changes))
 
 
 def test_store__statements__are_read_before_records(tmp_path: Path) -> None:

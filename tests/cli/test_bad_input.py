@@ -284,7 +284,6 @@ def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Pat
         ("export", "--data-dir", "node", "--out", "model"),
         ("testnet", "--dir", "net"),
         ("bench", "step"),
-        ("bench", "memory"),
     ],
     ids=lambda command: command[0],
 )
@@ -294,7 +293,7 @@ def test_training_command__install_without_torch__says_what_to_install(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(missing_extras, "find_spec", lambda name: None if name == "torch" else missing_extras)
     outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
-    assert_teaches(outcome, "needs torch", "deploy/install.py --extras train", "join --relay")
+    assert_teaches(outcome, "needs torch", "-m pip install 'sfnode[train]'", "join --relay")
 
 
 # --- data directories -------------------------------------------------------------------------------------------

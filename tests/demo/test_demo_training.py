@@ -17,7 +17,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from protocol.run.method import ScheduleKind
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.export.adapter import export_adapter

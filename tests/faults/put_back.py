@@ -23,9 +23,9 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
     "forgotten-while-dialled": (
         Edit("sfnode.network.policy.address_book", "AddressBook._forget_worst", " and peer not in in_use", ""),
         Edit(
-            "sfnode.network.discovery.dial_choice", "DialChoice._taken",
+            "sfnode.network.discovery.dialler", "DialChoice._taken",
             "[group for _, group in sorted(self.dialling.items())]",
-            "[_group_of(self._book.addresses(peer)[0].host) for peer in sorted(self.dialling)]",
+            "[ip_groups.public_group_of(self._book.addresses(peer)[0].host) for peer in sorted(self.dialling)]",
         ),
     ),
     # The worker is lost before it is asked for the step, and nobody hears that the step is lost.

@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 import pickle
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,6 +66,14 @@ def _zipped(name: str) -> bytes:
     return packed.getvalue()
 
 
+def _tarred(name: str, data: bytes) -> bytes:
+    packed, info = io.BytesIO(), tarfile.TarInfo(name)
+    info.size = len(data)
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
 def _of(name: str, text: str, expected: int | str, encoding: str = "utf-8") -> Sibling:
     return Sibling(name=name, data=text.encode(encoding), expected=expected)
 
@@ -106,9 +115,16 @@ def _works() -> list[Sibling]:
         _of(
             "other_letters.jsonl", json.dumps({"sentence": "fílm 🎬 שלום \u2028 é", "label": 1}, ensure_ascii=False), 1
         ),
+        _of("whole_label_of_pandas.csv", "sentence,label\nfine,1.0\ndull,0.0\n", 2),
+        _of("quotes_within.tsv", 'sentence\tlabel\nhe said "fine\t1\n5" of "dull"\t0\n', 2),
+        _of("nan_beside.jsonl", '{"sentence": "a", "label": 1, "score": NaN}\n', 1),
+        _of("zero_width.jsonl", '{"sentence": "a\u200bb\u200d\ufeff\u202eabc", "label": 1}\n', 1),
+        _of("header_quoted.csv", '"sentence","label"\n"fine","1"\n', 1),
+        _of("line_ends_mixed.csv", "sentence,label\r\nfine,1\ndull,0\r", 2),
+        _of("many_columns.csv", "c," * 3000 + "sentence,label\n" + "x," * 3000 + "fine,1\n", 1),
         _of("very_long.csv", "sentence,label\n" + "word " * 100_000 + ",1\n", 1),
         Sibling(
-            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "pip install 'sfnode[data]'"
+            name="rows.parquet", data=_PARQUET, expected=12 if find_spec("pyarrow") else "-m pip install 'sfnode[data]'"
         ),
     ]
 
@@ -131,6 +147,18 @@ def _refused_formats() -> list[Sibling]:
         "torn.parquet": (_PARQUET[:-40], "damaged Parquet file" if find_spec("pyarrow") else "sfnode[data]"),
         "utf16_without_mark.jsonl": (jsonl.decode().encode("utf-16-le"), "zero bytes"),
         "latin1.csv": ("sentence,label\nfine,1\ncaf\xe9,0\n".encode("latin-1"), ":3: cannot be read as UTF-8"),
+        "rows.lz4": (b"\x04\x22\x4d\x18" + bytes(20), "unlz4"),
+        "rows.sav": (b"$FL2@(#) SPSS" + bytes(20), "a file of SPSS: save its table as CSV"),
+        "rows.dta": (b"<stata_dta><header>" + bytes(20), "a file of Stata"),
+        "model.gguf": (b"GGUF\x03\0\0\0", "a model in the format GGUF"),
+        "conflict.jsonl": (
+            b"<<<<<<< HEAD\n" + jsonl + b"=======\n" + jsonl + b">>>>>>> x\n",
+            "conflict of Git",
+        ),
+        "cut_in_a_letter.jsonl": (
+            jsonl + "é".encode()[:1],
+            "data. The file is cut off within a character",
+        ),
         "rows.7z": (b"7z\xbc\xaf\x27\x1c" + bytes(26), "7z x"),
         "rows.rar": (b"Rar!\x1a\x07\x01\0", "a RAR archive"),
         "rows.orc": (b"ORC" + bytes(60), "the ORC format"),
@@ -139,7 +167,7 @@ def _refused_formats() -> list[Sibling]:
         "rows.h5": (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
         "rows.npy": (b"\x93NUMPY\x01\0v\0", "an array of NumPy"),
         "table.png": (b"\x89PNG\r\n\x1a\n", "a picture"),
-        "rows.tar": (b"rows.jsonl" + bytes(90) + jsonl, "zero bytes"),
+        "rows.tar": (_tarred("rows.jsonl", jsonl), "a tar archive: unpack it with `tar -xf`"),
         "shift_jis.csv": ("sentence,label\n映画,1\n".encode("shift-jis"), ":2: cannot be read as UTF-8"),
         "access_denied.xml": (b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>", "web page or XML"),
         "joined.jsonl": (jsonl + b"\xef\xbb\xbf" + jsonl, ":13: not JSON: a byte order mark within the file"),
@@ -160,15 +188,17 @@ def _refused_labels() -> list[Sibling]:
         _of("label_endless.jsonl", '{"sentence": "a", "label": 1e999}\n', "label inf is not"),
         _of("label_of_401_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 400), "0... is not a number"),
         _of("label_of_5001_digits.jsonl", '{"sentence": "a", "label": 1%s}\n' % ("0" * 5000), "thousands of digits"),
-        _of("label_null.jsonl", _lines(_labelled(None)), "label None is not"),
-        _of("label_true.jsonl", _lines(_labelled(True)), "label True is not"),
+        _of("label_null.jsonl", _lines(_labelled(None)), "label null is not"),
+        _of("label_true.jsonl", _lines(_labelled(True)), "label true is not"),
         _of("label_nan.jsonl", _lines(_labelled(float("nan"))), "label nan is not"),
+        _of("label_false.csv", "sentence,label\nfine,False\n", "label 'False' is not"),
+        _of("label_of_many.jsonl", _lines(_labelled([0, 1])), "label [0, 1] is not"),
+        _of("label_within.jsonl", _lines(_labelled({"value": 1})), "label {'value': 1} is not"),
         _of("label_missing.csv", "sentence,label\nfine,\n", "label '' is not"),
     ]
 
 
-def _refused_rows() -> list[Sibling]:
-    first = json.dumps(ROWS[0])
+def _refused_tables() -> list[Sibling]:
     return [
         _of("header_alone.csv", "sentence,label\n", "a header alone"),
         _of("no_header.csv", "fine,1\ndull,0\n", "the columns found are 'fine', '1'"),
@@ -177,18 +207,52 @@ def _refused_rows() -> list[Sibling]:
             _table().replace("sentence,", "text,"),
             "no column 'sentence'; the columns found are 'text', 'label'",
         ),
-        _of("comma_unquoted.csv", "sentence,label\nfine, I say,1\n", ":2: 3 columns, and the first line has 2"),
+        _of("comma_unquoted.csv", "sentence,label\nfine, I say,1\n", ":2: columns: 3, and the first line has 2: put"),
+        _of("column_missing.csv", "sentence,label\nfine\n", ":2: columns: 1, and the first line has 2: a column"),
         _of("two_columns_of_a_name.csv", "sentence,label,label\nfine,1,1\n", "two columns are called 'label'"),
         _of(
             "quote_never_closed.csv", 'sentence,label\n"fine,1\ndull,0\n', "Write a double quote in a quoted text twice"
         ),
         _of("plain_text.txt", "It was fine.\nIt was dull.\n", "neither JSON nor a table"),
         _of("rows.yaml", "- sentence: fine\n  label: 1\n", "neither JSON nor a table"),
+        _of(
+            "names_in_capitals.csv",
+            "Sentence,Label\nfine,1\n",
+            "the columns found are 'Sentence'",
+        ),
+        _of("header_in_the_middle.csv", "sentence,label\nfine,1\nsentence,label\n", ":3: label 'label' is not"),
+        _of("lines_in_quotes.jsonl", json.dumps(json.dumps(ROWS[0])) + "\n", "not a table"),
+        _of("commented.jsonl", "// rows\n" + json.dumps(ROWS[0]), "neither JSON nor a table"),
+        _of("rows.toml", "[[rows]]\nsentence = 'a'\nlabel = 1\n", "not JSON"),
+    ]
+
+
+def _refused_rows() -> list[Sibling]:
+    first = json.dumps(ROWS[0])
+    return [
         _of("of_python.jsonl", str(ROWS[0]) + "\n", ":1: not JSON"),
         _of("comma_at_the_end.json", f"[{first},]", "not JSON"),
         _of("cut_off.json", json.dumps(ROWS, indent=1)[:400], "not JSON"),
         _of("cut_off.jsonl", f"{first}\n{first[:20]}", ":2: not JSON"),
         _of("one_object.json", json.dumps({"data": ROWS}, indent=1), "one value over several lines"),
+        _of(
+            "objects_over_lines.jsonl",
+            "\n".join(json.dumps(row, indent=1) for row in ROWS),
+            ":1: one value over",
+        ),
+        _of(
+            "in_a_member.json",
+            json.dumps({"version": "1", "data": ROWS}),
+            "give what is in 'data' alone",
+        ),
+        _of("by_index.json", json.dumps({str(at): row for at, row in enumerate(ROWS)}), "give what is in '0' alone"),
+        _of(
+            "of_a_chat.jsonl",
+            '{"messages": [{"role": "user", "content": "a"}]}\n',
+            "found 'messages'",
+        ),
+        _of("null_in_a_line.jsonl", f"{first}\nnull\n", ":2: a JSON object with 'sentence', 'label' is expected"),
+        _of("ends_in_ctrl_z.jsonl", f"{first}\n\x1a", ":2: not JSON: a comma too many"),
         _of(
             "of_columns.json",
             json.dumps({"sentence": ["a", "b"], "label": [0, 1]}),
@@ -200,7 +264,7 @@ def _refused_rows() -> list[Sibling]:
             "other_names.jsonl", '{"text": "fine", "target": 1}\n', "field 'sentence' is missing; found 'text, target'"
         ),
         _of("number_for_text.jsonl", '{"sentence": 7, "label": 1}\n', "field 'sentence' is 7, and not a text"),
-        _of("text_null.jsonl", '{"sentence": null, "label": 1}\n', "field 'sentence' is None, and not a text"),
+        _of("text_null.jsonl", '{"sentence": null, "label": 1}\n', "field 'sentence' is null, and not a text"),
         _of("text_nested.jsonl", '{"sentence": {"text": "a"}, "label": 1}\n', "is {'text': 'a'}, and not a text"),
         _of("rows_nested.jsonl", _lines([{"row": ROWS[0]}]), "field 'sentence' is missing; found 'row'"),
         _of("rows_of_splits.json", json.dumps({"train": ROWS}), "field 'sentence' is missing; found 'train'"),
@@ -209,15 +273,6 @@ def _refused_rows() -> list[Sibling]:
         _of("tab_in_text.jsonl", '{"sentence": "fi\tne", "label": 1}\n', "writes as \\t"),
         _of("commas_between.jsonl", _lines(ROWS, ",\n"), ":1: not JSON: more after the end of the object: a comma"),
         _of("objects_on_a_line.jsonl", _lines(ROWS, " "), "a second object, which needs a line of its own"),
-        _of("commented.jsonl", "// rows\n" + first, "neither JSON nor a table"),
-        _of("lines_in_quotes.jsonl", json.dumps(first) + "\n", "not a table"),
-        _of(
-            "names_in_capitals.csv",
-            "Sentence,Label\nfine,1\n",
-            "the columns found are 'Sentence'",
-        ),
-        _of("header_in_the_middle.csv", "sentence,label\nfine,1\nsentence,label\n", ":3: label 'label' is not"),
-        _of("rows.toml", "[[rows]]\nsentence = 'a'\nlabel = 1\n", "not JSON"),
         _of("half_a_character.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "surrogate"),
         _of("zero_bytes_in_text.jsonl", '{"sentence": "fi\0ne", "label": 1}\n', "zero bytes"),
         _of("deep.jsonl", "[" * 100_000, "nested too deeply"),
@@ -251,4 +306,4 @@ def references(folder: Path) -> Iterator[tuple[str, str, str]]:
     yield "a name of 5,000 letters", "a" * 5_000, "aaa...aaa"
 
 
-SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_labels(), *_refused_rows())
+SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_labels(), *_refused_tables(), *_refused_rows())

@@ -20,8 +20,8 @@ from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.network.saved_peers import decode_peers, encode_rows
-from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, read_status
+from sfnode.network.saved_peers import decode_rows, encode_rows
+from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, describe_learning, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.replay import replay
@@ -45,13 +45,13 @@ FOLDER = Path("folder")
 
 def check_known_peers(data: bytes) -> None:
     """Rows or none; the book takes them within its bounds and writes them back in a form that can be read again."""
-    rows = decode_peers(data.decode("utf-8", "surrogateescape"))
+    rows = decode_rows(PeerRow, data.decode("utf-8", "surrogateescape"))
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     book.restore(rows)
     kept = book.rows()
     assert len(kept) <= bounds.KNOWN_PEERS_MAX
     assert all(len(row.addresses) <= bounds.ADDRESSES_PER_PEER_MAX for row in kept)
-    assert decode_peers(encode_rows(kept)) == kept
+    assert decode_rows(PeerRow, encode_rows(kept)) == kept
     for peer in book.due(0.0, exclude=frozenset()):
         assert all(address.port and address.peer is None for address in book.addresses(peer))
     book.share(exclude=OWN, connected=frozenset())
@@ -82,9 +82,8 @@ def check_status(data: bytes) -> None:
             status = read_status(DataDirectory(FOLDER))
         except OperatorError:
             return
-    words = StatusWords(status)
-    words.progress_line.encode()
-    words.learning.encode()
+    StatusWords(status).progress_line.encode()
+    describe_learning(status).encode()
 
 
 @contextmanager
@@ -172,14 +171,12 @@ def worker_seeds() -> Iterator[bytes]:
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63, directions=8),
-        worker_messages.EvaluateRequest(rows_max=0),
-        worker_messages.SessionOpened(
-            device="cpu", dtype="fp32", is_widened=False, data_rows=1, eval_rows=0, model_parameters=5
-        ),
+        worker_messages.EvaluateRequest(),
+        worker_messages.SessionOpened(device="cpu", dtype="fp32", is_widened=False, data_rows=1, model_parameters=5),
         worker_messages.CoefficientsSet(),
-        worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2),
+        worker_messages.Estimated(scalars=(5, -5), loss=0.5, rows=2),
         worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, predictions=(1,)),
-        worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
+        worker_messages.WorkerFailure(error="WorkerMemoryError", message="text"),
     )
     for message in messages:
         yield worker_messages.encode_frame(message)

@@ -270,7 +270,7 @@ class Scene:
             assert self.node.sync.is_open(name) == peer.is_joined
             neighbour = self.node.sync._neighbours.get(name)
             assert neighbour is None or neighbour.session is None, "a session outlived its time limit"
-        assert not self.node.sync._claims._taken
+        assert not self.node.sync._claims.taken
 
     def _holds_own(self, step: int) -> bool:
         steps = (1 << step).to_bytes(128, "little")

@@ -71,7 +71,7 @@ def check_sync(data: bytes) -> None:
     with suppress(Reject, StopIteration):
         _talk(asker, other, session, choices)
     session.close()
-    assert not claims._taken, "a session that has ended still claims buckets"
+    assert not claims.taken, "a session that has ended still claims buckets"
     union = {record for record in VERSIONS for ledger in (asker, other) if _holds(ledger, record)}
     for _ in range(2):
         compare(asker, other)
@@ -95,7 +95,7 @@ def _author(record: bytes) -> Author:
 
 def _talk(asker: Ledger, other: Ledger, session: SyncSession, choices: Choices) -> None:
     """Requests and answers until the session ends by itself; StopIteration when the peer falls silent."""
-    request = session.start(1)
+    request = session.advance(None, 1)
     asked = 1
     while request is not None:
         *frames, reply = _replies(other, request, choices)
@@ -104,7 +104,7 @@ def _talk(asker: Ledger, other: Ledger, session: SyncSession, choices: Choices) 
                 _take(asker, session, frame)
         asked += 1
         assert asked <= REQUESTS_MAX, "a liar keeps the session going"
-        request = session.receive(reply, asked)  # type: ignore[arg-type]
+        request = session.advance(reply, asked)  # type: ignore[arg-type]
         assert request is None or (session.is_answer(asked) and decode_untrusted(encode(request)) == request)
     assert session.is_complete and not session.is_answer(asked)
 

@@ -105,7 +105,7 @@ _ANY_HASH = SimpleNamespace(sha256=lambda data: SimpleNamespace(hexdigest=lambda
 FAULTS: tuple[tuple[str, Fault], ...] = (
     ("wire", _replaced("protocol.wire.limits.FRAME_BYTES_MAX", 64)),
     ("rows", _replaced("protocol.schema._check_bound", _nothing)),
-    ("structure", _replaced("protocol.schema._is_unicode", lambda text: True)),
+    ("structure", _replaced("protocol.schema.has_half_pair", lambda text: False)),
     ("envelope", _replaced("protocol.ledger.envelope._check_energy", _nothing)),
     ("envelope", _replaced("protocol.ledger.envelope.is_signed", lambda *_: True)),
     ("manifest", _replaced("protocol.run.manifest.is_signed", lambda *_: True)),

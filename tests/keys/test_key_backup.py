@@ -199,15 +199,6 @@ async def test_node_seed__key_is_lost__no_new_one_is_made_in_its_place(directory
     assert not key.exists()
 
 
-async def test_node_seed__key_of_an_earlier_release_is_lost__is_missed_after_its_first_step(tmp_path: Path) -> None:
-    store = Store(DataDirectory(tmp_path), SIGNED)
-    assert DataDirectory(tmp_path).author() is None
-    store.reserve_step(0)
-    store.close()
-    with pytest.raises(OperatorError, match="another identity has run"):
-        await node_seed(SIGNED.manifest, DataDirectory(tmp_path), is_training=True, reporter=Reporter(is_json=True))
-
-
 async def test_node_seed__new_directory__makes_a_key(tmp_path: Path) -> None:
     Store(DataDirectory(tmp_path), SIGNED).close()
     seed = await node_seed(SIGNED.manifest, DataDirectory(tmp_path), is_training=True, reporter=Reporter(is_json=True))

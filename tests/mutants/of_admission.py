@@ -165,7 +165,7 @@ ADMISSION = (
     Mutant(
         name="used-string-claimed",
         breaks="whoever pastes a used string once more makes it void for the volunteer who came first",
-        edits=(Edit("sfnode.node.invitations", "Invitations._own_claim", " or roster.is_used_up(claim)", ""),),
+        edits=(Edit("sfnode.node.own_statements", "Invitations._own_claim", " or roster.is_used_up(claim)", ""),),
         detector=Tests(("tests/node/test_invitations.py",)),
     ),
     Mutant(

@@ -79,7 +79,7 @@ SLOTS = (
     Mutant(
         name="author-table-without-bound",
         breaks="every new key is taken in: keys cost nothing",
-        edits=(Edit(_LEDGER, "Ledger.has_room_for", "len(self._highest) < self._manifest.authors_max", "True"),),
+        edits=(Edit(_LEDGER, "Ledger.has_room_for", "len(self._highest) < self.authors_max", "True"),),
         detector=Vectors(("ledgers.json",)),
     ),
     Mutant(

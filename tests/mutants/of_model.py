@@ -204,8 +204,9 @@ MEMORY = (
             Edit(
                 "sfnode.training.model.quantised",
                 "load_in",
-                "dtype, as_read)\n    for layer in _chosen_layers(precision, model).values():\n        _adopt(layer)",
-                "dtype)\n    quantise_weights(model, precision, device)",
+                "dtype, as_read)\n    for layer in _chosen_layers(precision, model).values():\n",
+                "dtype)\n    for layer in _chosen_layers(precision, model).values():\n"
+                "        layer.weight = quantised_weight(precision, device, layer.weight)\n",
             ),
         ),
         detector=Tests((_READING_TESTS + "test_int8__first_weight_is_quantised__no_other_one_is_in_memory",)),

@@ -33,12 +33,6 @@ PROCESS = (
         _OF_HOST + "test_library__other_version__operator_error",
     ),
     _mutant(
-        "patched-names-not-checked",
-        "a private name that is gone is patched all the same, in vain",
-        Edit(_PATCHES, "check_library", "if missing:", "if False:"),
-        _OF_HOST + "test_library__patched_name_is_gone__operator_error",
-    ),
-    _mutant(
         "library-logs",
         "the library's own log lines go to the terminal",
         Edit(_PATCHES, "patch_library", "    _silence()\n", ""),
@@ -104,7 +98,7 @@ PROCESS = (
         Edit(
             _HOST,
             "Host.dial",
-            "            stream = await _connect(address, local_port)\n"
+            "            stream = await _connect(address)\n"
             "            return await self._upgrade(stream, address.peer)\n",
             "            from libp2p.peer.peerinfo import PeerInfo\n"
             "            peer = ID.from_base58(address.peer)\n"

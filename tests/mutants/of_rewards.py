@@ -61,9 +61,7 @@ RULES = (
     Mutant(
         name="lone-surrogates-in-rules",
         breaks="a rule holds half of a surrogate pair, which no terminal and no UTF-8 can take",
-        edits=(
-            Edit(_REWARD, "parse_reward", "if bounded_json.has_half_pair", "if False and bounded_json.has_half_pair"),
-        ),
+        edits=(Edit(_REWARD, "parse_reward", "if has_half_pair", "if False and has_half_pair"),),
         detector=_RULES,
     ),
     Mutant(

@@ -109,7 +109,7 @@ STORAGE = (
         breaks="a node ends because its status file cannot be written, be it for want of open files",
         edits=(
             Edit(
-                "sfnode.node.watching.status_file",
+                "sfnode.node.watching.node_watch",
                 "StatusFile.write",
                 "except OperatorError as error:",
                 "except ZeroDivisionError as error:",

@@ -76,7 +76,7 @@ DIALOGUE = (
     Mutant(
         name="claims-never-released",
         breaks="a bucket once pulled is never asked for again",
-        edits=(Edit(_SYNC, "SyncSession._release", "self._claims.release(bucket)", "pass"),),
+        edits=(Edit(_SYNC, "SyncSession._release", "self._claims.taken -= self._held", "pass"),),
         detector=Simulation("claimed by no session"),
     ),
     Mutant(
@@ -185,7 +185,7 @@ SESSIONS = (
     Mutant(
         name="live-after-a-skipped-bucket",
         breaks="a node is live although a part of the ledger was left to a session that may fail",
-        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", " and not session.has_skipped", ""),),
+        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", " and not session.skipped", ""),),
         detector=Tests(
             (_SYNCHRONISER_TESTS + "test_sync__bucket_left_to_a_session_that_fails__does_not_count_as_held",)
         ),

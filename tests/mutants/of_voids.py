@@ -38,7 +38,7 @@ VOIDS = (
         breaks="one tick changes all the epochs of which anything waits: whoever voids old slots stops the node",
         edits=(
             Edit(
-                "protocol.state.pending_updates",
+                "protocol.state.replica",
                 "WaitingUpdates.take",
                 "islice(self._epochs, self._epochs_per_tick)",
                 "self._epochs",

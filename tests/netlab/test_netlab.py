@@ -206,7 +206,7 @@ async def test_paced_worker__pauses__answers_when_it_goes_on(tmp_path: Path, aut
         worker.running.set()
     (reply,) = replies
     assert isinstance(reply, Estimated)
-    assert (reply.step, len(reply.scalars)) == (4, 3)
+    assert len(reply.scalars) == 3
     assert all(abs(q) <= 64 for q in reply.scalars)
 
 

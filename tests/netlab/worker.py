@@ -52,7 +52,7 @@ class PacedWorker(FakeWorker):
         q = tuple(byte % (2 * _SPREAD + 1) - _SPREAD for byte in drawn)
         if self.rows_max:
             q = (1 + drawn[0] % self.rows_max, *q[1:])
-        return Estimated(step=request.step, scalars=q, loss=0.5, rows=16)
+        return Estimated(scalars=q, loss=0.5, rows=16)
 
     async def obey(self) -> None:
         """Carry out orders until there come no more."""

@@ -187,12 +187,6 @@ def test_library__other_version__operator_error(monkeypatch: pytest.MonkeyPatch)
         libp2p_patches.check_library()
 
 
-def test_library__patched_name_is_gone__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Swarm, "_do_handle_inbound_connection")
-    with pytest.raises(OperatorError, match=r"lacks Swarm\._do_handle_inbound_connection"):
-        libp2p_patches.check_library()
-
-
 def test_library__patched__is_idempotent() -> None:
     libp2p_patches.patch_library()
     libp2p_patches.patch_library()

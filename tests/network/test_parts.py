@@ -34,7 +34,7 @@ from sfnode.network.policy.addresses import (
 from sfnode.network.policy.node_names import NameBook
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.sessions.send_queue import SendQueue
+from sfnode.network.sessions.session import SendQueue
 from sfnode.network.transport.link import Link
 
 

@@ -16,8 +16,7 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.bandwidth import Pace
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.channel import Channel, Pace, Traffic
 from sfnode.network.sessions.file_answers import FileSource
 from sfnode.network.sessions.file_download import Download, Wanted
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun

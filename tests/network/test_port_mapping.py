@@ -12,13 +12,12 @@ import trio
 from sfnode.doctor import Examination
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
-from sfnode.doctor.question import Question
 from sfnode.network import bounds, discovery
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, parse_address
-from sfnode.worker_protocol.device_choices import DeviceOptions
+from sfnode.run import JoinOptions, RunSource
 from tests.network.fake_router import HOST, FakeRouter, running
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
@@ -168,23 +167,12 @@ def test_doctor__no_router_that_speaks_upnp__is_not_a_fault() -> None:
 
 async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Finding] = []
-    question = Question(
-        data_dir=None,
-        is_new=True,
-        signed=None,
-        bootstrap=(),
-        run_id=None,
-        listen=(),
-        model=None,
-        revision=None,
-        devices=DeviceOptions(),
-        is_relay=True,
-    )
-    asked = Examination(question, told.append)
+    options = JoinOptions(source=RunSource(), is_relay=True)
+    asked = Examination(options, None, told.append, is_new=True)
     for verdict in (ok("reachable", ""), warning("reachable", "", "")):
         monkeypatch.setattr("sfnode.doctor.all_checks.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
         await asked._look_around()
-    assert [finding.check for finding in told].count("router") == 1 and told[-2].check == "router"
+    assert [finding.check for finding in told].count("router") == 1 and told[-1].check == "router"
 
 
 def test_join__upnp_without_a_port__says_what_to_add(tmp_path: Path) -> None:

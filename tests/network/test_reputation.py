@@ -13,7 +13,7 @@ from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
-from sfnode.network.saved_peers import decode_discouraged, encode_rows
+from sfnode.network.saved_peers import decode_rows, encode_rows
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
 from tests.support.manifests import OWNER, small_manifest
@@ -85,7 +85,7 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
     store.save("discouraged", encode_rows([row]))
     store.close()
     store = Store(DataDirectory(tmp_path), signed)
-    kept = decode_discouraged(store.saved("discouraged"))
+    kept = decode_rows(DiscouragedRow, store.saved("discouraged"))
     store.close()
     assert kept == (row,)
     async with trio.open_nursery() as nursery, running_host(2, is_listening=False) as again:
@@ -101,8 +101,9 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
 
 def test_discouraged__unreadable_on_disk__is_empty() -> None:
     for text in ("", "{", "[1]", '[{"peer": 1, "until_unix_s": 2}]', "[" * 100_000):
-        assert decode_discouraged(text) == ()
-    assert decode_discouraged('[{"peer": "p", "until_unix_s": 2}]') == (DiscouragedRow(peer="p", until_unix_s=2),)
+        assert decode_rows(DiscouragedRow, text) == ()
+    (row,) = decode_rows(DiscouragedRow, '[{"peer": "p", "until_unix_s": 2}]')
+    assert row == DiscouragedRow(peer="p", until_unix_s=2)
 
 
 async def test_slow_reader__stops_reading__a_fast_one_gets_everything_meanwhile() -> None:

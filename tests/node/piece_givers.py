@@ -13,14 +13,14 @@ import trio
 from protocol.wire import PeerId
 from sfnode.network.sessions.file_download import Download
 from sfnode.network.sessions.handshake import RefusedError
-from sfnode.network.sessions.neighbour_files import Ask
+from sfnode.network.sessions.neighbour_files import Ask, NeighbourFiles
 
 _FLIPPED = bytes(byte ^ 1 for byte in range(256))
 Behaviour = Callable[["Givers", PeerId, str], Awaitable[bytes]]
 
 
 @dataclass
-class Givers:
+class Givers(NeighbourFiles):
     """Neighbours by name, each with what it does when it is asked for a hash; ``held``: what the honest ones have."""
 
     held: dict[str, bytes]

@@ -19,7 +19,6 @@ import trio
 import trio.testing
 from hypothesis import given, strategies as st
 
-from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from protocol.run.manifest import sign_manifest
@@ -190,8 +189,7 @@ class Bench:
             DataDirectory(directory).control.paused_until_s, limits, reporter, Slips(), self.machine
         )
         config = TrainingConfig(model=None, data=Path("train.jsonl"))
-        author = Signer(b"alice".ljust(32, b".")).author
-        self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
+        self.trainer = Trainer(config, SIGNED, lambda: Coefficients(SIGNED.manifest), reporter)
         self.jobs_in, self.jobs_out = trio.open_memory_channel[Job](8)
         self.inbox_in, self.inbox_out = trio.open_memory_channel[Event](8)
 

@@ -8,7 +8,7 @@ from protocol.crypto.keys import Signer
 from protocol.events import PeerJoined
 from protocol.ledger.statements import Statement, StatementKind
 from protocol.node.node import Node
-from sfnode.node.invitations import Invitations
+from sfnode.node.own_statements import Invitations
 from sfnode.reporter import Reporter
 from tests.support.ledgers import admit, claim, exclude, signer
 from tests.support.manifests import OWNER, small_manifest

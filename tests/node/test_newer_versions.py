@@ -9,7 +9,7 @@ import pytest
 
 from sfnode import __version__
 from sfnode.network.network_config import NetworkConfig
-from sfnode.node.watching.newer_versions import NewerVersions
+from sfnode.node.watching.network_news import NewerVersions
 from sfnode.reporter import Reporter
 
 

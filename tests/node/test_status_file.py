@@ -6,7 +6,7 @@ import io
 import json
 from pathlib import Path
 
-from sfnode.node.watching.status_file import StatusFile
+from sfnode.node.watching.node_watch import StatusFile
 from sfnode.reporter import Reporter
 from sfnode.status import Status
 from tests.support.statuses import blank

@@ -35,7 +35,6 @@ _WORK: Final = (
     *("sfnode.cli.eval.evaluate_states", "sfnode.worker.audit_measuring.audit_messages"),
     *(
         "sfnode.training.model_questions.ask_model",
-        "sfnode.training.bench.random_files",
         "sfnode.training.bench.bench_step",
     ),
     *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),

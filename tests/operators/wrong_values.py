@@ -59,7 +59,6 @@ GOOD_CALLS: Final = {
     "bench step": "",
     "bench answer": "",
     "bench dtypes": "",
-    "bench memory": "",
 }
 
 _PLACES: Final = (

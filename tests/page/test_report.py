@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from protocol.errors import OperatorError, StorageDamagedError
+from sfnode.api.runs import open_run
 from sfnode.cli import cli
 from sfnode.page.assets import single_file
-from sfnode.page.published_run import publish_run
-from sfnode.page.report import write_report
+from sfnode.page.report import publish_run, write_report
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.made_pages import MadeNode
 
@@ -102,7 +102,7 @@ def test_publish__folder__has_the_page_and_a_log_that_proves_it(
     assert copied.exit_code == 0, copied.output
     shown = data_in((tmp_path / "site" / "index.html").read_text("utf-8"))
     assert shown["verified"]["state_digest"] in text
-    assert DataDirectory(tmp_path / "site" / "my-copy").state().coefficients.digest().hex() in text
+    assert open_run("my-copy").state().coefficients.digest().hex() in text
     assert commands[1].startswith("export --data-dir my-copy")
 
 

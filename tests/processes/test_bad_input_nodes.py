@@ -186,6 +186,21 @@ def test_join__bad_private_data__names_file_and_line(
     assert_teaches(outcome, str(data), *parts)
 
 
+def test_join__node_is_not_admitted_yet__wrong_rows_or_model_show_at_once(tmp_path: Path) -> None:
+    """It starts no worker before it is admitted: a volunteer learned of a wrong column when the owner had come home."""
+    made, model = tmp_path / "invited.run", shutil.copytree(demo.model_folder(), tmp_path / "model")
+    given = ("--model", model, "--private-data", "--admission", "allow-list", "--out", made)
+    assert call("init", *TASK, *given).code == 0
+    rows = tmp_path / "mine.csv"
+    rows.write_text("text,label\nfine,yes\n")
+    joins = ("join", "--run", made, "--data-dir", tmp_path / "node", "--model", model)
+    assert_teaches(call(*joins, "--data", rows), "mine.csv", "no column 'sentence'", "'text', 'label'")
+    good = ("--data", demo.data_file("reviews"))
+    assert_teaches(call(*joins, *good, "--eval-data", rows), "mine.csv", "no column 'sentence'")
+    bad_config(model)
+    assert_teaches(call(*joins, *good), "config.json is not the run's file", "use the run's model")
+
+
 def test_join__data_of_another_hash__says_whose_to_get(run_file: Path, join: Join, tmp_path: Path) -> None:
     data = tmp_path / "other.jsonl"
     data.write_text('{"sentence": "a", "label": 0}\n')

@@ -22,7 +22,7 @@ from sfnode.network.policy.outbound_choice import (
 GROUPS = st.none() | st.integers(0, 3).map(lambda number: Group(f"group{number}"))
 TAKEN = st.lists(GROUPS, max_size=8)
 READY = st.lists(GROUPS, max_size=12).map(
-    lambda groups: [Candidate(peer=PeerId(f"peer{number}"), group=group) for number, group in enumerate(groups)]
+    lambda groups: [(PeerId(f"peer{number}"), group) for number, group in enumerate(groups)]
 )
 DIALLED = st.lists(st.tuples(GROUPS, st.booleans()), max_size=8).map(
     lambda rows: [
@@ -40,7 +40,7 @@ def test_spread__any_peers__as_many_as_wanted_and_crowded_networks_only_for_lack
 ) -> None:
     chosen = spread(ready, taken, wanted)
     assert len(chosen) == len(set(chosen)) == min(wanted, len(ready))
-    groups = {each.peer: each.group for each in ready}
+    groups = dict(ready)
     crowd = Counter([*taken, *(groups[peer] for peer in chosen)])
     if any(crowd[groups[peer]] > LIMIT for peer in chosen if groups[peer] is not None):
         left = [group for peer, group in groups.items() if peer not in chosen]
@@ -48,8 +48,8 @@ def test_spread__any_peers__as_many_as_wanted_and_crowded_networks_only_for_lack
 
 
 def test_spread__attacker_has_most_of_the_book__gets_two_places_and_those_that_nobody_else_wants() -> None:
-    attackers = [Candidate(peer=PeerId(f"bad{number}"), group=ATTACKER) for number in range(100)]
-    honest = [Candidate(peer=PeerId(f"good{number}"), group=Group(f"group{number}")) for number in range(4)]
+    attackers = [(PeerId(f"bad{number}"), ATTACKER) for number in range(100)]
+    honest = [(PeerId(f"good{number}"), Group(f"group{number}")) for number in range(4)]
     chosen = spread([*attackers, *honest], [], 6)
     assert set(chosen) == {"bad0", "bad1", "good0", "good1", "good2", "good3"}
     assert spread([*attackers, *honest[:1]], [], 6)[:3] == ("bad0", "bad1", "good0")
@@ -57,7 +57,7 @@ def test_spread__attacker_has_most_of_the_book__gets_two_places_and_those_that_n
 
 
 def test_spread__private_addresses__are_not_counted() -> None:
-    lan = [Candidate(peer=PeerId(f"peer{number}"), group=None) for number in range(6)]
+    lan = [(PeerId(f"peer{number}"), None) for number in range(6)]
     assert spread(lan, [None] * 2, 4) == ("peer0", "peer1", "peer2", "peer3")
     assert not is_crowded([None] * 8)
 
@@ -66,7 +66,7 @@ def test_spread__private_addresses__are_not_counted() -> None:
 def test_elsewhere__any_peers__names_the_first_in_a_network_with_room(
     ready: list[Candidate], taken: list[Group | None]
 ) -> None:
-    with_room = [each.peer for each in ready if each.group is None or taken.count(each.group) < LIMIT]
+    with_room = [peer for peer, group in ready if group is None or taken.count(group) < LIMIT]
     assert elsewhere(ready, taken) == (with_room[0] if with_room else None)
 
 
@@ -87,10 +87,10 @@ def test_choose_to_leave__any_sessions__youngest_of_a_crowded_network_that_may_g
 def test_places__one_network_first_then_others__come_to_its_part(attackers: int, others: int) -> None:
     """One more is dialled elsewhere, then one of the crowd leaves: as long as there is somebody elsewhere."""
     groups: list[Group | None] = [ATTACKER] * attackers
-    ready = [Candidate(peer=PeerId(f"peer{number}"), group=Group(f"group{number}")) for number in range(others)]
+    ready = [(PeerId(f"peer{number}"), Group(f"group{number}")) for number in range(others)]
     while is_crowded(groups) and (found := elsewhere(ready, groups)) is not None:
-        groups += [each.group for each in ready if each.peer == found]
-        ready = [each for each in ready if each.peer != found]
+        groups += [group for peer, group in ready if peer == found]
+        ready = [each for each in ready if each[0] != found]
         sessions = [
             Dialled(peer=PeerId(str(number)), group=group, started_s=number, is_kept=number < bounds.ANCHORS)
             for number, group in enumerate(groups)

@@ -182,7 +182,7 @@ class SyncMachine(RuleBasedStateMachine):
     def compare(self, asker: int, other: int, records: list[bytes], turn: int) -> None:
         """An honest session; the other's ledger grows at some point of it, which is nobody's fault."""
         session = SyncSession(self.ledgers[asker], self.claims[asker], None)
-        request, asked = session.start(1), 1
+        request, asked = session.advance(None, 1), 1
         while request is not None:
             if asked == turn:
                 for record in records:
@@ -190,29 +190,29 @@ class SyncMachine(RuleBasedStateMachine):
             *frames, reply = answer(self.ledgers[other], request)
             self._take(asker, session, frames)
             asked += 1
-            request = session.receive(_over_the_wire(reply), asked)  # type: ignore[arg-type]
+            request = session.advance(_over_the_wire(reply), asked)  # type: ignore[arg-type]
         assert asked <= HONEST_REQUESTS_MAX + 1
-        assert session.is_complete and not session.has_skipped
+        assert session.is_complete and not session.skipped
         self._check_ended(asker, session)
 
     @rule(asker=NODES, other=NODES, after=st.integers(0, 4))
     def break_off(self, asker: int, other: int, after: int) -> None:
         """The neighbour goes in the middle of a session."""
         session = SyncSession(self.ledgers[asker], self.claims[asker], None)
-        request = session.start(1)
+        request = session.advance(None, 1)
         for number in range(after):
             if request is None:
                 break
             *frames, reply = answer(self.ledgers[other], request)
             self._take(asker, session, frames[: number % 2])
-            request = session.receive(reply, number + 2)  # type: ignore[arg-type]
+            request = session.advance(reply, number + 2)  # type: ignore[arg-type]
         self._check_ended(asker, session)
 
     @rule(asker=NODES, other=NODES, lies=st.lists(st.none() | st.binary(max_size=6), min_size=1, max_size=12))
     def believe_a_liar(self, asker: int, other: int, lies: list[bytes | None]) -> None:
         """A changed answer here and there: a Reject, or a session that ends; never a wrong ledger."""
         session = SyncSession(self.ledgers[asker], self.claims[asker], None)
-        request = session.start(1)
+        request = session.advance(None, 1)
         with suppress(Reject):
             for number, how in enumerate(lies):
                 if request is None:
@@ -220,7 +220,7 @@ class SyncMachine(RuleBasedStateMachine):
                 *frames, reply = answer(self.ledgers[other], request)
                 changed = None if how is None else lie(reply, Choices(how))
                 self._take(asker, session, frames)
-                request = session.receive(changed or reply, number + 2)  # type: ignore[arg-type]
+                request = session.advance(changed or reply, number + 2)  # type: ignore[arg-type]
         self._check_ended(asker, session)
 
     @invariant()
@@ -250,7 +250,7 @@ class SyncMachine(RuleBasedStateMachine):
 
     def _check_ended(self, asker: int, session: SyncSession) -> None:
         session.close()
-        assert not self.claims[asker]._taken
+        assert not self.claims[asker].taken
         assert not any(session.is_answer(number) for number in range(16))
 
 

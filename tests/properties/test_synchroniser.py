@@ -178,7 +178,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
     @invariant()
     def claims_belong_to_running_sessions(self) -> None:
         held = [session._held for peer in PEERS if (session := self._session(peer))]
-        assert self.sync._claims._taken == {bucket for buckets in held for bucket in buckets}
+        assert self.sync._claims.taken == {bucket for buckets in held for bucket in buckets}
 
     def _session(self, peer: PeerId) -> SyncSession | None:
         neighbour = self.sync._neighbours.get(peer)

@@ -56,7 +56,7 @@ def heal(a: Ledger, b: Ledger) -> int:
 
 def start(ledger: Ledger, claims: Claims | None = None) -> SyncSession:
     session = SyncSession(ledger, claims or Claims(), None)
-    session.start(1)
+    session.advance(None, 1)
     return session
 
 
@@ -100,7 +100,7 @@ def test_sync__slots_that_differ_in_payload__are_healed(
 def test_sync__equal_ledgers__one_round_trip() -> None:
     a, b = (ledger_of(MANIFEST, list(VERSIONS.values())) for _ in range(2))
     session, cost = compare(a, b)
-    assert session.is_complete and not session.is_short and not session.has_skipped
+    assert session.is_complete and not session.is_short and not session.skipped
     assert cost.round_trips == 1
 
 
@@ -182,15 +182,15 @@ def test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more() -
     session = start(ledger_of(MANIFEST, []))
     full = ledger_of(MANIFEST, [seal(MANIFEST, author, 3) for author in range(200)])
     asked = 0
-    request: Request | None = session.receive(
+    request: Request | None = session.advance(
         Spans(request=1, statements=bytes(16), spans=(SpanDigest(span=0, digest=bytes(16)),)), 2
     )
     while request is not None:
         asked += 1
         if isinstance(request, PullRequest):
-            request = session.receive(PullDone(request=request.request, records=100), request.request + 1)
+            request = session.advance(PullDone(request=request.request, records=100), request.request + 1)
         else:
-            request = session.receive(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
+            request = session.advance(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
     assert session.is_short and session.is_complete
     assert asked == 3  # shards, first page, first pull
 
@@ -198,11 +198,11 @@ def test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more() -
 def test_session__payload_hashes_do_not_fit_the_bitmap__is_short() -> None:
     a, b = ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)]), ledger_of(MANIFEST, [seal(MANIFEST, 0, 0, 99)])
     session = SyncSession(a, Claims(), None)
-    request = session.start(1)
+    request = session.advance(None, 1)
     while request is not None and not isinstance(request, PayloadsRequest):
-        request = session.receive(answer(b, request)[0], request.request + 1)  # type: ignore[arg-type]
+        request = session.advance(answer(b, request)[0], request.request + 1)  # type: ignore[arg-type]
     assert isinstance(request, PayloadsRequest)
-    assert session.receive(Payloads(request=1, span=0, author=request.author, hashes=b""), 9) is None
+    assert session.advance(Payloads(request=1, span=0, author=request.author, hashes=b""), 9) is None
     assert session.is_short
 
 
@@ -233,18 +233,18 @@ def test_session__answer_no_honest_node_gives__is_rejected(
 ) -> None:
     session = start(Ledger(MANIFEST))
     for number, truth in enumerate(lies[:-1]):
-        assert session.receive(truth, number + 2) is not None
+        assert session.advance(truth, number + 2) is not None
     with pytest.raises(Reject) as caught:
-        session.receive(lies[-1], 99)
+        session.advance(lies[-1], 99)
     assert caught.value.reason is RejectReason.UNREQUESTED
 
 
 def test_session__endless_pages_of_invented_authors__are_rejected_at_authors_max() -> None:
     """Slots beyond the horizon are not pulled, so nothing else would ever end this session."""
     session = SyncSession(Ledger(MANIFEST), Claims(), 5)
-    session.start(1)
-    session.receive(SPANS, 2)
-    session.receive(SHARDS, 3)
+    session.advance(None, 1)
+    session.advance(SPANS, 2)
+    session.advance(SHARDS, 3)
     late = replace(HOLDINGS, valid=bitmap_of([30]))
 
     def page(number: int) -> Authors:
@@ -254,9 +254,9 @@ def test_session__endless_pages_of_invented_authors__are_rejected_at_authors_max
 
     pages = MANIFEST.authors_max // 128
     for number in range(pages):
-        assert isinstance(session.receive(page(number), number + 4), AuthorsRequest)
+        assert isinstance(session.advance(page(number), number + 4), AuthorsRequest)
     with pytest.raises(Reject) as caught:
-        session.receive(page(pages), pages + 4)
+        session.advance(page(pages), pages + 4)
     assert caught.value.reason is RejectReason.UNREQUESTED
 
 
@@ -267,21 +267,21 @@ def test_claims__bucket_being_pulled__is_skipped_by_the_other_session_and_free_a
     ledger, full = Ledger(MANIFEST), ledger_of(MANIFEST, [seal(MANIFEST, 0, 3)])
     claims = Claims()
     first = SyncSession(ledger, claims, None)
-    request = first.start(1)
+    request = first.advance(None, 1)
     while not isinstance(request, PullRequest):
         assert request is not None
-        request = first.receive(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
+        request = first.advance(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
     second = SyncSession(ledger, claims, None)
-    request = second.start(1)
+    request = second.advance(None, 1)
     while request is not None:
         assert not isinstance(request, PullRequest)
-        request = second.receive(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
-    assert second.is_complete and second.has_skipped and not second.is_short
+        request = second.advance(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
+    assert second.is_complete and second.skipped and not second.is_short
     first.close()
     third = SyncSession(ledger, claims, None)
-    request = third.start(1)
+    request = third.advance(None, 1)
     while request is not None and not isinstance(request, PullRequest):
-        request = third.receive(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
+        request = third.advance(answer(full, request)[0], request.request + 1)  # type: ignore[arg-type]
     assert isinstance(request, PullRequest)
 
 
@@ -289,11 +289,11 @@ def test_pulled_record__already_there_by_flood__still_counts_as_sent() -> None:
     ledger, record = Ledger(MANIFEST), seal(MANIFEST, 0, 3)
     full = ledger_of(MANIFEST, [record])
     session = SyncSession(ledger, Claims(), None)
-    request = session.start(1)
+    request = session.advance(None, 1)
     while request is not None:
         messages = answer(full, request)
         if isinstance(request, PullRequest):
             add(ledger, record)
             session.count_records(1)
-        request = session.receive(messages[-1], request.request + 1)  # type: ignore[arg-type]
+        request = session.advance(messages[-1], request.request + 1)  # type: ignore[arg-type]
     assert not session.is_short

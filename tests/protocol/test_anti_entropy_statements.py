@@ -22,8 +22,8 @@ CLAIMS = [claim(INVITED, 1, author) for author in range(3)]
 def session_that_asks() -> SyncSession:
     """A session whose peer says that it holds other statements."""
     session = SyncSession(Ledger(INVITED), Claims(), None)
-    session.start(1)
-    request = session.receive(Spans(request=1, statements=b"\1" * 16, spans=()), 2)
+    session.advance(None, 1)
+    request = session.advance(Spans(request=1, statements=b"\1" * 16, spans=()), 2)
     assert isinstance(request, StatementsRequest)
     return session
 
@@ -34,9 +34,9 @@ def page(statements: Sequence[bytes], *, is_last: bool = False) -> Statements:
 
 def test_session__statements_in_pages_that_ascend__is_complete() -> None:
     session = session_that_asks()
-    assert isinstance(session.receive(page([FIRST, SECOND]), 3), StatementsRequest)
-    assert isinstance(session.receive(page([THIRD]), 4), StatementsRequest)
-    assert session.receive(page(CLAIMS[:2], is_last=True), 5) is None
+    assert isinstance(session.advance(page([FIRST, SECOND]), 3), StatementsRequest)
+    assert isinstance(session.advance(page([THIRD]), 4), StatementsRequest)
+    assert session.advance(page(CLAIMS[:2], is_last=True), 5) is None
     assert session.is_complete
 
 
@@ -54,9 +54,9 @@ def test_session__statements_in_pages_that_ascend__is_complete() -> None:
 def test_session__page_of_statements_no_honest_node_gives__is_rejected(pages: list[Statements]) -> None:
     session = session_that_asks()
     for number, good in enumerate(pages[:-1]):
-        assert session.receive(good, number + 3) is not None
+        assert session.advance(good, number + 3) is not None
     with pytest.raises(Reject) as caught:
-        session.receive(pages[-1], 9)
+        session.advance(pages[-1], 9)
     assert caught.value.reason is RejectReason.UNREQUESTED
 
 
@@ -65,6 +65,6 @@ def test_session__endless_pages_of_statements__are_rejected_at_what_any_node_hol
 ) -> None:
     monkeypatch.setattr(limits, "STATEMENTS_MAX", 1)
     session = session_that_asks()
-    assert session.receive(page([FIRST, SECOND]), 3) is not None
+    assert session.advance(page([FIRST, SECOND]), 3) is not None
     with pytest.raises(Reject, match="more statements than any node holds"):
-        session.receive(page([THIRD]), 4)
+        session.advance(page([THIRD]), 4)

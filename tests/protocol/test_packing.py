@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.bit_packing import pack_numbers, packed_bytes, unpack_numbers
-from protocol.ledger.envelope import EnvelopeCodec
+from protocol.ledger.envelope import EnvelopeCodec, pack_numbers, packed_bytes, unpack_numbers
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.subspace.quantisation import quantise_dense

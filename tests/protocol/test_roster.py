@@ -23,6 +23,6 @@ def test_roster__a_token_claimed_twice__both_are_named_without_a_look_at_all_sta
     manifest = small_manifest(admission="invite")
     roster = Roster(manifest)
     roster.add(claim(manifest, 1, 1))
-    assert not roster.has_void_claim(signer(1).author)
+    assert not roster.statistics(signer(1).author, None).is_invitation_used
     roster.add(claim(manifest, 1, 2))
-    assert roster.has_void_claim(signer(1).author) and roster.has_void_claim(signer(2).author)
+    assert all(roster.statistics(signer(number).author, None).is_invitation_used for number in (1, 2))

@@ -144,12 +144,16 @@ def test_roster__several_exclusions__the_earliest_step_holds() -> None:
 
 def test_roster__token_claimed_twice__admits_nobody_and_keeps_both() -> None:
     roster = Roster(INVITED)
+
+    def is_used(number: int) -> bool:
+        return roster.statistics(signer(number).author, None).is_invitation_used
+
     first = roster.add(claim(INVITED, 1, 1))
-    assert roster.is_admitted(signer(1).author) and not roster.has_void_claim(signer(1).author)
+    assert roster.is_admitted(signer(1).author) and not is_used(1)
     second = roster.add(claim(INVITED, 1, 2))
     assert not roster.is_admitted(signer(1).author) and not roster.is_admitted(signer(2).author)
     assert roster.held(first.key) == (first, second)
-    assert [roster.has_void_claim(signer(number).author) for number in (1, 2, 3)] == [True, True, False]
+    assert [is_used(number) for number in (1, 2, 3)] == [True, True, False]
     assert reason_of(INVITED, claim(INVITED, 1, 3)) is None
     with pytest.raises(Ignore):
         roster.add(claim(INVITED, 1, 3))

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.crypto import hashing
 from protocol.crypto.hashing import Digest, hash_pieces
-from protocol.state import pending_updates
+from protocol.state import replica as summing
 from protocol.state.replica import Replica
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
@@ -20,7 +20,7 @@ EPOCHS = 20
 @pytest.fixture
 def voided(monkeypatch: pytest.MonkeyPatch) -> Replica:
     """A slot of each epoch has become void, and a tick may change two epochs."""
-    monkeypatch.setattr(pending_updates, "_COEFFICIENTS_PER_TICK", 1)
+    monkeypatch.setattr(summing, "_COEFFICIENTS_PER_TICK", 1)
     replica = Replica(MANIFEST)
     for step in range(160):
         replica.add(seal(MANIFEST, 1, step))

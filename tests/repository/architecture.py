@@ -138,7 +138,7 @@ Graph = dict[str, frozenset[str]]
 
 def import_graph(modules: tuple[Module, ...]) -> Graph:
     """What each module imports when it is imported: modules of ours by full name, others by their first part. What is
-    asked of a lazy face (`sfnode.lazy_face`) is imported from the module that the face takes it from."""
+    asked of a lazy face (`sfnode.lazy_faces`) is imported from the module that the face takes it from."""
     known = {module.name for module in modules}
     eager = {module.name: tuple(eager_imports(module.tree)) for module in modules}
     faces = (module for module in modules if module.is_package)

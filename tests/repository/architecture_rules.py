@@ -33,6 +33,7 @@ GLOBAL_RANDOMNESS = frozenset(
     "torch.bernoulli torch.normal torch.multinomial torch.cuda.manual_seed torch.cuda.manual_seed_all "
     "np.random numpy.random random.random random.seed random.shuffle random.choice random.randrange".split()
 )
+TRAINING = ("sfnode.training", "sfnode.api.local_model")  # they import torch
 OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra
 
@@ -166,7 +167,7 @@ def imports_on_top(module: Module) -> Iterator[str]:
     imports = ((function, node) for function in functions(module) for node in own_nodes(function))
     for function, node in imports:
         for name in imported_names(node):
-            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith(("sfnode.training", *OF_EXTRAS))
+            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith((*TRAINING, *OF_EXTRAS))
             if not (may_be_lazy and leads_to_torch):
                 yield module.at(node, f"{function.name}() imports {name}")
 

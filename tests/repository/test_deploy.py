@@ -83,6 +83,15 @@ def test_compose__node_that_joins__takes_the_string_once_and_rows_where_there_ar
     assert (f"--data {tmp_path}/{data} " in said) == (bool(data) and not has_joined)
 
 
+def test_compose__node_with_two_files_of_rows__asks_which(tmp_path: Path) -> None:
+    """It took the first by name."""
+    for name in ("train.csv", "train.csv.bak"):
+        (tmp_path / name).touch()
+    script = script_of(compose()["services"]["node"]).replace("/own", str(tmp_path))
+    ended = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "train.csv.bak. Leave one" in ended.stderr
+
+
 def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
     content = compose()
     volumes = {name: content["services"][name]["volumes"][0] for name in (*NODES, "gpu-worker")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def command(folder: Path, source: str) -> str:
 
 
 def test_reward_command__a_line_for_each_answer__gives_its_number(tmp_path: Path) -> None:
-    with RewardCommand(command(tmp_path, RIGHT)) as own:
+    with closing(RewardCommand(command(tmp_path, RIGHT))) as own:
         assert [own.reward(answer, True, ROW) for answer in ("42", "41\n\ud800", "4" * 300_000)] == [1.0, 0.0, 0.0]
         assert own.reward("42", False, ROW) == 0.0
 
@@ -33,7 +34,7 @@ def test_reward_command__ends_once_in_a_while__is_restarted(tmp_path: Path) -> N
     source = f"open({str(count)!r}, 'a').write('x')\n" + LOOP
     source += "    if asked['answer'] == 'end' and asked['row']['n'] > len(open(" + repr(str(count)) + ").read()):\n"
     source += "        sys.exit(1)\n    print(0.5, flush=True)\n"
-    with RewardCommand(command(tmp_path, source)) as own:
+    with closing(RewardCommand(command(tmp_path, source))) as own:
         assert own.reward("a", True, {"n": 0}) == 0.5
         assert own.reward("end", True, {"n": 4}) == 0.5
         assert count.read_text() == "xxxx"

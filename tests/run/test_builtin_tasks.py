@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from protocol.run.manifest import Manifest, checked, decode_run_untrusted, sign_manifest
 from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, TaskTexts, kind_of
 from sfnode.run.task_options import TaskOptions, task_texts
@@ -229,10 +229,10 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     opening = OpenSession(manifest=sign_manifest(run, OWNER).encode(), training=training)
     opened = service.answer(opening)
     request = EstimateRequest(step=1, seed=5, directions=run.method.directions)
-    estimated, evaluated = service.answer(request), service.answer(EvaluateRequest(rows_max=2))
+    estimated, evaluated = service.answer(request), service.answer(EvaluateRequest())
     assert isinstance(opened, SessionOpened) and opened.data_rows == 3
     assert isinstance(estimated, Estimated) and any(estimated.scalars)
-    assert isinstance(evaluated, Evaluated) and evaluated.rows == 2
+    assert isinstance(evaluated, Evaluated) and evaluated.rows == 3
 
 
 def test_run__choices_and_accuracy__trains_and_is_evaluated_from_the_command_line(tmp_path: Path) -> None:

@@ -44,16 +44,6 @@ def test_default_data_dir__usual_name__is_kept(name: str, tmp_path: Path) -> Non
     assert default_data_dir(manifest, tmp_path) == tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
 
 
-@pytest.mark.parametrize("name", ["My first run", "Отзывы", "run."])
-def test_default_data_dir__folder_of_an_earlier_release__is_still_found(name: str, tmp_path: Path) -> None:
-    """The name went into the path as it was. Operators who update must find their key and ledger again."""
-    manifest = replace(small_manifest(), name=name)
-    earlier = tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
-    assert default_data_dir(manifest, tmp_path) != earlier
-    earlier.mkdir()
-    assert default_data_dir(manifest, tmp_path) == earlier
-
-
 def test_default_data_dir__folder_elsewhere_that_a_name_leads_to__is_not_used(tmp_path: Path) -> None:
     manifest = replace(small_manifest(), name="../elsewhere")
     (tmp_path / "home").mkdir()

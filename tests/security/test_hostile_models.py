@@ -359,7 +359,7 @@ def test_process__stands_still__is_ended(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_process__its_starter_is_gone__ends_by_itself(tmp_path: Path) -> None:
     """Its standard input closes, however the starter has ended."""
-    program = Program(module="sfnode.training.conversion", arguments=("gguf", str(tmp_path), str(tmp_path)))
+    program = Program(module="sfnode.training.conversion.process", arguments=("gguf", str(tmp_path), str(tmp_path)))
     process = program.start(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     process.stdin.close()

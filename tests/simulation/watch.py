@@ -134,7 +134,7 @@ def check_tables(node: Node) -> None:
     authors = node.replica.ledger.authors()
     require(len(authors) <= node.manifest.authors_max, "the author table exceeds its bound")
     require(set(node.clock._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks")
-    claimed = node.sync._claims._taken
+    claimed = node.sync._claims.taken
     held = [bucket for entry in node.sync._neighbours.values() if entry.session for bucket in entry.session._held]
     require(len(held) == len(claimed) and set(held) == claimed, "a bucket is claimed by no session, or by two")
 

@@ -164,17 +164,6 @@ def test_learning_curve__rewards__keeps_the_answers_of_both_ends_and_warns_in_wo
     assert "the mean reward on held-out data has fallen from 0.60 at step 10 to 0.30. " in said.getvalue()
 
 
-def test_files__of_an_earlier_release__are_read_without_rewards(tmp_path: Path) -> None:
-    data_dir, plain = DataDirectory(tmp_path), '{"step": 3, "accuracy": 0.5, "loss": 0.7, "rows": 9}'
-    kept = EvaluatedStep(step=3, accuracy=0.5, loss=0.7, rows=9)
-    (tmp_path / "evaluations.json").write_text(f"[{plain}]", "utf-8")
-    data_dir.gain.write(Gain(before=kept, own=None, after=kept))
-    (path,) = (each for each in tmp_path.iterdir() if each.name.startswith("gain"))
-    path.write_text(f'{{"before": {plain}, "own": null, "after": {plain}}}', "utf-8")
-    assert data_dir.evaluations.read() == [kept]
-    assert data_dir.gain.read() == Gain(before=kept, own=None, after=kept)
-
-
 def spread_over(*found: tuple[float, float]) -> list[EvaluatedStep]:
     """Mean rewards, with the share of 128 prompts that get the commonest answer."""
     spreads = [AnswerSpread(distinct=2, commonest="yes", share=share) for _, share in found]
@@ -216,7 +205,7 @@ def test_one_answer__it_spreads__is_in_the_log_once_and_in_the_status(tmp_path: 
     assert said.getvalue().count("cannot learn where all answers are the same") == 1
     assert DataDirectory(tmp_path).evaluations.read() == steps
     shown = changed(node(0.1, 0.3), detail=replace(DETAIL, curve=curve.statistics()))
-    assert StatusWords(shown).learning.startswith(
+    assert describe_learning(shown).startswith(
         "the model gives one answer to 100.0 % of the prompts (mean reward 0.55, after 0.64 at step 10), and "
     )
     assert StatusWords(shown).evaluations.endswith("; 2 different answers, one answer to 100.0 % of the prompts")

@@ -9,7 +9,7 @@ import pytest
 
 from sfnode.node.watching.recent_rate import RecentRate, StepRate
 from sfnode.reporter import counted
-from sfnode.status import Status, StatusWords, sparkline, thinned
+from sfnode.status import Status, StatusWords, admission_of, sparkline, thinned
 from sfnode.storage.evaluations import EvaluatedStep, Gain
 from tests.support.statuses import DETAIL, STATUS, changed
 
@@ -53,8 +53,8 @@ def test_progress_line__node_without_steps_of_its_own__says_where_the_run_is(
 
 def test_admission__relay_without_one__is_not_told_to_ask() -> None:
     relay = changed(STATUS, is_training=False, is_admitted=False, admission="invite")
-    assert StatusWords(relay).admission == "not needed: a relay contributes nothing"
-    assert "ask the owner" in StatusWords(changed(relay, is_training=True)).admission
+    assert admission_of(relay) == "not needed: a relay contributes nothing"
+    assert "ask the owner" in admission_of(changed(relay, is_training=True))
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0, 0.0, 1e30])

@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import sign_manifest
 from protocol.state import Coefficients
+from sfnode.api.runs import open_run
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
 from sfnode.storage import EvaluatedStep, Gain, Store, evaluations
@@ -49,8 +50,8 @@ def test_read_state__at_a_step__is_what_the_updates_before_it_add_up_to(steps: i
         for step in range(min(steps, 10))
         for who in (ALICE, BOB)
     )
-    assert DataDirectory(directory).state(steps).coefficients.digest() == expected.digest()
-    is_all = DataDirectory(directory).state().coefficients.digest() == expected.digest()
+    assert open_run(directory).state(steps).coefficients.digest() == expected.digest()
+    is_all = open_run(directory).state().coefficients.digest() == expected.digest()
     assert is_all == (steps >= 10)
 
 
@@ -60,12 +61,13 @@ def test_read_state__at_the_best_step__is_the_one_of_least_loss(directory: Path)
     ]
     data_dir = DataDirectory(directory)
     data_dir.evaluations.write(measured)
-    assert data_dir.state(evaluations.BEST_STEP).coefficients.digest() == data_dir.state(5).coefficients.digest()
+    best, fifth = (open_run(directory).state(step).coefficients for step in (evaluations.BEST_STEP, 5))
+    assert best.digest() == fifth.digest()
 
 
 def test_read_state__best_step_of_a_node_that_measured_nothing__says_what_to_do(directory: Path) -> None:
     with pytest.raises(OperatorError, match=r"no best step is known, because .* Give the number"):
-        DataDirectory(directory).state(evaluations.BEST_STEP)
+        open_run(directory).state(evaluations.BEST_STEP)
 
 
 ENDLESS = '[{"step": 1e999, "accuracy": 1, "loss": 1, "rows": 1}]'

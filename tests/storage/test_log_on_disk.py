@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 from protocol.crypto.hashing import Author
 from protocol.documents.log_file import encode_log
 from protocol.state.replica import Replica
-from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
-from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
+from sfnode.storage.stored_records import StoredRecords
 from tests.storage.test_log_export_import import (
     GOOD,
     MANIFEST,
@@ -101,13 +100,3 @@ def _after(happens: Callable[[], None]) -> Callable[..., Iterator[bytes]]:
         return encode_log(*arguments)  # type: ignore[arg-type]
 
     return encode
-
-
-def test_log__directory_of_an_earlier_version_without_the_index__is_exported_from_memory(
-    little_memory: list[int], node: Path, tmp_path: Path
-) -> None:
-    with closing(sqlite3.connect(node / LEDGER_FILE)) as database:
-        database.execute(f"DROP INDEX {SLOT_INDEX}")
-    assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
-    assert not little_memory
-    assert blocks_of((tmp_path / "x.log").read_bytes())[1] == blocks_of(GOOD)[1]

@@ -13,7 +13,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import FORMAT, Manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions, build_manifest, method_of

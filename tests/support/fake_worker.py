@@ -32,13 +32,11 @@ def healthy(request: Message) -> Reply:
     """What a worker answers when all is well."""
     match request:
         case OpenSession():
-            return SessionOpened(
-                device="cpu", dtype="fp32", is_widened=False, data_rows=16, eval_rows=8, model_parameters=1_000
-            )
+            return SessionOpened(device="cpu", dtype="fp32", is_widened=False, data_rows=16, model_parameters=1_000)
         case SetCoefficients():
             return CoefficientsSet()
         case EstimateRequest(step=step):
-            return Estimated(step=step, scalars=(step + 1,), loss=0.5, rows=32)
+            return Estimated(scalars=(step + 1,), loss=0.5, rows=32)
         case EvaluateRequest():
             return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, predictions=(0, 1))
         case _:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from protocol.run.manifest import checked
 from protocol.run.method import ScheduleKind
 from protocol.schema import to_plain
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import encode_basis
+from protocol.subspace.basis_file import Bases, encode_basis
 from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.calibration import FoundBasis, calibrate
 from sfnode.training.model.tensor_groups import trainable_tensors

@@ -67,7 +67,7 @@ class Cost:
 def compare(asker: Ledger, other: Ledger, *, horizon_step: int | None = None) -> tuple[SyncSession, Cost]:
     """One whole session, every message through the wire format; the session as it ended, and its cost."""
     session, cost = SyncSession(asker, Claims(), horizon_step), Cost()
-    request = session.start(1)
+    request = session.advance(None, 1)
     while request is not None:
         cost.round_trips += 1
         cost.bytes_asked += len(encode(request)) + 4
@@ -79,7 +79,7 @@ def compare(asker: Ledger, other: Ledger, *, horizon_step: int | None = None) ->
         for statement in reply.statements if isinstance(reply, Statements) else ():
             with suppress(Ignore):
                 asker.add_statement(statement)
-        request = session.receive(reply, cost.round_trips + 1)  # type: ignore[arg-type]
+        request = session.advance(reply, cost.round_trips + 1)  # type: ignore[arg-type]
     return session, cost
 
 

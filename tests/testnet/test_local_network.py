@@ -10,28 +10,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import trio
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.state import Coefficients
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality_figures import Quality, SampleAnswer
-from sfnode.storage import decode_run_file
+from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
-from sfnode.testnet.measured_gain import Knowledge, Learnt, measure_learnt, measure_members
-from sfnode.worker import held_out_measuring
-from sfnode.worker_protocol.messages import Evaluated
+from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.task_specs import TEXT, task_spec
 
 
-def known(accuracy: float) -> Knowledge:
-    return Knowledge(accuracy=accuracy, loss=1.0, rows=8, predictions=())
+def known(accuracy: float) -> EvaluatedStep:
+    return EvaluatedStep(step=8, accuracy=accuracy, loss=1.0, rows=8)
 
 
 def result(
@@ -51,9 +47,14 @@ def result(
     )
 
 
+def evaluated_event(digest: str, step: int = 0, **fields: object) -> dict[str, object]:
+    event = {"event": "evaluated", "step": step, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
+    return event | {"state_digest": digest} | fields
+
+
 def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixture[str]) -> None:
     """One of 1,000 rows of a real model took a quarter of an hour without a sign of life."""
-    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, {"event": "evaluated", "step": 1, "accuracy": 0.5})
+    lines = ({"event": "evaluating", "done": 300, "in_all": 1_000}, evaluated_event("aa"))
     events, view = list(lines), _View(Quality(is_reward=False))
     process: Any = SimpleNamespace(new_events=lambda: [events.pop(0)])
     node = LocalNode(name="node0", process=process, is_late=False)
@@ -68,37 +69,6 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
-async def test_evaluate_states__state_that_a_node_has_evaluated__is_not_evaluated_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The model alone was measured twice, by the first node and at the end: a quarter of an hour with a real model."""
-    opened: list[int] = []
-
-    async def connected(_socket: object) -> Any:
-        opened.append(1)
-        new = Evaluated(accuracy=0.75, f1=0.75, loss=0.5, rows=4, predictions=(0, 1))
-        return SimpleNamespace(request=lambda *_: answer(new), aclose=lambda: answer(None))
-
-    async def answer(value: object) -> object:
-        await trio.lowlevel.checkpoint()
-        return value
-
-    signed = demo_run(steps=4)
-    alone, trained = Coefficients(signed.manifest), Coefficients(signed.manifest)
-    trained.set_flat(0, np.ones_like(trained.flat(0)))
-    event = {"event": "evaluated", "step": 0, "accuracy": 0.5, "loss": 0.7, "rows": 4, "predictions": [0, 0]}
-    process: Any = SimpleNamespace(new_events=lambda: [event | {"state_digest": alone.digest().hex()}])
-    node = LocalNode(name="node0", process=process, is_late=False)
-    node.listen()
-    monkeypatch.setattr(held_out_measuring, "connect", connected)
-    config = replace(training(Path("none")), eval_data=data_file("reviews", "eval"))
-    for state, after, new in ((trained, 0.75, 1), (alone, 0.5, 0)):
-        opened.clear()
-        found = await measure_learnt(signed, config, state, lambda _done, _total: None, node.known)
-        assert found is not None and (found.before.accuracy, found.after.accuracy, len(opened)) == (0.5, after, new)
-        assert len(found.before.samples) == 2
-
-
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:
     _check(result(), Path("folder"), 20.0)
     _check(result(after=0.4), Path("folder"), None)
@@ -107,7 +77,7 @@ def test_verdict__equal_digests_and_enough_points__is_none() -> None:
 def test_result__rewards__are_printed_with_answers_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     before, after = (
         replace(
-            known(mean), loss=1 - mean, reward=mean, samples=(SampleAnswer(prompt="2 + 2 =", text=text, reward=mean),)
+            known(mean), loss=1 - mean, reward=mean, answers=(SampleAnswer(prompt="2 + 2 =", text=text, reward=mean),)
         )
         for mean, text in ((0.0, "five\x1b"), (1.0, "4"))
     )
@@ -179,8 +149,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
         told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
     assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
-    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["samples"]) == 8
-    assert {each["reward"] for each in said["learnt"]["after"]["samples"]} <= {0.0, 1.0}
+    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["answers"]) == 8
+    assert {each["reward"] for each in said["learnt"]["after"]["answers"]} <= {0.0, 1.0}
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
 
 

@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Final
 
 import click
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from sfnode.status import thinned
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.top.live_view import SVG_COLUMNS, SVG_FORMAT
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
+COLUMNS: Final = 80
 LINES: Final = 19
+# The picture must not load a font from the internet.
+SVG_FORMAT: Final = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 PICTURES_MAX: Final = 16  # a slow machine has more seconds
 PICTURE_S: Final = 1.0
 LAST_PICTURE_S: Final = 5.0
@@ -67,7 +70,7 @@ def _film(testnet: subprocess.Popen[bytes], directory: Path) -> Iterator[str]:
 
 def picture_of(view: NodeView) -> str:
     """The screen of one node as an SVG document."""
-    console = Console(record=True, width=SVG_COLUMNS, height=LINES, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=COLUMNS, height=LINES, file=io.StringIO(), force_terminal=True)
     console.print(draw([view]), height=LINES)
     return console.export_svg(title="sfnode top", code_format=SVG_FORMAT)
 

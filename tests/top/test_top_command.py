@@ -46,12 +46,6 @@ def test_top__no_node_here__says_what_to_type(tmp_path: Path, monkeypatch: pytes
     assert_teaches(call("top"), "there is no node in ~/.sfnode", "--data-dir", "sfnode join")
 
 
-def test_top__picture__is_whole_and_asks_for_nothing_from_outside(running: Path, tmp_path: Path) -> None:
-    assert call("top", running, "--svg", tmp_path / "top.svg").code == 0
-    text = (tmp_path / "top.svg").read_text()
-    assert "equal" in text and "@font-face" not in text and "url(http" not in text
-
-
 def test_look__node_that_stops_reporting__keeps_its_last_status_beside_the_reason(running: Path) -> None:
     first = look(NodeView(data_dir=DataDirectory(running)))
     assert first.trouble == "" and first.status is not None

@@ -18,8 +18,7 @@ from protocol.run.manifest import Manifest, TensorKind, checked
 from protocol.run.method import CoreKind, ScalarKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import decode_basis_untrusted
+from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from protocol.subspace.directions import direction_factors, example_indices, scale_exp
 from sfnode.training.estimator import Estimator
 from sfnode.training.task.encoding import Example

@@ -95,9 +95,11 @@ def test_write_answers__listener__hears_the_inputs_of_whole_passes(kind: Any) ->
     for number, (prompt, answer) in enumerate(zip(PROMPTS, found.tokens, strict=True)):
         text = torch.tensor([[*prompt, *answer[:-1]]])
         places = torch.arange(len(prompt) - 1, text.shape[1])
-        with shared.pass_context.carrying(terms, 1, text.numel()), shared.pass_context.hearing(names, places) as kept:
+        context = shared.pass_context
+        with context.carrying(terms, 1, text.numel()), context.hearing(names, places):
             shared.model(input_ids=text, use_cache=False)
-        assert torch.allclose(torch.stack([each[number] for each in heard]), kept[names[-1]])
+            kept = context.heard(names)
+        assert torch.allclose(torch.stack([each[number] for each in heard]), kept[-1])
 
 
 @every_model

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, TensorKind, TensorSpec
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.folding import fold_weights

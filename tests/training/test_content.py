@@ -114,3 +114,16 @@ def test_check__same_weights_with_another_config__is_refused(folder: Path) -> No
     (folder / "config.json").write_text(json.dumps(config | {"activation_function": "gelu"}))
     with pytest.raises(OperatorError, match=r"config\.json is not the run's file"):
         check_model(folder, spec)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_load__parameter_with_a_name_of_its_own_is_not_finite__is_named(value: float, tmp_path: Path) -> None:
+    """Once only names that end in `weight` or `bias` were looked at: Mamba's A_log and stacked experts have others."""
+    tiny_model("mamba").save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((demo.model_folder() / "tokenizer.json").read_bytes())
+    tensors = load_file(tmp_path / SINGLE_FILE)
+    assert content_of(tmp_path)
+    tensors["backbone.layers.1.mixer.A_log"][0, 0] = value
+    rewrite(tmp_path, tensors)
+    with pytest.raises(OperatorError, match=r"layers\.1\.mixer\.A_log holds numbers that are infinite or none"):
+        content_of(tmp_path)

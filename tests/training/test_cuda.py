@@ -16,7 +16,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator

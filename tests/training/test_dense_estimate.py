@@ -18,14 +18,13 @@ from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.dense_estimate import contrasts, row_gradients
 from sfnode.training.estimator import Estimator
 from sfnode.training.export.adapter import low_rank_updates
 from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.quantised import choose_precision
 from sfnode.training.model.tensor_groups import attach
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task.candidates import batch_of
@@ -206,9 +205,9 @@ def test_row_gradients__other_number_of_label_words_than_the_core_is_for__is_ref
 def test_estimate__embedded_model_in_other_formats__is_nearly_the_same_message(dtype: str, most: float) -> None:
     data = demo_run(MethodOptions(), 1).session.data
     data = replace(data, examples=data.examples[:128])
-    shared = load_shared(choose_precision("fp32"), model_folder(), CPU)
+    shared = load_shared("fp32", model_folder(), CPU)
     bases, _ = dense_bases(shared, data)
-    other = load_shared(choose_precision(dtype), model_folder(), CPU)
+    other = load_shared(dtype, model_folder(), CPU)
     found = [Estimator(each, bases, data).estimate(17, 0).scalars for each in (shared, other)]
     assert found[0][0] == found[1][0] == 8
     assert deviation(found[1][1:], found[0][1:]) <= most
@@ -251,8 +250,8 @@ def test_low_rank_updates__steps_of_one_basis__are_one_product_and_exact(make: A
     for index, update in enumerate(found):
         basis = bases.of(0, index)
         core = np.sum([coefficients.core(epoch) for epoch in coefficients.epochs()], axis=0)
-        assert basis.v is not None and update.right.shape[0] % manifest.method.rank == 0
-        assert update.right.shape[0] <= 2 * manifest.method.rank  # one product, in one or two parts
+        assert basis.v is not None and update[1].shape[0] % manifest.method.rank == 0
+        assert update[1].shape[0] <= 2 * manifest.method.rank  # one product, in one or two parts
         whole = basis.u.astype(np.int64) @ coefficients.layout.tensor(core, index) @ basis.v.astype(np.int64).T
         scale = 2.0 ** (view_exp(manifest, index) + basis.exp)
-        assert np.array_equal(update.left.astype(np.float64) @ update.right.astype(np.float64), whole * -scale)
+        assert np.array_equal(update[0].astype(np.float64) @ update[1].astype(np.float64), whole * -scale)

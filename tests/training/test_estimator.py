@@ -16,7 +16,7 @@ from protocol.errors import NumericError, OperatorError
 from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout, Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import direction_factors
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator, add_own

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError
 from protocol.state.coefficients import Coefficients, view_exp
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.training.export.adapter import export_adapter, float32_parts
 from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model.folding import fold_weights

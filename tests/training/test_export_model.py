@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode import demo
 from sfnode.training.export.adapter import export_adapter
 from sfnode.training.export.atomic_folder import check_free, fresh_folder

@@ -14,7 +14,7 @@ from protocol.crypto.hashing import Author
 from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import Manifest, TensorKind
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import Basis, Int8Array, direction_factors
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import folding as view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from gguf import GGUFReader
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
+from transformers import LlamaConfig
 
 from protocol.errors import OperatorError
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.training.export.adapter import export_adapter
 from tests.training.exports import CONFIGS, save_base, trained_run
 
@@ -58,3 +60,16 @@ def test_gguf_adapter__of_a_model_that_was_never_compared__is_refused_and_nothin
     with pytest.raises(OperatorError, match=f"models of llama, mistral, qwen2; this one is of {family}"):
         export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out", is_gguf=True)
     assert not (tmp_path / "out").exists()
+
+
+def test_gguf_adapter__fields_that_config_json_leaves_out__are_those_of_transformers(tmp_path: Path) -> None:
+    """A KeyError once: transformers' own defaults need not stand in the file."""
+    base = save_base(LlamaConfig(vocab_size=768, hidden_size=64, intermediate_size=24), tmp_path / "base")
+    config = json.loads((base / "config.json").read_text("utf-8"))
+    for name in ("num_hidden_layers", "num_attention_heads", "num_key_value_heads"):
+        assert config.pop(name) == 32
+    (base / "config.json").write_text(json.dumps(config), "utf-8")
+    run = trained_run(base)
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "gguf", is_gguf=True)
+    held = {tensor.name for tensor in GGUFReader(tmp_path / "gguf" / "adapter.gguf").tensors}
+    assert "blk.31.attn_q.weight.lora_a" in held

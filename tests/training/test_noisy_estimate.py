@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from protocol.run.manifest import checked
 from protocol.schema import to_plain
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import example_indices
 from sfnode.privacy.noisy_sum import NoisySum, length_max
 from sfnode.training import dense_message

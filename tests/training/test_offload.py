@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator

@@ -21,7 +21,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
@@ -31,15 +31,14 @@ from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.quantised import (
     Correction,
     QuantisedLinear,
-    choose_precision,
     closed_weights,
     load_in,
-    quantise_weights,
 )
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.quantised_models import quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 from tests.training.brute_force import (
     EPOCHS,
@@ -63,7 +62,7 @@ QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao
 def int8_model(name: str) -> PreTrainedModel:
     """Weights in int8, all else in fp32."""
     model: PreTrainedModel = cast(Any, tiny_model(name)).float()
-    quantise_weights(model, "int8-fp32", CPU)
+    quantise_weights(model, "int8-fp32")
     return model
 
 
@@ -216,10 +215,9 @@ def test_mixed_run__fp32_bf16_and_int8__share_one_state_and_all_learn() -> None:
     assert max(end.loss for end in after) - min(end.loss for end in after) < 0.05
 
 
-def test_precision__unknown_name__is_refused() -> None:
+def test_precision__unknown_name__is_refused(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="dtype 'int3': allowed are fp32, bf16, fp16, int8, int8-fp32, int4"):
-        choose_precision("int3")
-    assert choose_precision("int8") == "int8"
+        load_in("int3", tmp_path, CPU)
 
 
 def test_precision__torchao_is_not_installed__is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +273,7 @@ def dense_copy_of_demo(model: PreTrainedModel) -> PreTrainedModel:
 @needs_torchao
 def test_precision__no_layer_to_quantise__is_refused() -> None:
     with pytest.raises(OperatorError, match="GPT2LMHeadModel has no linear layer that can be quantised"):
-        quantise_weights(tiny_model("gpt2"), "int8", CPU)
+        quantise_weights(tiny_model("gpt2"), "int8")
 
 
 @needs_torchao

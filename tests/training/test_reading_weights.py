@@ -19,7 +19,8 @@ from sfnode.model_files.model_folder import SINGLE_FILE
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.loading import load_causal_lm
-from sfnode.training.model.quantised import QuantisedLinear, load_in, quantise_weights
+from sfnode.training.model.quantised import QuantisedLinear, load_in
+from tests.support.quantised_models import quantise_weights
 from tests.training.tiny_architectures import ARCHITECTURES, tiny_model
 
 CPU: Final = torch.device("cpu")
@@ -73,7 +74,7 @@ def plain_config(model: Any) -> dict[str, object]:
 def test_int8__quantised_as_read__equals_the_whole_model_quantised(name: str, tmp_path: Path) -> None:
     folder = saved(name, tmp_path)
     expected, found = load_causal_lm(folder, CPU, torch.bfloat16), load_in("int8", folder, CPU)
-    quantise_weights(expected, "int8", CPU)
+    quantise_weights(expected, "int8")
     wanted, held = tensors_of(expected), tensors_of(found)
     assert held.keys() == wanted.keys()
     for key, tensor in wanted.items():

@@ -11,8 +11,7 @@ import torch
 
 from protocol.errors import NumericError, OperatorError
 from protocol.state.coefficients import CoefficientLayout, Coefficients
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import decode_basis_untrusted
+from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from sfnode.cli.ask import _shown
 from sfnode.demo import model_folder
 from sfnode.training.bench.answer_cost import AnswerSize, bench_answer

@@ -20,7 +20,7 @@ from protocol.errors import NumericError
 from protocol.run.manifest import Manifest, TensorKind
 from protocol.run.task import TaskKind
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import direction_factors, example_indices, scale_exp
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator

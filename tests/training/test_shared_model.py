@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel

@@ -42,7 +42,7 @@ def tokens(text: str) -> tuple[int, ...]:
         ('{"text": "a", "label": 0}\n', r"data.jsonl:1: field 'sentence' is missing"),
         ('{"sentence": "a"}\n', r"data.jsonl:1: field 'label' is missing"),
         (ROW + "\n" + ROW.replace("1", "2"), r"data.jsonl:2: label 2 is not a number of 0 ... 1"),
-        (ROW.replace("1", "true"), r"data.jsonl:1: label True"),
+        (ROW.replace("1", "true"), r"data.jsonl:1: label true"),
         (ROW.replace('"a good film"', "7"), r"data.jsonl:1: field 'sentence' is 7, and not a text"),
         (ROW.replace("good", "\\ud800"), r"data.jsonl:1: field 'sentence' holds half of a surrogate pair"),
     ],
@@ -72,7 +72,7 @@ def test_examples__malformed_file__names_file_and_line(content: str, complaint: 
         ),
         (TEXT, {"text": "film"}, "no token to predict: 'text' must not be empty"),
         (TEXT, {"text": ""}, "no token to predict"),
-        (TEXT, {"text": None}, "field 'text' is None, and not a text"),
+        (TEXT, {"text": None}, "field 'text' is null, and not a text"),
         (CLASSIFICATION | {"template": "{sentence}"}, {"sentence": "", "label": 0}, "no token to predict"),
     ],
 )

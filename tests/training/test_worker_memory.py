@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from benchmarks.costs.worker_memory import bench_memory, random_files, worker_peaks
 from protocol.run.manifest import Manifest
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.doctor.memory_plan import plan_memory
 from sfnode.training import allocator, shared_model
-from sfnode.training.bench.peak_memory import process_bytes, random_files, worker_peaks
+from sfnode.training.bench.peak_memory import process_bytes
 from sfnode.training.bench.synthetic_models import BenchBasis, bench_bases, shape_tensors, some_coefficients
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
-from tests.support.cli_calls import call
 
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
@@ -112,7 +111,7 @@ def test_memory_plan__shape_of_opt_125m__is_what_a_process_takes(dtype: str) -> 
 @says_memory
 @pytest.mark.slow
 def test_bench_memory__tiny_shape__reports_plan_and_measurement() -> None:
-    told = json.loads(call("bench", "memory", "--shape", "opt-tiny", "--rows", 4, "--tokens", 8, "--json").stdout)
+    told: dict[str, Any] = bench_memory("opt-tiny", size=(4, 8), dtype="fp32", basis=BenchBasis.DENSE)
     for peak in ("load_peak", "training_peak"):
         assert told["ratio"][peak] == pytest.approx(told["planned"][peak] / told["measured"][peak])
         assert told["measured"][peak] > told["program"] > 100 << 20

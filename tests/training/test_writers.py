@@ -7,7 +7,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.run.manifest import TensorKind
-from sfnode.training.calibration import writers_of
+from sfnode.training.calibration.residual_writers import writers_of
 from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from tests.architectures.tiny_configs import tiny_config

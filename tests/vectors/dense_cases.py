@@ -12,8 +12,7 @@ import torch
 
 from protocol.errors import NumericError
 from protocol.state.coefficients import dense_core, view_exp
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import decode_basis_untrusted
+from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from protocol.subspace.quantisation import quantise_dense
 from sfnode.training.model.folding import fold_weights
 from tests.vectors.basis_file_cases import TWO

@@ -50,10 +50,10 @@ def _checked(
     """Lead a session by honest answers to its next request, then give it ``reply``."""
     ledger = ledger or Ledger(EXAMPLE)
     session = SyncSession(ledger, Claims(), None)
-    request = session.start(6)
+    request = session.advance(None, 6)
     for honest in before:
         session.count_records(1)  # pulls that brought what they promised
-        request = session.receive(honest, 6)
+        request = session.advance(honest, 6)
     assert request is not None
     found = judged(lambda: _received(session, reply))
     assert found["reason"] == reason, (name, found)
@@ -65,7 +65,7 @@ def _checked(
 
 
 def _received(session: SyncSession, reply: Reply) -> dict[str, Any]:
-    session.receive(reply, 7)
+    session.advance(reply, 7)
     return {}
 
 

@@ -20,6 +20,8 @@ def stories_in_company() -> Iterator[Story]:
     yield _half_and_the_rest()
     yield _sixteen()
     yield from _reserved()
+    yield _two_of_five()
+    yield from _heard_from_the_frontier_on()
 
 
 def _own(step: int) -> bytes:
@@ -121,3 +123,22 @@ def _reserved() -> Iterator[Story]:
     name = "reserved beyond what its disk holds, and where the others are: goes on after it"
     told = Story(name, EXAMPLE, held=[_own(3), seal(EXAMPLE, 1, 5)], reserved_step=8)
     yield told.tick(0).worker_ready(10).estimated(500, 9)
+
+
+def _two_of_five() -> Story:
+    """With one author fewer behind, half of them would be there."""
+    held = [_own(step) for step in range(10)] + [seal(EXAMPLE, author, 7 + (author == 1)) for author in (1, 2, 3, 4)]
+    told = Story("two of five are there: waits for five seconds", EXAMPLE, held=held, reserved_step=9)
+    return told.tick(1_000).worker_ready(1_000).ticks(1_250, 5_999, 6_000)
+
+
+# --- 9.1: heard of before it is live; each Head has the frontier
+
+
+def _heard_from_the_frontier_on() -> Iterator[Story]:
+    told = Story("not live: an author at the very frontier is heard of", EXAMPLE, is_training=False).tick(0)
+    told.join(10, X).push(20, X, seal(EXAMPLE, 1, 4)).push(30, X, seal(EXAMPLE, 2, 4)).push(40, X, seal(EXAMPLE, 1, 8))
+    yield told.tick(2_100)
+
+    told = Story("not live: the frontier is that before the message's first record", EXAMPLE, is_training=False).tick(0)
+    yield told.join(10, X).push(20, X, seal(EXAMPLE, 1, 9), seal(EXAMPLE, 2, 4)).tick(2_100)

@@ -43,6 +43,7 @@ def stories_of_directions() -> Iterator[Story]:
     yield _skipped_between()
     yield _newest()
     yield _dense()
+    yield _told("fewer, and then as fast as another author: more", 4_004, 1_000).ticks(5_100)
 
 
 def _update(author: int, step: int, measured: int = _DIRECTIONS) -> bytes:

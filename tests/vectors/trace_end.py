@@ -28,6 +28,7 @@ def _stories() -> Iterator[Story]:
     yield from _awaited()
     yield from _given_up()
     yield _own_key()
+    yield from _further()
 
 
 def finished(name: str, **config: Any) -> Story:
@@ -133,3 +134,20 @@ def _given_up() -> Iterator[Story]:
     told = Story("it expected a neighbour, and none came: after 30 s it may leave", ONE, expects_peers=True)
     told.ticks(0, 30_000).worker_ready(30_010).estimated(30_100, 0)
     yield told.ticks(30_150, 60_149, 60_150)
+
+
+def _further() -> Iterator[Story]:
+    """Stand last: the names of what the others hold stay."""
+    told = finished("reports of the distance lie 100 ms apart, to the millisecond").tick(120)
+    yield told.same(200, X, work_distance=5).same(210, Y, work_distance=4).ticks(219, 220)
+
+    name = "an author heard of once, two others twice: the longer of their intervals"
+    told = Story(name, FIVE, is_training=False).tick(0).join(10, X).same(20, X)
+    told.push(1_000, X, seal(FIVE, 1, 0), seal(FIVE, 7, 0), *(seal(FIVE, author, 4) for author in (3, 4, 5, 6)))
+    told.push(1_500, X, seal(FIVE, 7, 1)).push(4_000, X, seal(FIVE, 1, 1)).push(10_000, X, seal(FIVE, 2, 1))
+    yield told.same(10_010, X, work_distance=16).ticks(22_000, 22_001)
+
+    told = Story("paused and finished, then it trains once more: half an hour begins anew", TWO).tick(0).worker_ready(0)
+    told.switch(3, is_on=False).estimated(5, 0).join(10, X).same(20, X).push(40, X, seal(TWO, 1, 1)).tick(50)
+    told.tell(100, X, head_of(ledger_of(TWO, []), work_distance=9)).switch(1_000_000, is_on=True)
+    yield told.tick(1_000_050).estimated(1_000_100, 1).ticks(1_000_150, 1_800_200, 2_800_149, 2_800_150)

@@ -28,6 +28,7 @@ def _stories() -> Iterator[Story]:
     yield from _faults()
     yield from _recounts()
     yield _busy()
+    yield from _exact()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = True) -> Story:
@@ -41,6 +42,21 @@ def _busy() -> Story:
     told = relay("every tick is late: 400 ms lie between two frames, and no more")
     told.tick(100, 26).tick(200, 26).tick(300, 26).tick(400, 26).push(3_000, X, a).push(3_010, X, b)
     return told.tick(3_399, 26).tick(3_400, 26)
+
+
+def _exact() -> Iterator[Story]:
+    a, b, c, d, e = (seal(EXAMPLE, 1, step) for step in range(5))
+    told = relay("what waits fills its frames: no empty one follows")
+    with told.limited(RECORDS_PER_FRAME_MAX=2):
+        told.push(1_000, X, a).push(1_010, X, b, c, d, e).tick(1_050)
+    yield told
+
+    told = relay("two neighbours claim another state before the node has recounted: the first is dropped")
+    told.push(1_000, X, a).push(1_010, Y, b).tell(1_100, X, _other_state(told)).tell(1_110, Y, _other_state(told))
+    yield told.tick(1_150)
+
+    told = relay("one tick is late: the interval is doubled").tick(500, 26)
+    yield told.push(1_000, X, a).push(1_010, X, b).ticks(1_074, 1_075)
 
 
 # --- queues

@@ -32,6 +32,7 @@ def _stories() -> Iterator[Story]:
     yield from _catching_up()
     yield from _refused()
     yield _forgotten()
+    yield from _further()
 
 
 def relay(name: str, manifest: Manifest, **config: Any) -> Story:
@@ -228,3 +229,13 @@ def _refused() -> Iterator[Story]:
     full = _full(INVITED, claims[:2], [])
     told.tell(30, X, head_of(full)).answer(40, X, full, until=StatementsRequest)
     yield told.tell(50, X, page(*claims))
+
+
+def _further() -> Iterator[Story]:
+    """Stand last: the names of what the others hold stay."""
+    told = Story("not live: a statement that nobody asked for goes on", OPEN, is_training=False).tick(0)
+    yield told.join(10, X, Y).tell(100, X, pushed(exclude(OPEN, 1, 7))).tick(200)
+
+    told = relay("an exclusion takes what waits out of the queues from its very step on", OPEN)
+    told.push(100, X, seal(OPEN, 2, 0)).push(110, X, seal(OPEN, 1, 4), seal(OPEN, 1, 5))
+    yield told.tell(120, X, pushed(exclude(OPEN, 1, 5))).tick(150)

@@ -229,8 +229,13 @@ def _using() -> Iterator[Story]:
     told = _used("the replay proves it: same updates, same coefficients", TRUE, FULL)
     yield told.estimated(3_000, FRONTIER, *([5] * 16)).same(3_100, X, step=FRONTIER).ticks(3_150, 3_200)
 
+    low = replica_of([*rounds(*BEFORE), mine(16)]).ledger
+    told = joiner("its neighbour lists no span from S on: not signed before it is live", data=TRUE).worker_ready(30)
+    told.tick(50).snapshot_arrived(100, TRUE).tell(200, X, head_of(low, step=FRONTIER)).answer(210, X, low, rounds=4)
+    yield told.tick(300).answer(400, X, low)
+
     told = joiner("an exclusion below its step ends its use at once", data=TRUE)
-    told.tick(50).snapshot_arrived(100, TRUE).tell(200, X, _pushed(exclude(OPEN, 2, 1_040))).tick(250)
+    told.tick(50).snapshot_arrived(100, TRUE).tell(200, X, _pushed(exclude(OPEN, 2, STEP))).tick(250)
     yield told.tell(300, X, _pushed(exclude(OPEN, 2, 512))).tick(350)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from protocol.run.manifest import Manifest, TensorKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.training.model.folding import fold_weights
 from tests.vectors.dense_cases import QUOTIENT_RUNS, dense_quotients, dense_views
 from tests.vectors.notation import Case, Document, case, document

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from sfnode import http_guard
-from sfnode.http_guard import STRANGERS_MAX, STRANGERS_PER_ORIGIN_MAX, Strangers, is_name_of_ours
+from sfnode.http_guard import STRANGERS_MAX, STRANGERS_PER_ORIGIN_MAX, Strangers, is_name_of_ours, url_to_open
 from sfnode.web import change_stream
 from tests.support.made_pages import MadeNode
 from tests.web.test_server import LIMIT_S, TOKEN, Browser, Stream, served
@@ -122,3 +122,18 @@ async def test_place__patience_is_over__ends_unless_the_stranger_was_recognised(
 )
 def test_name__of_a_host_header__is_ours_or_an_address(host: str, is_ours: bool) -> None:
     assert is_name_of_ours(host, "box") is is_ours
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8420/"),
+        ("::", "http://[::1]:8420/"),
+        ("192.0.2.7", "http://192.0.2.7:8420/"),
+        ("2001:db8::7", "http://[2001:db8::7]:8420/"),
+        ("localhost", "http://localhost:8420/"),
+    ],
+)
+def test_url__of_all_addresses_of_a_machine__names_one_that_a_browser_opens(host: str, url: str) -> None:
+    """A container printed http://0.0.0.0:8420/, which opens nowhere on Windows and not in every browser elsewhere."""
+    assert url_to_open(host, 8420) == url

@@ -19,13 +19,12 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
 from sfnode.worker.audit_case import AuditCase, AuditVerdict
 from sfnode.worker.audit_measuring import audit_messages, choose_messages
@@ -176,7 +175,7 @@ def test_audit__slot_that_became_void_later__was_in_what_the_honest_one_saw(stor
     "dtype", ["bf16", "int4", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fp16", "int8"))]
 )
 def test_audit__author_in_another_number_format__agrees(story: Story, tmp_path: Path, dtype: str) -> None:
-    shared = load_shared(choose_precision(dtype), model_folder(), torch.device("cpu"))
+    shared = load_shared(dtype, model_folder(), torch.device("cpu"))
     session = Estimator(shared, Bases(story.run.manifest), story.run.session.data)
     off = []
     for step in range(6):

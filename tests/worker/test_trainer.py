@@ -21,6 +21,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.state.coefficients import Coefficients
+from sfnode.quality_figures import AnswerSpread
 from sfnode.reporter import Reporter
 from sfnode.storage.evaluations import EvaluatedStep
 from sfnode.worker.trainer import Evaluate, Job, Trainer
@@ -29,7 +30,6 @@ from sfnode.worker_protocol.messages import (
     Evaluated,
     EvaluateRequest,
     Evaluating,
-    FailureKind,
     Message,
     OpenSession,
     Reply,
@@ -88,7 +88,7 @@ async def running(
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, signed, AUTHOR.author, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -113,7 +113,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
-        assert opened == OpenSession(manifest=SIGNED.encode(), training=training, author=AUTHOR.author)
+        assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [
             EstimateRequest(step=0, seed=100, directions=4),
@@ -210,19 +210,23 @@ async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Pa
         assert bench.told("evaluated")[0]["accuracy"] == 1.0
 
 
-async def test_trainer__rewards__are_reported_in_the_place_of_losses(tmp_path: Path) -> None:
+async def test_trainer__rewards__are_reported_in_the_place_of_losses_and_no_answer_is(tmp_path: Path) -> None:
+    """The log goes to collectors, and what a model writes to a private prompt tells of the prompt."""
     plain = small_manifest(core="dense")
     signed = sign_manifest(replace(plain, task=rewarded(plain.task)), OWNER)
-    async with running(tmp_path, signed=signed) as bench:
+    spread = AnswerSpread(distinct=2, commonest="a private answer", share=0.5)
+    found = Evaluated(accuracy=0.75, f1=None, loss=0.25, rows=8, predictions=(), spread=spread)
+    async with running(tmp_path, failing(EvaluateRequest, found), signed=signed) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
         bench.estimate(5)
         await bench.next()
         (told,) = bench.told("evaluated")
         assert (told["reward"], told["loss"], told["accuracy"]) == (0.75, 0.25, 0.75) and "answers" not in told
+        assert told["spread"] == {"distinct": 2, "commonest": "", "share": 0.5}
         assert bench.trainer.statistics().reward == 0.5
         (kept,) = bench.trainer.evaluations
-        assert kept == EvaluatedStep(step=5, accuracy=0.75, loss=0.25, rows=8, reward=0.75)
+        assert kept == EvaluatedStep(step=5, accuracy=0.75, loss=0.25, rows=8, reward=0.75, spread=spread)
 
 
 async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(tmp_path: Path) -> None:
@@ -244,7 +248,7 @@ async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(
 
 
 async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
     async with running(tmp_path, failing(EvaluateRequest, overflow)) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
@@ -255,7 +259,7 @@ async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp
 
 
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
     async with running(tmp_path, failing(EstimateRequest, overflow)) as bench:
         await bench.next()
         bench.estimate(0)
@@ -269,7 +273,7 @@ async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_se
 
 
 @pytest.mark.parametrize(
-    "reply", [HANG_UP, b"\0\0", b"\xff" * 4, WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3")]
+    "reply", [HANG_UP, b"\0\0", b"\xff" * 4, WorkerFailure(error="WorkerError", message="KeyError: 3")]
 )
 async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_back(
     reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
@@ -312,7 +316,7 @@ async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less
 
 
 async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(tmp_path: Path) -> None:
-    refusal = WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory")
+    refusal = WorkerFailure(error="WorkerMemoryError", message="not enough memory")
     async with running(tmp_path, failing(EstimateRequest, refusal)) as bench:
         assert await bench.next() == WorkerReady()
         bench.estimate(0)
@@ -320,11 +324,9 @@ async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(t
         assert "not enough memory" in bench.told("worker_lost")[-1]["reason"]
 
 
-@pytest.mark.parametrize("kind", [FailureKind.OPERATOR, FailureKind.MEMORY])
-async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(
-    kind: FailureKind, tmp_path: Path
-) -> None:
-    refusal = WorkerFailure(kind=kind, message="model.safetensors is not the run's file")
+@pytest.mark.parametrize("kind", ["OperatorError", "WorkerMemoryError"])
+async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(kind: str, tmp_path: Path) -> None:
+    refusal = WorkerFailure(error=kind, message="model.safetensors is not the run's file")
     with pytest.RaisesGroup(pytest.RaisesExc(OperatorError, match="not the run's file"), flatten_subgroups=True):
         async with running(tmp_path, failing(OpenSession, refusal)) as bench:
             await bench.next()
@@ -334,8 +336,8 @@ async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason
     "reply",
     [
         HANG_UP,
-        WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3"),
-        WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory"),
+        WorkerFailure(error="WorkerError", message="KeyError: 3"),
+        WorkerFailure(error="WorkerMemoryError", message="not enough memory"),
     ],
     ids=["hangs up", "fails inside", "no memory"],
 )
@@ -364,7 +366,7 @@ async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes
 async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_step_measured(
     kind: type[Message], tmp_path: Path
 ) -> None:
-    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the weights are not finite")
+    overflow = WorkerFailure(error="NumericError", message="the weights are not finite")
     async with running(tmp_path, failing(kind, overflow)) as bench:
         await bench.next()
         bench.add_update(0)

@@ -6,10 +6,44 @@ export const SWITCHES_OF_NODE_SHIFTS = [
   ...of("node_clock.mjs", "traces_steps.json", [
     ["9.1", "fifteen paces", "const PACES_KEPT = 16;", "const PACES_KEPT = 15;"],
     ["9.1", "seventeen paces", "const PACES_KEPT = 16;", "const PACES_KEPT = 17;"],
+    ["9.1.2", "half of the others alone", "active.length + 1; // this node", "active.length; // this node"],
+    ["9.1.2", "two thirds", "const isHalfThere = 2 *", "const isHalfThere = 3 *"],
     ["9.1", "pace ends with the next start", "this.#halfMs - this.#startedMs]", "nowMs - this.#startedMs]"],
   ]),
   ...of("node_clock.mjs", "traces_roster.json", [
     ["9.1", "an interval goes with its author", "      this.#intervalMs.delete(author);\n"],
+  ]),
+  ...of("node_affordable.mjs", "traces_steps.json", [
+    ["9.1.6", "as fast as the others is too slow", "if (took > pace) return", "if (took >= pace) return"],
+  ]),
+  ...of("node_core.mjs", "traces_steps.json", [
+    ["9.1", "not heard of at the frontier", "|| envelope.step >= frontier)", "|| envelope.step > frontier)"],
+    ["9.1", "the frontier after each record", "|| envelope.step >= frontier)", "|| envelope.step >= this.#frontier())"],
+  ]),
+  ...of("node_core.mjs", "traces_roster.json", [
+    ["7.7", "not live: nothing is told", "peer, this.sync.isLive || request === 0);", "peer, this.sync.isLive);"],
+  ]),
+  ...of("node_state.mjs", "traces_roster.json", [
+    ["7.7", "from the step after it on", "return step < this.countsUntil(author);", "return step <= this.countsUntil(author);"],
+  ]),
+  ...of("node_flood.mjs", "traces_flood.json", [
+    ["8.3", "late ticks triple the interval", "? 2 * this.#intervalMs", "? 3 * this.#intervalMs"],
+    ["8.3", "an empty frame follows full ones", "start < records.length; start +=", "start <= records.length; start +="],
+  ]),
+  ...of("node_sync.mjs", "traces_snapshots.json", [
+    ["9.5", "none from S on is enough", "return newer.length > 0 && newer", "return newer"],
+  ]),
+  ...of("node_recount.mjs", "traces_flood.json", [
+    ["7.6", "during a recount another is begun", "this.#claim.isWhole >= isWhole", "this.#claim.isWhole > isWhole"],
+  ]),
+  ...of("node_snapshots.mjs", "traces_snapshots.json", [
+    ["9.5", "one from S on does", "some((from) => from < this.#used.step)", "some((from) => from <= this.#used.step)"],
+  ]),
+  ...of("node_clock.mjs", "traces_end.json", [
+    ["9.6.2", "the shortest interval", "? Math.max(...known)", "? Math.min(...known)"],
+  ]),
+  ...of("node_end.mjs", "traces_end.json", [
+    ["9.6", "the half hour goes on", "= [0, false, false, null];", "= [0, false, false, this.#finishedMs];"],
   ]),
   ...of("node_limits.mjs", "traces_steps.json", [
     ["9.1.2", "a nineteenth", "STEP_GRACE_PART: 20", "STEP_GRACE_PART: 19"],
@@ -31,6 +65,7 @@ export const SWITCHES_OF_NODE_SHIFTS = [
   ]),
   ...of("node_limits.mjs", "traces_end.json", [
     ["9.6", "101 ms between reports", "WORK_TOLD_MS: 100", "WORK_TOLD_MS: 101"],
+    ["9.6", "99 ms between reports", "WORK_TOLD_MS: 100", "WORK_TOLD_MS: 99"],
     ["9.6.2", "five intervals", "END_INTERVALS: 4", "END_INTERVALS: 5"],
     ["9.6.2", "a millisecond more than 15 min", "END_PATIENCE_MS_MAX: 900000", "END_PATIENCE_MS_MAX: 900001"],
     ["9.6", "a millisecond more than 30 min", "END_WAIT_MS_MAX: 1800000", "END_WAIT_MS_MAX: 1800001"],

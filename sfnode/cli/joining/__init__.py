@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from sfnode import lazy_face
+from sfnode.lazy_faces import lazy_face
 
 if TYPE_CHECKING:
     from sfnode.cli.joining.node_run import run_node

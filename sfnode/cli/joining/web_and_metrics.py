@@ -9,7 +9,8 @@ from functools import partial
 import trio
 
 from protocol.ledger import Ledger
-from sfnode.metrics import is_shut, metrics_socket, serve_metrics
+from sfnode.http_guard import url_to_open
+from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, serve_metrics
 from sfnode.node import Daemon
 from sfnode.page import TOKEN_FILE, LogTail, Page, PageAddress, load_or_create_token
 from sfnode.status import read_status
@@ -30,7 +31,7 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
         listener = listeners.pop() if listeners else await metrics_socket(where)  # open another one after a slip
         await serve_metrics(partial(read_status, daemon.config.data_dir), listener, daemon.slips)
 
-    url = f"http://{where}/metrics"
+    url = url_to_open(*parse_metrics_address(where), "metrics")
     warning = [] if is_shut(where) else ["whoever can reach that port reads them, without a password (docs/metrics.md)"]
     daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", *warning, url=url)
     async with _outliving(daemon, "metrics", serve):
@@ -79,8 +80,7 @@ async def _outliving(daemon: Daemon, name: str, serve: Callable[[], Awaitable[No
 
 def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
     """Report where the page is; return the token that browsers need, None on a loopback address."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    where = f"http://{host}:{port}/"
+    where = url_to_open(address.host, port)
     if address.is_loopback:
         daemon.reporter.event("web", f"the page of this node: {where}", url=where)
         return None
@@ -88,6 +88,9 @@ def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
     token, is_new = load_or_create_token(data_dir)
     held = f"{where} (a new browser needs ?token=..., from {data_dir.path / TOKEN_FILE})"
     how = f"{where}?token={token}" if is_new else held
-    warning = "whoever can read this network can read the page: over the internet, use a tunnel (docs/page.md)"
+    warning = (
+        "on another machine, open it by this machine's address; whoever can read this network can read the page: over "
+        "the internet, use a tunnel (docs/page.md)"
+    )
     daemon.reporter.event("web", f"the page of this node: {how}", warning, url=where)
     return token

@@ -30,14 +30,6 @@ class _Entry:
     source: PeerId | None = None  # the neighbour that named the peer; None once it was reached
 
 
-@dataclass(slots=True, kw_only=True)
-class _AddressRest:
-    """The failures of an address, and the time until which it rests."""
-
-    failures: int = 0
-    due_s: float = 0.0
-
-
 class AddressBook:
     """Remembers at most KNOWN_PEERS_MAX peers; it never forgets peers in use or named by the operator.
 
@@ -48,11 +40,11 @@ class AddressBook:
     def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
         self._own_peer = own_peer
         self._chance = chance
-        self.in_use: Callable[[], frozenset[PeerId]] = (
-            frozenset  # peers that are dialled or connected; set by the dialler
-        )
+        # Peers that are dialled or connected; set by the dialler.
+        self.in_use: Callable[[], frozenset[PeerId]] = frozenset
         self._entries: dict[PeerId, _Entry] = {}
-        self._rests: dict[tuple[str, int], _AddressRest] = {}  # host and port, the oldest first
+        # By host and port, the oldest first: how often dials failed there, and until when (s) the address rests.
+        self._rests: dict[tuple[str, int], tuple[int, float]] = {}
         for address in bootstrap:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
@@ -161,20 +153,19 @@ class AddressBook:
             return ()
         if entry.is_bootstrap or entry.last_success_unix_ms:
             return tuple(entry.addresses)
-        return tuple(each for each in entry.addresses if self._rest_of(each).due_s <= now_s)
+        return tuple(each for each in entry.addresses if self._rest_of(each)[1] <= now_s)
 
     def tried_at(self, address: Address, now_s: float) -> None:
         """Let an address rest after the dial that starts now, longer each time; ``succeeded`` ends the rest."""
-        rest = self._rest_of(address)
-        rest.due_s = now_s + min(bounds.BACKOFF_MAX_S, bounds.BACKOFF_START_S * 2.0 ** min(rest.failures, 20))
-        rest.failures += 1
+        failures, _ = self._rest_of(address)
+        rest_s = min(bounds.BACKOFF_MAX_S, bounds.BACKOFF_START_S * 2.0 ** min(failures, 20))
         self._rests.pop((address.host, address.port), None)
-        self._rests[address.host, address.port] = rest
+        self._rests[address.host, address.port] = failures + 1, now_s + rest_s
         if len(self._rests) > bounds.ADDRESSES_RESTING_MAX:
             del self._rests[next(iter(self._rests))]
 
-    def _rest_of(self, address: Address) -> _AddressRest:
-        return self._rests.get((address.host, address.port)) or _AddressRest()
+    def _rest_of(self, address: Address) -> tuple[int, float]:
+        return self._rests.get((address.host, address.port), (0, 0.0))
 
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """Record a session with the peer at this address, which becomes its first address."""

@@ -14,14 +14,7 @@ from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
 OUTBOUND_GROUP_MAX: Final = 2  # per network (/16, IPv6 /32) while peers of others can be dialled: a quarter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A peer that may be dialled; ``group`` is None for private addresses and host names, which are not counted."""
-
-    peer: PeerId
-    group: Group | None
+Candidate = tuple[PeerId, Group | None]  # that may be dialled; None for private addresses and host names: not counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +47,9 @@ def spread(ready: Iterable[Candidate], taken: Iterable[Group | None], wanted: in
     crowd = Counter(taken)
     first: list[PeerId] = []
     last: list[PeerId] = []
-    for candidate in ready:
-        (last if _is_full(candidate.group, crowd) else first).append(candidate.peer)
-        crowd[candidate.group] += 1
+    for peer, group in ready:
+        (last if _is_full(group, crowd) else first).append(peer)
+        crowd[group] += 1
         if len(first) >= wanted:
             break
     return tuple((first + last)[:wanted])
@@ -71,7 +64,7 @@ def is_crowded(taken: Iterable[Group | None]) -> bool:
 def elsewhere(ready: Iterable[Candidate], taken: Iterable[Group | None]) -> PeerId | None:
     """Return the first of ``ready`` whose network has less than its part of ``taken``; None if there is none."""
     crowd = Counter(taken)
-    return next((each.peer for each in ready if not _is_full(each.group, crowd)), None)
+    return next((peer for peer, group in ready if not _is_full(group, crowd)), None)
 
 
 def choose_to_leave(dialled: Sequence[Dialled]) -> PeerId | None:

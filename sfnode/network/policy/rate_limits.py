@@ -110,9 +110,6 @@ class RateLimits:
         self._buckets: dict[wire.PeerId, TokenBucket] = {}  # in microseconds, of all that have asked
         self._here: set[wire.PeerId] = set()  # of these, the peers whose sessions are running
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def wait_s(self, peer: wire.PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; return the seconds that the peer's request must wait, 0 within its limit."""
         # Forget the peers that have asked nothing for ANSWERS_IDLE_S and owe nothing.

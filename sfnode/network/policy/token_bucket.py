@@ -15,8 +15,7 @@ class TokenBucket:
         self._level = burst  # below 0: tokens owed
 
     def is_full(self, rate_per_s: float, now_s: float) -> bool:
-        """Return whether the bucket is full again."""
-        return self._level + (now_s - self.updated_s) * rate_per_s >= self._burst
+        return self.level(rate_per_s, now_s) >= self._burst
 
     def take(self, cost: float, rate_per_s: float, now_s: float) -> float:
         """Add the tokens earned since the last call and spend ``cost``; return the seconds to wait, 0 within the burst.
@@ -40,12 +39,9 @@ class TokenBuckets:
         self._rate_per_s = rate_per_s
         self._buckets: dict[str, TokenBucket] = {}
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
     def take(self, name: str, now_s: float, *, wait_s_max: float) -> float | None:
         """Spend one token and return the seconds to wait; spend nothing and return None above ``wait_s_max``."""
-        full = [name for name, it in self._buckets.items() if it.level(self._rate_per_s, now_s) >= self._burst]
+        full = [name for name, it in self._buckets.items() if it.is_full(self._rate_per_s, now_s)]
         for each in full:
             del self._buckets[each]
         bucket = self._buckets.setdefault(name, TokenBucket(self._burst, now_s))

@@ -1,8 +1,7 @@
 """Door: `Session`. Runs sessions with neighbours after the handshake, and file transfers on streams of their own."""
 
 from sfnode.network.sessions import handshake
-from sfnode.network.sessions.bandwidth import Pace
-from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.channel import Channel, Pace, Traffic
 from sfnode.network.sessions.file_answers import FileSource, PacedFile, manifest_part
 from sfnode.network.sessions.file_download import Download, OtherRunError, Wanted, fetch
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun

@@ -11,8 +11,7 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBucket
-from sfnode.network.sessions.bandwidth import Pace
-from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.channel import Channel, Pace
 from sfnode.network.sessions.handshake import NO_BASIS, refuse
 
 
@@ -39,11 +38,9 @@ class PacedFile:
 
     @property
     def total(self) -> int:
-        """Return the file's length in bytes."""
         return self.source.total
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Return up to ``bytes_max`` bytes from ``offset`` on, none beyond the end. OSError."""
         return self.source.read(offset, bytes_max)
 
 
@@ -53,7 +50,6 @@ def no_file(_sha256: str) -> FileSource | None:
 
 
 def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
-    """Return the answer to a ManifestRequest."""
     data = manifest_bytes[offset : offset + PART_BYTES_MAX]
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 

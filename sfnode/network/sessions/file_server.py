@@ -16,8 +16,7 @@ from protocol.errors import Reject
 from protocol.wire import Hello, PeerId
 from sfnode.network import bounds
 from sfnode.network.policy import FairPlace, FairPlaces, Fault, Origins, Places, ip_groups
-from sfnode.network.sessions.bandwidth import Pace
-from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.channel import Channel, Pace
 from sfnode.network.sessions.file_answers import FileSource, FindFile, PacedFile, no_file, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions

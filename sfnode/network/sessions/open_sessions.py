@@ -114,7 +114,6 @@ class OpenSessions:
         return True
 
     def remove(self, session: Session) -> None:
-        """Remove a session that has ended."""
         if self._sessions.get(session.peer) is session:
             del self._sessions[session.peer]
 
@@ -130,7 +129,6 @@ class OpenSessions:
         return new.is_outbound == we_are_smaller
 
     def describe(self, session: Session, book: policy.AddressBook) -> PeerState:
-        """Return the description of a running session."""
         known = book.addresses(session.peer)
         traffic = session.channel.traffic
         return PeerState(
@@ -166,17 +164,13 @@ class OpenSessions:
         self.penalise(peer, policy.Fault.GARBAGE, reason)
 
     def is_discouraged(self, peer: PeerId) -> bool:
-        """Return whether the peer is neither dialled nor accepted now."""
         return self._reputation.is_discouraged(peer, trio.current_time())
 
     def discouraged(self) -> frozenset[PeerId]:
-        """Return all peers that are neither dialled nor accepted now."""
         return self._reputation.discouraged(trio.current_time())
 
     def discouraged_rows(self) -> tuple[policy.DiscouragedRow, ...]:
-        """Return the discouraged peers for the disk."""
         return self._reputation.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
 
     def restore_discouraged(self, rows: tuple[policy.DiscouragedRow, ...]) -> None:
-        """Take over the discouraged peers of an earlier start."""
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))

@@ -1,27 +1,64 @@
-"""One running session with a neighbour, after both have said hello: reader, writer, heartbeat, and its end."""
+"""One running session with a neighbour, after both have said hello: reader, send queue, writer, heartbeat, its end."""
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 
 from protocol.errors import Reject, RejectReason
-from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from protocol.framing import frame
+from protocol.limits import FRAME_BYTES_MAX
+from protocol.wire import Bye, Hello, Message, Ping, Pong, encode
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import Fault, TokenBucket, rate_limits
 from sfnode.network.sessions.channel import Channel, StalledError
-from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport import LinkBrokenError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnd:
-    """The reason why a session ended; ``fault`` is set if the peer is to be penalised for it."""
+class SendQueue:
+    """Queues frames for one writer task. ``put`` never waits; the writer waits in ``take``."""
 
-    reason: str
-    fault: Fault | None = None
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._is_closed = False
+        self._changed = trio.Event()
+
+    def put(self, payload: bytes) -> bool:
+        """Queue one payload; return False if there is no room, or if the last one is queued already."""
+        assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
+        if self._is_closed or self._bytes + len(payload) > bounds.SEND_QUEUE_BYTES_MAX:
+            return False
+        self._append(frame(payload))
+        return True
+
+    def put_last(self, payload: bytes) -> None:
+        """Queue a payload beyond the bound, after which nothing more is accepted."""
+        if not self._is_closed:
+            self._append(frame(payload))
+            self._is_closed = True
+
+    def _append(self, framed: bytes) -> None:
+        self._frames.append(framed)
+        self._bytes += len(framed)
+        self._changed.set()
+
+    async def take(self) -> tuple[bytes, int] | None:
+        """Wait for frames; return them joined up to WRITE_BYTES_MAX, with their number, or None after the last."""
+        while not self._frames:
+            if self._is_closed:
+                return None
+            self._changed = trio.Event()
+            await self._changed.wait()
+        joined = [self._frames.popleft()]
+        size = len(joined[0])
+        while self._frames and size + len(self._frames[0]) <= bounds.WRITE_BYTES_MAX:
+            joined.append(self._frames.popleft())
+            size += len(joined[-1])
+        self._bytes -= size
+        return b"".join(joined), len(joined)
 
 
 MessageHandler = Callable[["Session", Message], Awaitable[None]]
@@ -31,7 +68,7 @@ class Session:
     """Runs one session with a neighbour. ``run`` lasts as long as the session and never raises for the peer's acts."""
 
     def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
-        self.channel = channel
+        self.channel, self.peer, self.is_outbound = channel, channel.peer, channel.link.is_outbound
         self.hello = hello
         self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
@@ -42,7 +79,7 @@ class Session:
         self._on_message = on_message
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
-        self._end: SessionEnd | None = None
+        self._end: tuple[str, Fault | None] | None = None  # why it ends, and what the peer is penalised for
         self._heard_s = self.started_s
         self._is_delivering = False
         self._ping = Ping(nonce=0)  # the last ping, and when it was queued
@@ -50,16 +87,7 @@ class Session:
         self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
 
     @property
-    def peer(self) -> PeerId:
-        return self.channel.peer
-
-    @property
-    def is_outbound(self) -> bool:
-        return self.channel.link.is_outbound
-
-    @property
     def is_ending(self) -> bool:
-        """Return whether the session is to end."""
         return self._end is not None
 
     def send(self, message: Message) -> bool:
@@ -70,24 +98,27 @@ class Session:
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End the session without a bye. Keep the first reason given."""
         if self._end is None:
-            self._end = SessionEnd(reason=reason, fault=fault)
+            self._end = reason, fault
         self._scope.cancel()
 
     def say_bye(self, reason: str) -> None:
         """Send the queued messages, then Bye with the reason; end once the peer has read it, at most BYE_S later."""
         if self._end is None:
-            self._end = SessionEnd(reason=reason)
+            self._end = reason, None
         self._send_queue.put_last(encode(Bye(reason=reason)))
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + self.channel.timings.bye_s)
 
-    async def run(self) -> SessionEnd:
-        """Run until either side ends the session. The caller closes the link afterwards."""
+    async def run(self) -> tuple[str, Fault | None]:
+        """Run until either side ends the session; return why it ended, and the fault that the peer is penalised for.
+
+        The caller closes the link afterwards.
+        """
         with self._scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_all)
                 nursery.start_soon(self._beat)
                 await self._read_all()
-        return self._end or SessionEnd(reason="stopped")
+        return self._end or ("stopped", None)
 
     async def _read_all(self) -> None:
         try:

@@ -17,10 +17,7 @@ from libp2p.identity.identify.identify import ID as IDENTIFY, identify_handler_f
 from libp2p.io.utils import read_exactly
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
-from libp2p.network.swarm import Swarm
 from libp2p.protocol_muxer import multiselect_communicator
-from libp2p.security.secure_session import SecureSession
-from libp2p.stream_muxer import muxer_multistream
 from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
 from libp2p.utils.varint import decode_uvarint_from_stream
@@ -29,37 +26,19 @@ from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
-from sfnode.network.transport.handshake_admission import Doorkeeper
-from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary
 
 LIBRARY_VERSION: Final = "0.8.1"
-_PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
-    (Swarm, ("_do_handle_inbound_connection", "_schedule_prune", "set_resource_manager")),
-    (Swarm, ("set_stream_handler", "upgrade_inbound_raw_conn", "upgrade_outbound_raw_conn")),
-    (yamux, ("MAX_WINDOW_SIZE", "YamuxStream", "Yamux", "YAMUX_HEADER_FORMAT", "TYPE_DATA")),
-    (yamux.Yamux, ("start", "open_stream", "_write_frame", "_finalize_stream", "_finalize_stream_locked")),
-    (SecureSession, ("read", "write", "_drain")),
-    (yamux.YamuxStream, ("write", "reset", "send_window_update", "_auto_tune_and_send_window_update")),
-    (muxer_multistream.MuxerMultistream, ("new_conn", "_annotate_connection")),
-    (swarm_connection, ("logging", "SwarmConn")),
-    (tcp, ("_set_reuse_flags",)),
-    (multiselect_communicator, ("read_delim",)),
-)
 
 
 def check_library() -> None:
-    """Raise OperatorError unless libp2p has exactly the version of the patches and all the names that they use."""
+    """Raise OperatorError unless libp2p has exactly the version of the patches."""
     version = importlib.metadata.version("libp2p")
     if version != LIBRARY_VERSION:
         raise OperatorError(
             f"libp2p {version} is installed, sfnode needs exactly {LIBRARY_VERSION} because it works round faults of "
             f"that version; run: pip install libp2p=={LIBRARY_VERSION}"
-        )
-    missing = [f"{owner.__name__}.{name}" for owner, names in _PATCHED for name in names if not hasattr(owner, name)]
-    if missing:
-        raise OperatorError(
-            f"libp2p {version} lacks {', '.join(missing)}; run: pip install --force-reinstall libp2p=={version}"
         )
 
 

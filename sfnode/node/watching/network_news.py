@@ -1,20 +1,25 @@
-"""Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission."""
+"""Report news to the operator: peers that come and go, addresses out of reach, the port mapping, memory, admission.
 
+And that a neighbour runs a newer sfnode. The node never updates itself: nothing from the network is a program.
+"""
+
+import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from protocol.wire import PeerId
 from sfnode.network import MappingReport, MemoryState, Network
-from sfnode.node.watching.newer_versions import NewerVersions
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import ADMITTED, News, Status, StatusWords
+from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
+_AGENT: Final = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+_REPORTS_MAX: Final = 3  # of one life: a neighbour can claim any number
 
 
 class NetworkNews:
@@ -42,7 +47,6 @@ class NetworkNews:
         self._latest.append(News(time=time.time(), text=text, is_bad=is_bad))
 
     def tell_of_peer(self, event: Event) -> None:
-        """Report a peer that comes or goes."""
         match event:
             case PeerJoined():
                 self._reporter.event("peer_joined", f"peer {self._label(event.peer)} joined", peer=event.peer)
@@ -55,7 +59,6 @@ class NetworkNews:
                 pass
 
     def look(self, network: Network, memory: MemoryState) -> None:
-        """Report what has changed since the last look."""
         # Why an address cannot be reached, each reason once while it lasts.
         reports = {(report.address, report.reason): report for report in network.dialler.reports}
         for key in sorted(reports.keys() - self._dials):
@@ -96,8 +99,35 @@ class AdmissionNews:
         is_settled = is_live if status.node.peers else not status.network.expects_peers
         if not status.training.is_training or not is_settled or self._statements.waiting():
             return
-        admission, roster = StatusWords(status).admission, status.roster
+        admission, roster = admission_of(status), status.roster
         if admission != self._reported:
             fields = {"is_admitted": roster.is_admitted, "excluded_from": roster.excluded_from}
             self._reporter.event("admission", admission, **fields)
         self._reported = admission
+
+
+class NewerVersions:
+    """Looks at what the neighbours say that they are."""
+
+    def __init__(self, reporter: Reporter, own: str) -> None:
+        """Take what this node says that it is."""
+        self._reporter = reporter
+        self._own = own
+        self._newest = _numbers(own)
+        self._reports = 0
+
+    def look(self, agents: Iterable[str]) -> str:
+        """Report the newest version among ``agents`` if it is newer than any before; return the text, or nothing."""
+        newest = max(map(_numbers, agents), default=())
+        if newest <= self._newest or self._reports == _REPORTS_MAX:
+            return ""
+        self._newest, self._reports = newest, self._reports + 1
+        version = ".".join(map(str, newest))
+        text = f"a neighbour says that it runs sfnode {version}, newer than this {self._own}: docs/upgrade.md says more"
+        self._reporter.event("newer_version", text, version=version)
+        return text
+
+
+def _numbers(agent: str) -> tuple[int, ...]:
+    found = _AGENT.fullmatch(agent)
+    return () if found is None else tuple(map(int, found.groups()))

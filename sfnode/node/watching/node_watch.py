@@ -1,8 +1,10 @@
 """Look at a running node every second: status file, progress line, news for the operator, and the end of the run."""
 
+import logging
 import os
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -12,12 +14,12 @@ from protocol.events import Event
 from protocol.node import statistics
 from protocol.wire import PeerId
 from sfnode.network import policy
-from sfnode.node.watching.catch_up_speed import CatchUpMonitor
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import AdmissionNews, NetworkNews
+from sfnode.node.watching.recent_rate import CatchUpMonitor
 from sfnode.node.watching.status_details import StatusDetails
-from sfnode.node.watching.status_file import StatusFile
 from sfnode.quality_figures import Quality
+from sfnode.reporter import Reporter
 from sfnode.run import purpose_of, run_address
 from sfnode.status import LifeStatistics, Names, Status, StatusWords, author_names
 from sfnode.storage import DataDirectory, disk
@@ -48,7 +50,6 @@ class NodeWatch:
         self._peers_saved_s = 0.0
 
     def hear(self, event: Event) -> None:
-        """Take an event before the node handles it."""
         self._details.hear(event, self._life.node)
 
     async def run(self, scope: trio.CancelScope) -> None:
@@ -131,3 +132,25 @@ def snapshot(life: "RunningNode") -> Status:
             slips=life.slips.state,
         ),
     )
+
+
+class StatusFile:
+    """Keeps the last status of one node in a file, for other processes."""
+
+    def __init__(self, path: Path, reporter: Reporter) -> None:
+        self._path, self._reporter = path, reporter
+        self._is_written = True
+
+    def write(self, status: Status) -> None:
+        """Write the file. A failure does not end the node; it is reported once, and so is the end of the failure."""
+        try:
+            disk.write_json(self._path, status.to_json())
+        except OperatorError as error:
+            if self._is_written:
+                text = f"{error}. The node goes on; `sfnode status` shows nothing new until the file can be written"
+                self._reporter.event_at(logging.WARNING, "status_file", text, is_written=False, reason=str(error))
+            self._is_written = False
+            return
+        if not self._is_written:
+            self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
+        self._is_written = True

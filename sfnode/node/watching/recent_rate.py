@@ -1,6 +1,10 @@
-"""Measure the recent rate of a growing number, and keep a series of losses that stays short in a long run."""
+"""Measure the recent rate of a growing number, and whether a node that catches up is fast enough.
+
+And keep a series of losses that stays short in a long run.
+"""
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from sfnode.status import LossPoint, Status
@@ -8,6 +12,7 @@ from sfnode.status import LossPoint, Status
 _JUMP_ROUNDS: Final = 8  # a run's messages come in bursts of fewer rounds
 _JUMP_PACES: Final = 4.0  # times what the pace lets expect since the last look
 _POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
+WINDOW_S: Final = 60.0  # of catching up: a report for each in which the gap has not shrunk
 
 
 class RecentRate:
@@ -76,7 +81,6 @@ class LossSeries:
         return tuple(self._points)
 
     def take(self, step: int, loss: float) -> None:
-        """Add a loss."""
         self._pending.append(loss)
         if len(self._pending) < self._losses_per_point:
             return
@@ -86,3 +90,43 @@ class LossSeries:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [LossPoint(step=b.step, loss=(a.loss + b.loss) / 2) for a, b in pairs]
             self._losses_per_point *= 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outrun:
+    """Holds both rates over a window, in updates per second; ``lacking``: missing updates at its end."""
+
+    growth: float
+    intake: float
+    lacking: int
+
+    def __str__(self) -> str:
+        return (
+            f"the run gets {self.growth:.0f} updates a second and this machine takes in {self.intake:.0f}: with "
+            f"{self.lacking} missing it does not catch up. Free its processor, disk and line, or use a faster machine"
+        )
+
+
+class CatchUpMonitor:
+    """Compares what a node that catches up holds with what it lacks."""
+
+    def __init__(self) -> None:
+        self._start: tuple[float, int, int] | None = None  # the arguments of the look that began the window
+
+    def look(self, now_s: float, held: int, wanted: int) -> Outrun | None:
+        """Return a report once for each window of catching up in which the gap has not shrunk; else None.
+
+        ``wanted``: updates that the neighbours report; 0: none is missing.
+        """
+        if wanted <= held:
+            self._start = None
+            return None
+        start_s, held_before, wanted_before = self._start = self._start or (now_s, held, wanted)
+        seconds = now_s - start_s
+        if seconds < WINDOW_S:
+            return None
+        self._start = now_s, held, wanted
+        growth, intake = wanted - wanted_before, held - held_before
+        if intake > growth or growth == 0:  # no growth: the line is dead, the machine is not slow
+            return None
+        return Outrun(growth=growth / seconds, intake=intake / seconds, lacking=wanted - held)

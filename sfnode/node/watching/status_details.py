@@ -39,7 +39,6 @@ class StatusDetails:
         self._in, self._out = RecentRate(_TRAFFIC_S), RecentRate(_TRAFFIC_S)
 
     def hear(self, event: Event, node: Node) -> None:
-        """Take an event before the node handles it."""
         self._news.tell_of_peer(event)
         match event:
             case PeerLeft():

@@ -70,7 +70,6 @@ def bench_answer(shape: str, *, size: AnswerSize, dtype: str, repeats: int, devi
 
 
 def _message(model: PreTrainedModel, size: AnswerSize) -> Action:
-    """Return an estimate at the first step of a dense run that rewards answers."""
     check = {"sum": [[1 << place, {"contains": digits}] for place, digits in enumerate(_DIGITS)]}
     rule = json.dumps({"check": check, "samples": size.samples, "tokens": size.tokens})
     text_tokens = _PROMPT_TOKENS + size.tokens
@@ -90,7 +89,6 @@ def _number_words(count: int) -> PreTrainedTokenizerBase:
 
 
 def _generation(model: PreTrainedModel, size: AnswerSize) -> Action:
-    """Return an action that lets transformers sample the answers of a message."""
     data = synthetic_models.random_data(size.answers // size.samples, _PROMPT_TOKENS)
     prompts_PT = torch.tensor([example.tokens for example in data.examples], device=model.device)
     writer: Any = model

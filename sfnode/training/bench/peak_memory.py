@@ -1,21 +1,18 @@
 """Measure peak memory, each figure in a process of its own so that none sees another's leftovers.
 
-`peaks` measures a step and forward passes. On a CPU, their figure is the largest resident memory since the model was
+On a CPU, the figure of a step or of forward passes is the largest resident memory since the model was
 made, less what Python and torch held before it: weights, activations, and the libraries' scratch. On CUDA it is the
-allocated memory. `worker_peaks` measures what a worker takes while it loads a model from files and while it trains:
-resident memory, as a user sees it. Both run this module, which prints a mapping as JSON.
+allocated memory. The processes run this module, which prints a mapping as JSON.
 """
 
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import torch
@@ -23,21 +20,17 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
-from sfnode.training.allocator import giving_back_freed_memory, keep_freed_memory, trim
+from sfnode.training.allocator import keep_freed_memory, trim
 from sfnode.training.bench import synthetic_models
 from sfnode.training.bench.synthetic_models import Action, BenchBasis
 from sfnode.training.bench.timing import wait_for
 from sfnode.training.devices import choose_device
-from sfnode.training.estimator import Estimator
 from sfnode.training.model import loading, trainable_tensors
-from sfnode.training.shared_model import load_shared
 from sfnode.training.task import TaskData, row_batch
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
 _PROCESSES: Final = 3  # the layout of the heap differs by a tenth between them
 _SECONDS_MAX: Final = 3_600
-_CPU: Final = torch.device("cpu")
-_WORKER: Final = "worker"
 _STATUS: Final = Path("/proc/self/status")
 _CLEAR: Final = Path("/proc/self/clear_refs")
 _RESET_PEAK: Final = "5"  # proc(5): sets VmHWM to the resident memory of now
@@ -63,7 +56,7 @@ def median_peaks(programs: Mapping[str, Program], device: torch.device) -> dict[
     """Run each program, which must call `print_peak`, a few times; return medians. Empty where memory is unknown."""
     if peak_bytes(device) is None:
         return {}
-    runs = {name: [_printed_by(program)["peak"] for _ in range(_PROCESSES)] for name, program in programs.items()}
+    runs = {name: [printed_by(program)["peak"] for _ in range(_PROCESSES)] for name, program in programs.items()}
     return {name: int(median(found)) for name, found in runs.items()}
 
 
@@ -80,30 +73,6 @@ def print_peak(make: Callable[[PreTrainedModel, TaskData], Action], setting: Seq
         action()
     wait_for(where)
     sys.stdout.write(json.dumps({"peak": (peak_bytes(where) or 0) - before}))
-
-
-@contextmanager
-def random_files(shape: str) -> Iterator[Path]:
-    """Make a folder with a model of the given shape, in fp16 like most published ones: config.json and safetensors."""
-    with TemporaryDirectory(prefix="sfnode-bench-") as folder:
-        with giving_back_freed_memory():  # the process to be measured may need the room
-            synthetic_models.random_model(shape, _CPU, torch.float16).save_pretrained(folder)
-        yield Path(folder)
-
-
-def worker_peaks(
-    folder: Path, shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis = BenchBasis.RANDOM
-) -> dict[str, int]:
-    """Load the model in ``folder``, of ``shape``, in a new process, and train with ``size`` = (rows, tokens).
-
-    Returns:
-        program: resident bytes of Python, torch and transformers, before a model.
-        load_peak: the most while the model was loaded, and `loaded`: when it had been loaded; program included.
-        training_peak: the most during steps of the first epoch, and of the second with the first one closed.
-    """
-    if process_bytes() is None:
-        raise OperatorError("this system does not say what memory a process takes: run it on Linux")
-    return _printed_by(Program(module=__name__, arguments=(_WORKER, shape, *map(str, size), dtype, basis, str(folder))))
 
 
 def process_bytes() -> int | None:
@@ -132,7 +101,8 @@ def _status(field: str) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":")), None)
 
 
-def _printed_by(program: Program) -> dict[str, int]:
+def printed_by(program: Program) -> dict[str, int]:
+    """Run a program to its end, and return the mapping that it prints. OperatorError: it fails."""
     done = program.run(_SECONDS_MAX)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
@@ -151,26 +121,5 @@ def _action(alternative: Alternative, model: PreTrainedModel, data: TaskData) ->
     return synthetic_models.first_step(model, bases, data, epoch=int(alternative is not Alternative.STEP))
 
 
-def _print_worker_peaks(shape: str, rows: str, tokens: str, dtype: str, basis: str, folder: str) -> None:
-    program, size = process_bytes(), (int(rows), int(tokens))
-    reset_peak(_CPU)
-    shared = load_shared(dtype, Path(folder), _CPU)
-    load_peak, loaded = peak_bytes(_CPU), process_bytes()
-    reset_peak(_CPU)
-    bases = synthetic_models.bench_bases(synthetic_models.shape_tensors(shape), BenchBasis(basis), size=size)
-    session = Estimator(shared, bases, synthetic_models.random_data(*size))
-    epoch_steps = bases.manifest.method.epoch_steps
-    for epoch in (0, 1):  # in the second, the first is closed, and the bases of both are kept
-        for step in range(_RUNS):
-            session.estimate(seed=1 + step, step=epoch * epoch_steps + step)
-        session.set_coefficients(epoch, synthetic_models.some_coefficients(bases.manifest, epoch))
-    found = {"program": program, "load_peak": load_peak, "loaded": loaded, "training_peak": peak_bytes(_CPU)}
-    sys.stdout.write(json.dumps(found))
-
-
 if __name__ == "__main__":
-    _name, *_setting = sys.argv[1:]
-    if _name == _WORKER:
-        _print_worker_peaks(*_setting)
-    else:
-        print_peak(partial(_action, Alternative(_name)), _setting)
+    print_peak(partial(_action, Alternative(sys.argv[1])), sys.argv[2:])

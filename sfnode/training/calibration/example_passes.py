@@ -5,6 +5,7 @@ I inputs of a layer, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,28 +90,25 @@ class _Looking:
         else:
             places_P = rows.positions[self._chosen(rows)]
         ends: list[Tensor] = []
-        hook = (
-            None
-            if shared.final_norm is None
-            else shared.final_norm.register_forward_pre_hook(
-                lambda _module, given: ends.append(given[0].reshape(-1, given[0].shape[-1])[places_P])
-            )
-        )
         context = shared.pass_context
-        try:
-            with context.carrying({}, 1, rows.tokens.numel()), context.hearing(self._names, places_P) as heard:
-                if isinstance(rows, RowBatch):
-                    self._logits.append(shared.label_logits(rows, self._data.label_tokens).float().cpu())
-                else:
-                    self._read(rows, shared.hidden(rows))
-        finally:
-            if hook is not None:
-                hook.remove()
+        with ExitStack() as listening:
+            if shared.final_norm is not None:
+                hook = shared.final_norm.register_forward_pre_hook(
+                    lambda _module, given: ends.append(given[0].reshape(-1, given[0].shape[-1])[places_P])
+                )
+                listening.enter_context(hook)
+            listening.enter_context(context.carrying({}, 1, rows.tokens.numel()))
+            listening.enter_context(context.hearing(self._names, places_P))
+            if isinstance(rows, RowBatch):
+                self._logits.append(shared.label_logits(rows, self._data.label_tokens).float().cpu())
+            else:
+                self._read(rows, shared.hidden(rows))
+            inputs = context.heard(self._names)
         example_R = rows.places // rows.options if isinstance(rows, CandidateBatch) else torch.arange(len(examples))
         self._examples.append(example_R.cpu() + self._examples_seen)
         self._ends += [end.float().cpu() for end in ends]
-        for kept, name in zip(self._inputs, self._names, strict=True):
-            kept.append(heard[name].float().cpu())
+        for kept, x in zip(self._inputs, inputs, strict=True):
+            kept.append(x.float().cpu())
         row_P = places_P.cpu() // tokens
         counts_R = row_P.bincount(minlength=len(rows.tokens))
         self._rows.append(row_P + self._rows_seen)
@@ -128,7 +126,6 @@ class _Looking:
         return torch.from_numpy(np.flatnonzero(is_chosen)).to(rows.tokens.device)
 
     def _read(self, rows: CandidateBatch, hidden_RTH: Tensor) -> None:
-        """Note what the tokens of the candidates say."""
         shared, dtype, hidden_AH = self._shared, self._shared.loss_dtype, hidden_RTH.flatten(0, 1)
         head, chosen = shared.scored_head, self._chosen(rows)
         if rows.options > 1:

@@ -5,6 +5,7 @@ in its module. So it is tried: a move of a writing layer's output arrives at the
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
@@ -92,13 +93,11 @@ def _end(shared: SharedModel, layers: Sequence[nn.Module], move_RH: Tensor) -> T
     def mover(number: int) -> Any:
         return lambda _module, _inputs, output: moved(number, output)
 
-    handles = [layer.register_forward_hook(mover(number)) for number, layer in enumerate(layers)]
-    if shared.final_norm is not None:
-        handles.append(shared.final_norm.register_forward_pre_hook(lambda _module, inputs: ends.append(inputs[0])))
-    try:
+    with ExitStack() as hooks:
+        for number, layer in enumerate(layers):
+            hooks.enter_context(layer.register_forward_hook(mover(number)))
+        if shared.final_norm is not None:
+            hooks.enter_context(shared.final_norm.register_forward_pre_hook(lambda _, inputs: ends.append(inputs[0])))
         with shared.pass_context.carrying({}, 1, tokens.numel()):
             hidden_NTH = layer_probe.hidden_states(shared.model, tokens)
-    finally:
-        for handle in handles:
-            handle.remove()
     return (ends[-1] if ends else hidden_NTH).reshape(*tokens.shape, -1)[:, -1].to(shared.loss_dtype)

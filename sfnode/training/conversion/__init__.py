@@ -1,6 +1,4 @@
-"""Door: `convert`. Turn weights of other formats into safetensors, in a separate process: strangers made the files.
+"""Door: `process`. Turn weights of other formats into safetensors, in a separate process: strangers made the files.
 
 `sfnode.model_files` starts the process with FORM SOURCE OUT, waits for it and may kill it.
 """
-
-from sfnode.training.conversion.process import convert

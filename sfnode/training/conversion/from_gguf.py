@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from transformers import AutoTokenizer
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, model_folder as files, read_config
@@ -29,9 +28,7 @@ def convert_gguf(source: Path, out: Path) -> None:
     """
     file_bytes, weight_bytes = source.stat().st_size, _FLOAT_BYTES * check_header(source)
     allow(memory=file_bytes + _HELD_TWICE * weight_bytes, file=max(weight_bytes, file_bytes) + (1 << 20))
-    quiet: Any = transformers_logging  # its functions carry no types
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
+    loading.silence_transformers()
     read: Any = load_gguf_checkpoint  # carries no types
     try:
         if not (out / CONFIG_FILE).is_file():

@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, model_folder, read_config, weight_files
@@ -41,9 +40,7 @@ def convert_quantised(source: Path, out: Path) -> None:
     if whole > _WIDENED_MAX * size + _SLACK_BYTES:
         raise OperatorError(f"{source}: config.json describes a model that is larger than its files: fetch it again")
     allow(memory=size + _HELD * whole + _DECODING_BYTES, file=whole + size + _SLACK_BYTES)
-    quiet: Any = transformers_logging  # its functions carry no types
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
+    loading.silence_transformers()
     with tempfile.TemporaryDirectory() as made:
         view = Path(made)
         write_json_file(view / CONFIG_FILE, config | {model_folder.QUANTISED_FIELD: {**how, "dequantize": True}})

@@ -45,3 +45,7 @@ def main() -> None:
     except OperatorError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(REFUSED) from None
+
+
+if __name__ == "__main__":
+    main()

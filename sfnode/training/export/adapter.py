@@ -7,7 +7,6 @@ that add up to it exactly.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from protocol.state import CoefficientLayout, Coefficients, view_exp
+from protocol.state import CoefficientLayout, Coefficients, Int64Array, view_exp
 from protocol.subspace import Bases
-from sfnode.model_files import CONFIG_FILE, read_config
 from sfnode.training.export.atomic_folder import fresh_folder
 from sfnode.training.export.gguf_adapter import Factors, write_gguf_adapter
 from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
@@ -30,7 +29,6 @@ from sfnode.training.model import ParameterPlace, check_model, loading, perturbe
 
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
 
-Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
 
@@ -55,30 +53,30 @@ def export_adapter(
     """
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
-    layers = _linear_layers(manifest, base_folder)
+    model = loading.empty_model(base_folder)
+    layers = _linear_layers(manifest, model)
     origin = origin_of(manifest, coefficients, base_folder)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Factors] = {}
-        updates = low_rank_updates(bases, coefficients)
-        for layer, update in zip(layers, updates, strict=True):
+        for layer, update in zip(layers, low_rank_updates(bases, coefficients), strict=True):
             # PEFT wants `lora_B @ lora_A` of the shape (outputs, inputs); GPT-2's Conv1D stores the transpose.
-            left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
+            left, right = map(torch.from_numpy, update)
             is_stored_so = isinstance(layer.module, Conv1D) and not manifest.method.is_dense
             b, a = (right.T, left.T) if is_stored_so else (left, right)
             factors[_module_name(layer)] = (a.contiguous(), b.contiguous())
         if is_gguf:
-            write_gguf_adapter(factors, read_config(base_folder / CONFIG_FILE), part / "adapter.gguf")
+            write_gguf_adapter(factors, model.config.to_dict(), part / "adapter.gguf")
             return
         sides = [(name, side, each) for name, pair in factors.items() for side, each in zip("AB", pair, strict=True)]
         tensors = {f"base_model.model.{name}.lora_{side}.weight": each for name, side, each in sides}
         save_file(tensors, part / "adapter_model.safetensors", metadata={"format": "pt"})
-        config = _adapter_config(manifest, base_folder, layers, updates[0])
+        config = _adapter_config(manifest, base_folder, layers, rank=len(sides[0][2]))
         (part / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
+def _linear_layers(manifest: Manifest, model: PreTrainedModel) -> tuple[ParameterPlace, ...]:
     """Return the layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(loading.empty_model(base_folder))
+    known = places(model)
     check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]
@@ -91,10 +89,9 @@ def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlac
 
 
 def _adapter_config(
-    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], update: "LowRankUpdate"
+    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], rank: int
 ) -> dict[str, object]:
     is_local = manifest.model.id.startswith(_LOCAL_IDS)
-    rank = update.right.shape[0]
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -114,21 +111,11 @@ def _module_name(layer: ParameterPlace) -> str:
     return layer.name.removesuffix(f".{perturbed.WEIGHT}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LowRankUpdate:
-    """Holds a tensor's update `left @ right`, in the shape of the stored parameter, or its transpose if so stored.
-
-    Attributes:
-        left: float32[rows, R]; -2^k U C, epoch by epoch; part by part.
-        right: float32[R, cols]; V^T of each; once for each part.
-    """
-
-    left: Float32Array
-    right: Float32Array
-
-
-def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
+def low_rank_updates(bases: Bases, coefficients: Coefficients) -> list[tuple[Float32Array, Float32Array]]:
     """Return the exact updates of all tensors of the run, which must be matrices, all of the same rank R.
+
+    An update is `left @ right`, in the shape of the stored parameter, or its transpose if so stored: float32[rows, R],
+    -2^k U C, epoch by epoch, part by part; and float32[R, cols], V^T of each, once for each part.
 
     R = rank x epochs x parts: one part where every |U C| <= 2^24, two below 2^48, three
     otherwise (their bound is 2^53). The steps of a dense core count as one epoch. A run without an update has one
@@ -140,13 +127,10 @@ def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankU
     exact = [_exact_factors(bases, coefficients.layout, index, cores) for index in range(len(bases.manifest.tensors))]
     split = [float32_parts(left) for left, _ in exact]
     parts = max(map(len, split))
-    return tuple(
-        LowRankUpdate(
-            left=np.hstack([*lefts, *[np.zeros_like(lefts[0])] * (parts - len(lefts))]),
-            right=np.tile(right, (parts, 1)),
-        )
+    return [
+        (np.hstack([*lefts, *[np.zeros_like(lefts[0])] * (parts - len(lefts))]), np.tile(right, (parts, 1)))
         for lefts, (_, right) in zip(split, exact, strict=True)
-    )
+    ]
 
 
 def float32_parts(values: Float64Array) -> list[Float32Array]:

@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 
 Factors: TypeAlias = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the update is B @ A
 
-# Kind of model in config.json -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
+# Kind of model in transformers -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
 _KINDS: Final = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
 # Layers -> the field with their heads, in each of which models of kind LLAMA interleave the outputs of both halves.
 _REORDERED: Final = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
@@ -22,6 +22,8 @@ _REORDERED: Final = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_h
 
 def write_gguf_adapter(factors: Mapping[str, Factors], config: Mapping[str, object], out: Path) -> None:
     """Write the factors of layers, by their names in transformers. Its scaling is 1.
+
+    ``config``: all fields of the model, those that its config.json leaves out, too.
 
     OperatorError: the model, or a layer, is none that llama.cpp is known to have.
     """
@@ -43,7 +45,7 @@ def write_gguf_adapter(factors: Mapping[str, Factors], config: Mapping[str, obje
             raise OperatorError(f"llama.cpp has no tensor for layer {layer}: export the whole model instead")
         ordered = b
         if kind is gguf.MODEL_ARCH.LLAMA and (field := _REORDERED.get(layer.rpartition(".")[2])):
-            heads = int(str(config.get(field) or config["num_attention_heads"]))
+            heads = int(str(config[field]))
             ordered = b.view(heads, 2, -1, rank).transpose(1, 2).reshape(b.shape).contiguous()
         writer.add_tensor(f"{name}.lora_a", a.numpy())
         writer.add_tensor(f"{name}.lora_b", ordered.numpy())

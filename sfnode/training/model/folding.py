@@ -11,19 +11,16 @@ Equal states give equal bits even in the floats, on CPU and CUDA:
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from protocol.run import TensorKind
-from protocol.state import CoefficientLayout, view_exp
+from protocol.state import CoefficientLayout, Int64Array, view_exp
 from protocol.subspace import Bases, Int8Array
-
-Int64Array: TypeAlias = NDArray[np.int64]
 
 BLOCK_ENTRIES: Final = 1 << 17  # entries of a matrix folded at a time: the scratch, 3 x 1 MiB, stays in the cache
 

@@ -6,7 +6,7 @@ be trained wrongly without any error, so they are refused by name.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, TypeAlias, cast
 
 import torch
@@ -70,12 +70,10 @@ def faults_of_use(model: PreTrainedModel, modules: Iterable[nn.Module]) -> dict[
 @contextmanager
 def _hooked(modules: Iterable[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], Any], Any]) -> Iterator[None]:
     """Call ``hook`` after each call of these modules within the block."""
-    handles = [module.register_forward_hook(hook) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(hook))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager

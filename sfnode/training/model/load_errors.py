@@ -15,15 +15,29 @@ from sfnode.model_files import CONFIG_FILE
 from sfnode.training.model.change_while_loading import AsRead
 
 _CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
+_FETCH: Final = "Mend it, or fetch the model again"
+# What transformers says -> what people can act on; the first that is found in it
+_SAID: Final = (
+    (
+        re.compile("Unrecognized configuration class.*?(\\w+)Config'"),
+        r"\1 is no causal language model, which is one that continues a text: take one that is",
+    ),
+    (
+        re.compile("contains custom code"),
+        "transformers has no such kind of model, and the code that comes with a model is never run: take another model",
+    ),
+)
 _LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
 
 
 @contextmanager
-def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
+def named_errors(
+    doing: str, view: Path, folder: Path, as_read: AsRead | None = None, advice: str = ""
+) -> Iterator[None]:
     """Raise OperatorError for errors of libraries within the block; running out of memory keeps its own error.
 
     Args:
-        doing: begins the sentence, such as "X cannot be loaded".
+        doing: begins the sentence, such as "X cannot be loaded". advice: ends it.
         view: the folder that the library sees in the place of ``folder``.
     """
     try:
@@ -34,9 +48,10 @@ def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = 
             raise cause from None
         if isinstance(cause, OperatorError):
             raise OperatorError(str(cause).replace(str(view), str(folder))) from None
-        of_config = isinstance(cause, StrictDataclassError) and CONFIG_FILE not in doing
-        reason = (f"{CONFIG_FILE}: " if of_config else _not_json(view, cause)) + _in_words(cause)
-        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}") from cause
+        if isinstance(cause, StrictDataclassError):
+            raise OperatorError(f"{folder / CONFIG_FILE}: {_in_words(cause).rstrip('.')}. {_FETCH}") from cause
+        reason = _not_json(view, cause) + _in_words(cause)
+        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}{advice}") from cause
 
 
 def _in_words(error: Exception) -> str:
@@ -45,6 +60,13 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, StrictDataclassError) and len(lines) > 1:
         said = _CLASS.sub(r"\1", lines[1].partition(": ")[2].partition(". Errors:")[0])  # without the error's class
         return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 2 :]}"
+    for pattern, words in _SAID:
+        if found := pattern.search(str(error)):
+            return found.expand(words)
+    if isinstance(error, TypeError | AttributeError):
+        return f"one of its values is none that transformers expects ({first_line(error)})"
+    if isinstance(error, ZeroDivisionError):
+        return f"{error}: one of its numbers must not be 0"
     if isinstance(error, KeyError):
         (key,) = error.args or ("",)
         return str(key)[:300] if " " in str(key) else f"{key!r} is missing, or a name that transformers does not know"
@@ -57,5 +79,5 @@ def _not_json(view: Path, error: Exception) -> str:
         try:
             json.loads(path.read_text("utf-8"))
         except (ValueError, RecursionError):
-            return f"{path.name} is not a valid JSON file, fetch the model again: "
+            return f"{path.name} is not a valid JSON file: "
     return ""

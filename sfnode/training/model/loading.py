@@ -33,7 +33,7 @@ def positions_of(folder: Path) -> int | None:
     """Return the longest prompt in tokens that the model's config allows; None when it names no limit."""
     config = read_config(folder / CONFIG_FILE)
     named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
-    return next((value for value in named if isinstance(value, int)), None)
+    return next((value for value in named if isinstance(value, int) and value > 0), None)
 
 
 def check_positions(folder: Path, max_tokens: int) -> None:
@@ -59,6 +59,13 @@ def compute_dtype(precision: str) -> torch.dtype:
     return dtype
 
 
+def silence_transformers() -> None:
+    """Let transformers print errors only."""
+    quiet: Any = transformers_logging  # its functions carry no types
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+
+
 def load_causal_lm(
     folder: Path, device: torch.device, dtype: torch.dtype, as_read: AsRead | None = None
 ) -> PreTrainedModel:
@@ -72,9 +79,7 @@ def load_causal_lm(
 
     OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
-    quiet: Any = transformers_logging  # its functions carry no types
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
+    silence_transformers()
     names = (CONFIG_FILE, *weight_files(folder))
     doing = f"{folder} {_NO_MODEL}"
     with only_these(folder, names) as view, named_errors(doing, view, folder, as_read), ExitStack() as files:
@@ -93,7 +98,12 @@ def load_causal_lm(
         raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
     if missing := sorted(info["missing_keys"]):
         # transformers would continue with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
+        other = sorted(info["unexpected_keys"])
+        beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
+        raise OperatorError(
+            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch "
+            "their files again, or the config.json that belongs to them"
+        )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
     return result
@@ -213,14 +223,21 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer in ``folder``; OperatorError when it cannot be read."""
-    doing = f"{folder}: the tokenizer cannot be loaded"
-    with (
-        only_these(folder, (CONFIG_FILE, *model_files.tokenizer_files(folder))) as view,
-        named_errors(doing, view, folder),
-    ):
-        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            view, trust_remote_code=False, local_files_only=True
-        )
+    """Load the tokenizer in ``folder``; OperatorError when it cannot be read or used."""
+    doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
+    advice = ". Fetch its files again"
+    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder, advice=advice):
+        try:
+            result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                view, trust_remote_code=False, local_files_only=True
+            )
+            result.encode("a")  # some settings are used there for the first time
+        except (ValueError, ImportError):
+            if model_files.TOKENIZER_FILE in names:
+                raise
+            found = f", and transformers makes none of {', '.join(names)}" if names else ""
+            raise OperatorError(
+                f"{doing}: {model_files.TOKENIZER_FILE} is missing{found}. Fetch it with the model"
+            ) from None
     result.name_or_path = str(folder)
     return result

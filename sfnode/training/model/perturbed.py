@@ -17,7 +17,7 @@ r rank.
 """
 
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -146,16 +146,22 @@ class PassContext:
             self.tokens = tokens
 
     @contextmanager
-    def hearing(self, names: Collection[str], positions_P: Tensor) -> Iterator[dict[str, Tensor]]:
-        """Keep the inputs of the layers whose weights are ``names`` at some tokens, indices into N x T: [P, I].
+    def hearing(self, names: Collection[str], positions_P: Tensor) -> Iterator[None]:
+        """Keep the inputs of the layers whose weights are ``names`` at some tokens, indices into N x T, for `heard`.
 
-        Layers that are not linear are not heard. The pass must be `carrying`.
+        The pass must be `carrying`.
         """
         self._listened_to, self._heard, self._heard_P = names, {}, positions_P
         try:
-            yield self._heard
+            yield
         finally:
             self._listened_to, self._heard, self._heard_P = (), {}, None
+
+    def heard(self, names: Sequence[str]) -> list[Tensor]:
+        """Return the inputs of layers in the last pass within `hearing`, [P, I]. OperatorError: one is not linear."""
+        if missing := [name for name in names if name not in self._heard]:
+            raise OperatorError(f"{missing[0]} cannot have a dense core: its layer is not linear")
+        return [self._heard[name] for name in names]
 
     def note_input(self, name: str, x: Tensor) -> None:
         """Keep what a layer sees at the tokens that are asked for, if it is listened to. x: [..., I], of all tokens."""

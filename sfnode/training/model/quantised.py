@@ -20,10 +20,10 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.state import view_exp
+from protocol.state import Int64Array, view_exp
 from protocol.subspace import Bases
 from sfnode.training.model.change_while_loading import AsRead
-from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
+from sfnode.training.model.folding import factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
 from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
@@ -66,15 +66,8 @@ class QuantisedLinear(nn.Linear):
         return y
 
 
-def choose_precision(name: str) -> str:
-    """Return ``name`` if it is a precision that a node can train in; OperatorError for any other."""
-    if name not in PRECISIONS:
-        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(PRECISIONS)}")
-    return name
-
-
 def load_in(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> PreTrainedModel:
-    """Load the causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
+    """Load the causal language model in ``folder`` with weights of ``precision``, one of PRECISIONS.
 
     Each linear layer's weight is quantised before the next one is read: memory holds the quantised model and one weight
     in the dtype of the activations.
@@ -85,6 +78,8 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     OperatorError: as `load_causal_lm`; torchao is not installed, or does not support ``device`` or this model; there is
     no room for the weights, which is checked before any is read.
     """
+    if precision not in PRECISIONS:
+        raise OperatorError(f"dtype {precision!r}: allowed are {', '.join(PRECISIONS)}")
     dtype = compute_dtype(precision)
     if waiting := plan_for(folder, precision, device, device_memory).waiting:
         return load_offloaded(folder, device, dtype, waiting)
@@ -97,7 +92,8 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
     )
     model = load_causal_lm(folder, device, dtype, as_read)
     for layer in _chosen_layers(precision, model).values():
-        _adopt(layer)
+        vars(layer)["sfnode_correction"] = None
+        layer.__class__ = QuantisedLinear
     return model
 
 
@@ -121,16 +117,6 @@ def _check(precision: str, device: torch.device) -> None:
             f"dtype {precision!r} needs torchao 0.18, which is not installed: in a clone of sfnode, run "
             "`python deploy/install.py --extras train,quantised`"
         ) from None
-
-
-def quantise_weights(model: PreTrainedModel, precision: str, device: torch.device) -> None:
-    """Quantise every suitable linear layer of ``model`` except the head, in place, each on ``device``.
-
-    OperatorError when there is none (GPT-2 has another class of layers).
-    """
-    for layer in _chosen_layers(precision, model).values():
-        layer.weight = quantised_weight(precision, device, layer.weight)
-        _adopt(layer.to(device))
 
 
 def _chosen_layers(precision: str, model: PreTrainedModel) -> dict[str, nn.Linear]:
@@ -159,14 +145,7 @@ def quantised_weight(precision: str, device: torch.device, weight: Tensor) -> nn
     return layer.weight
 
 
-def _adopt(layer: nn.Linear) -> None:
-    """Make a layer with a quantised weight compute with it."""
-    vars(layer)["sfnode_correction"] = None
-    layer.__class__ = QuantisedLinear
-
-
 def _config(precision: str, device: torch.device) -> Any:
-    """Return torchao's configuration for ``precision`` on ``device``."""
     library = _library()
     if precision != "int4":
         return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False)

@@ -57,9 +57,10 @@ def content_of(folder: Path) -> str:
 def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTrainedModel, str]:
     """Return the model in fp32 with each tensor replaced by ``kept(tensor)``, and the digest of what was read."""
     digests: dict[str, bytes] = {}
+    learnt: set[str] = set()  # parameters; a buffer may hold the -inf of a mask
 
     def note(name: str, values: Tensor) -> Tensor:
-        if name.endswith((".weight", ".bias")) and not values.isfinite().all():
+        if name in learnt and not values.isfinite().all():
             raise OperatorError(
                 f"{folder}: {name} holds numbers that are infinite or none: its training failed, or the file is "
                 "damaged. Fetch the model again, or take another"
@@ -68,6 +69,7 @@ def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTra
         return kept(values)
 
     def names(model: PreTrainedModel) -> list[str]:
+        learnt.update(name for name, _ in model.named_parameters(remove_duplicate=False))
         return [name for name, tensor in model.state_dict().items() if tensor.is_floating_point()]
 
     model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(names, note))

@@ -84,7 +84,6 @@ def _matmul(x: Tensor, other: Tensor) -> Tensor:
 
 
 def _attend(query: Tensor, *others: Any, **settings: Any) -> Tensor:
-    """Return torch's own attention."""
     factors = [_wide(each) for each in (query, *others)]
     named = {name: _wide(value) for name, value in settings.items()}
     found = functional.scaled_dot_product_attention(*factors, **named)

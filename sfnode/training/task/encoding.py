@@ -47,11 +47,6 @@ class Example:
         return len(self.candidates) or 1
 
     @property
-    def is_completion(self) -> bool:
-        """Return whether there is exactly one candidate, and so nothing to choose from."""
-        return len(self.candidates) == 1
-
-    @property
     def width(self) -> int:
         """Return the number of tokens of the longest of these rows."""
         return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
@@ -151,7 +146,6 @@ class PromptEncoder:
         return Example(tokens=tokens, label=texts.label, candidates=candidates)
 
     def _question(self, texts: RowTexts, answer_tokens: int, where: str) -> Example:
-        """Return a prompt that leaves room for an answer."""
         room = self._task.max_tokens - len(self._prefix) - answer_tokens
         body = self._encoded(texts.prompt)
         if room < 1 or not body:
