@@ -52,12 +52,14 @@ class Executor:
             match effect:
                 case events.StoreRecords():
                     self._store.add(effect.records, is_durable=effect.is_own)
-                    self._evaluate_if_due()
+                    self._evaluate_if_due(self._node.clock.next_step)
                 case events.StoreStatements():
                     self._store.add_statements(effect.statements)
                 case events.ReserveStep():
                     self._store.reserve_step(effect.step)
                 case events.StartEstimate():
+                    if effect.step == 0:
+                        self._evaluate_if_due(0)  # the model alone, which all that follows is compared with
                     self._jobs.send_nowait(effect)
                 case events.SendMessage():
                     self._network.sessions.send(effect.peer, effect.message)
@@ -75,12 +77,12 @@ class Executor:
                 case _:
                     assert_never(effect)
 
-    def _evaluate_if_due(self) -> None:
+    def _evaluate_if_due(self, step: int) -> None:
         """Request an evaluation each time that the node's step passes a multiple of eval_every_steps.
 
         Not while the node is not admitted, because it has no worker then: the first one is due once it is.
         """
-        every, step = self._config.eval_every_steps, self._node.clock.next_step
+        every = self._config.eval_every_steps
         if every and step // every > self._last_evaluation and self._node.own_steps.is_admitted_for(step):
             self._last_evaluation = step // every
             if self._jobs.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:

@@ -317,6 +317,7 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_check, "find_devices", lambda: DEVICES)
+    monkeypatch.setattr(model_check, "check_tokens", lambda _folder, _task: ok("tokens", "as the run has them"))
     copy = tmp_path / "copy"
     shutil.copytree(model_folder(), copy)
     arguments = ("--run", running.run_file, "--model", copy, "--data-dir", tmp_path / "new")

@@ -161,7 +161,10 @@ def _without(name: str) -> Callable[[Path], None]:
 
 
 def _moved(name: str, to: str) -> Callable[[Path], None]:
-    return lambda model: shutil.move(model / name, model / to)
+    def change(model: Path) -> None:
+        (model / name).rename(model / to)
+
+    return change
 
 
 def _saved_by_torch(name: str) -> Callable[[Path], None]:

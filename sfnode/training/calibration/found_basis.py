@@ -28,7 +28,7 @@ from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
-from sfnode.training.calibration.learning_rate import suited_rate
+from sfnode.training.calibration.learning_rate import PASSES_MIN, suited_rate
 from sfnode.training.calibration.residual_writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
@@ -106,12 +106,13 @@ def calibrate(
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    done = len(rewards)
+    tried = spread_out(examples, _TRIAL_EXAMPLES)
+    done, total = len(rewards), len(rewards) + len(examples) + PASSES_MIN * len(tried)  # the last passes take as long
     look = look_at(
         shared,
         moving,
         replace(data, examples=tuple(examples)),
-        lambda more, total: on_progress(done + more, done + total),
+        lambda more, _: on_progress(done + more, total),
     )
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
@@ -137,7 +138,6 @@ def calibrate(
     rate = RATE / gradients.curvature() / size
     if data.judge is not None:
         rate *= REWARD_SHARE
-    tried = spread_out(examples, _TRIAL_EXAMPLES)
     rate, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
     return FoundBasis(
         content=content,

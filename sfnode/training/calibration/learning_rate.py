@@ -18,6 +18,7 @@ _ARRIVES: Final = (0.2, 2.0)  # least and largest share of a move that later lay
 _TRIAL_SHARE: Final = 0.5  # of the rate: as much moves the core after the messages of 128 rows (`noise_rows`)
 _SMALL: Final = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX: Final = 8
+PASSES_MIN: Final = 4  # of the examples
 
 
 def suited_rate(
@@ -54,6 +55,6 @@ def suited_rate(
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
     for halvings in range(_HALVINGS_MAX):
         if passed(rate * _TRIAL_SHARE, down)[0] < before:
-            return rate, halvings + 4
+            return rate, halvings + PASSES_MIN
         rate /= 2
-    return rate, _HALVINGS_MAX + 3
+    return rate, _HALVINGS_MAX + PASSES_MIN - 1
