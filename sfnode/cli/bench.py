@@ -88,7 +88,7 @@ def dtypes() -> None:
     says which way a node takes.
 
     \b
-    Example: sfnode bench dtypes
+    Example: sfnode bench dtypes --json
     """
     check_can_train()
     from sfnode.training.devices import product_speeds

@@ -63,7 +63,12 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
     """
     manifest = data_dir.signed_manifest().manifest
     if key == "bootstrap":
-        _check_run(manifest, values)
+        run_id = run_address.parse_run_addresses(values).run_id
+        if run_id is not None and run_id != manifest.run_id:
+            raise OperatorError(
+                f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. "
+                "Give the address of a node of that one"
+            )
     is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
@@ -100,15 +105,6 @@ def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
             example_files.training_file(manifest.task, value)
         case "eval-data", str():
             example_files.evaluation_file(manifest.task, value)
-
-
-def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
-    run_id = run_address.parse_run_addresses(addresses).run_id
-    if run_id is not None and run_id != manifest.run_id:
-        raise OperatorError(
-            f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. Give "
-            "the address of a node of that one"
-        )
 
 
 def _say(what: str, data_dir: DataDirectory) -> None:

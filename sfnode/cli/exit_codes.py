@@ -19,25 +19,21 @@ from sfnode.status import Health
 
 
 class ExitCode(IntEnum):
-    """Names the exit codes. They are stable, because scripts rely on them."""
+    """Names the exit codes that are no `Health`. All are stable, because scripts rely on them."""
 
     DONE = 0
     FAILED = 1
     USAGE = 2
-    NO_PEERS = Health.NO_PEERS
-    NOT_ADMITTED = Health.NOT_ADMITTED
-    EXCLUDED = Health.EXCLUDED
-    IDLE = Health.IDLE
 
 
-MEANINGS: Final[Mapping[ExitCode, str]] = {
+MEANINGS: Final[Mapping[IntEnum, str]] = {
     ExitCode.DONE: "done; of `status`: all is well",
     ExitCode.FAILED: "failed, and said why; a check has found something; interrupted",
     ExitCode.USAGE: "the command line was not understood",
-    ExitCode.NO_PEERS: "`status`: the node knows of others, and none is connected",
-    ExitCode.NOT_ADMITTED: "`status`: the node may not contribute",
-    ExitCode.EXCLUDED: "`status`: the owner has excluded the node",
-    ExitCode.IDLE: "`status`: the node may contribute, and is paused or cannot measure",
+    Health.NO_PEERS: "`status`: the node knows of others, and none is connected",
+    Health.NOT_ADMITTED: "`status`: the node may not contribute",
+    Health.EXCLUDED: "`status`: the owner has excluded the node",
+    Health.IDLE: "`status`: the node may contribute, and is paused or cannot measure",
 }
 # The end of `sfnode --help`.
 EXIT_TABLE: Final = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])
@@ -48,7 +44,7 @@ def wants_json() -> bool:
     return "--json" in sys.argv[1:]
 
 
-def warn(code: ExitCode, message: str, following: str) -> None:
+def warn(code: Health, message: str, following: str) -> None:
     """Print a warning about the output of a command; ``following``: the command that finds the cause."""
     if wants_json():
         _write_json(code.name.lower(), f"{message}. Why: {following}", code)

@@ -108,7 +108,12 @@ def restore(file: Path, data_dir: DataDirectory | None, key: Path | None, passph
         raise OperatorError(f"{target.path} exists: a key is never overwritten. Move it away, or choose another place")
     seed = read_backup(file, _passphrase(passphrase_file, is_new=False))
     if data_dir is not None:
-        _check_owner(data_dir, Signer(seed).author.hex())
+        author, held = Signer(seed).author.hex(), data_dir.author()
+        if held not in (None, author):
+            raise OperatorError(
+                f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or give "
+                "a new directory: sfnode join fetches the run's state again"
+            )
         data_dir.claim()
     target.store(seed)
     _print(target)
@@ -126,37 +131,23 @@ def _key_file(data_dir: DataDirectory | None, key: Path | None) -> KeyFile:
     raise OperatorError("give either --data-dir or --key, to say whose key")
 
 
-def _check_owner(data_dir: DataDirectory, author: str) -> None:
-    held = data_dir.author()
-    if held and held != author:
-        raise OperatorError(
-            f"the backup is of {author}, but {data_dir} is that of {held}. Restore the backup of that one, or give a "
-            "new directory: sfnode join fetches the run's state again"
-        )
-
-
 def _passphrase(file: Path | None, *, is_new: bool) -> str:
     """Return the passphrase from a file or the terminal. Raises OperatorError.
 
     There is no option for it: other programs can read the command line.
     """
-    if file is not None:
-        return _first_line(file)
-    if not sys.stdin.isatty():
-        raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
-    asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
-    return asked
-
-
-def _first_line(file: Path) -> str:
+    if file is None:
+        if not sys.stdin.isatty():
+            raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
+        asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
+        return asked
     data = disk.read_bytes(file, "the passphrase")
     if file.stat().st_mode & 0o077:
         raise OperatorError(f"other users can read the passphrase in {file}: {pasteable('chmod 600', file)}")
     try:
-        lines = data.decode("utf-8").splitlines()
+        return next(iter(data.decode("utf-8").splitlines()), "")
     except UnicodeDecodeError:
         raise OperatorError(f"{file} is not UTF-8 text: write the passphrase into its first line") from None
-    return lines[0] if lines else ""
 
 
 def _print(file: KeyFile) -> None:

@@ -72,6 +72,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     except OperatorError:
         _say_unasked(context)
         raise
+    manifest = run.signed.manifest
     disk.write_new(out, [run.signed.encode()])
     invitation = _write_invitation(run, key_path, out)
     first = _first_start(options, run, out, invitation, key_path)
@@ -82,7 +83,10 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
             what = "has the same rows in the form that every node reads: publish this one"
             click.echo(f"data     {run.data} {what}")
         _say(run, out, key_path)
-        _say_next(run.signed.manifest, first, key_path, out)
+        click.echo(f"next     {pasteable(*first)}")
+        if manifest.task.data == DATA_PRIVATE and "--data" not in first:
+            click.echo("data     add --data FILE to that: every node trains on a file of its own")
+        click.echo(_admission_hint(manifest, key_path, out))
         _say_unasked(context)
 
 
@@ -175,13 +179,6 @@ def _say_start(rewards: Sequence[float]) -> None:
             "an answer by a sum, or take a stronger model",
             err=True,
         )
-
-
-def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
-    click.echo(f"next     {pasteable(*first)}")
-    if manifest.task.data == DATA_PRIVATE and "--data" not in first:
-        click.echo("data     add --data FILE to that: every node trains on a file of its own")
-    click.echo(_admission_hint(manifest, key_path, out))
 
 
 def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:

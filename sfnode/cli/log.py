@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 
 from protocol.errors import StorageDamagedError
-from protocol.ledger import Envelope
-from protocol.run import Manifest, Method
+from protocol.run import Manifest
 from protocol.state import Replica
 from sfnode.api.runs import open_run
 from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
@@ -92,18 +91,14 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None) -> None:
     Example: sfnode log show my-run --limit 5
     """
     run = open_run(data_dir.path)
-    updates = run.updates(at_step)
+    updates, is_dense = run.updates(at_step), run.manifest.method.is_dense
     for envelope in deque(updates, maxlen=limit) if limit else updates:
-        _show(envelope, run.manifest.method)
-
-
-def _show(envelope: Envelope, method: Method) -> None:
-    rows, scalars = envelope.scalars[: method.is_dense], envelope.scalars[method.is_dense :]  # rows: of a dense message
-    seed = f"{envelope.seed:016x}"
-    fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
-    shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
-    text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
-    print_result(fields | ({"rows": rows[0]} if rows else {}), text)
+        rows, scalars = envelope.scalars[:is_dense], envelope.scalars[is_dense:]  # a dense message begins with its rows
+        seed = f"{envelope.seed:016x}"
+        fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
+        shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]
+        text = f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {seed}  {' '.join(shown)}"
+        print_result(fields | ({"rows": rows[0]} if rows else {}), text)
 
 
 @log.command("export")

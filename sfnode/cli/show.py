@@ -95,8 +95,11 @@ def _parts(replica: Replica) -> list[_Part]:
 def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
     unit = _unit(manifest)
     if is_json():
-        for part in parts:
-            click.echo(json.dumps(_fields(*part, unit) | {"name": names.of(part[0].author.hex())}))
+        for counts, share, effect in parts:
+            author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
+            known = {name: value for name, value in asdict(counts).items() if name not in ("author", "cells")}
+            row = {"kind": "author", "author": author, **known, "share": round(share, 6), "left_out": left_out}
+            click.echo(json.dumps({**row, "name": names.of(author)}))
         return
     labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
     width = max(map(len, labels), default=0)
@@ -120,9 +123,3 @@ def _effect(counts: Contribution, effect: LeavingOut | None) -> str:
         return "nobody else has measured" if counts.updates else "-"
     text = f"{effect.change:+.3g} ± {effect.error:.2g}"
     return text if effect.updates == counts.updates else f"{text}, of {counted(effect.updates, 'update')}"
-
-
-def _fields(counts: Contribution, share: float, effect: LeavingOut | None, unit: str) -> dict[str, object]:
-    left_out = effect and {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates}
-    plain = {name: value for name, value in asdict(counts).items() if name != "cells"}
-    return {"kind": "author", **plain, "author": counts.author.hex(), "share": round(share, 6), "left_out": left_out}

@@ -54,7 +54,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool) -> None:
         click.echo(f"Warning: {printable(why)}", err=True)
     code, trouble = health_of(current)
     if code:
-        exit_codes.warn(ExitCode(code), trouble, pasteable("sfnode doctor --data-dir", data_dir))
+        exit_codes.warn(code, trouble, pasteable("sfnode doctor --data-dir", data_dir))
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 

@@ -202,8 +202,8 @@ class _View:
     def __init__(self, quality: Quality) -> None:
         self._printed, self._quality = 0.0, quality
         self._table = _table((), quality)
-        console = Console(stderr=True)
-        self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=2) if self._console.is_terminal else None
         if self._live:
             self._live.start()
 
@@ -231,11 +231,7 @@ class _View:
 
     def show_member(self, done: int, total: int) -> None:
         """Say how many nodes' parts have been trained alone."""
-        text = f"training each node's part alone: {done} of {total}"
-        if self._live:
-            self._live.console.print(text)
-        else:
-            click.echo(text, err=True)
+        self._console.print(f"training each node's part alone: {done} of {total}")
 
     def close(self) -> None:
         """Stop the live table and restore the terminal."""

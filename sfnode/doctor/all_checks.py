@@ -12,11 +12,11 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
 from sfnode.doctor.clock import check_clock
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.doctor.reachability import judge_nat, judge_reachability
+from sfnode.doctor.reachability import judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.run import JoinOptions
-from sfnode.status import read_status
+from sfnode.status import last_status
 from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
 
@@ -92,8 +92,9 @@ class Examination:
             self._tell(speed)
 
     async def _look_around(self) -> None:
-        """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
-        own_pid, listen = _pid_on(self._data_dir), self._options.network.listen
+        """Check ports and bootstraps, then clock and reachability by what the bootstraps answer."""
+        status = last_status(self._data_dir) if self._data_dir is not None and self._data_dir.is_locked() else None
+        own_pid, listen = None if status is None else status.life.pid, self._options.network.listen
         for address in listen:
             self._tell(await within(f"listen {address}", _QUICK_S, partial(ports.check_port, address, own_pid)))
         run_id = self._signed.manifest.run_id if self._signed else self._options.source.bootstrap.run_id
@@ -107,7 +108,6 @@ class Examination:
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
             await self._check("router", ports.check_router)
-        self._tell(judge_nat(known.seen))
 
     async def _ask_peers(self, known: bootstraps.Surroundings) -> None:
         """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""
@@ -184,12 +184,3 @@ def _remembered(data_dir: DataDirectory | None) -> tuple[Address, ...]:
     met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
     texts = tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)
     return policy.parse_untrusted(texts)[:_REMEMBERED]
-
-
-def _pid_on(data_dir: DataDirectory | None) -> int | None:
-    if data_dir is None or not data_dir.is_locked():
-        return None
-    try:
-        return read_status(data_dir).life.pid
-    except OperatorError:
-        return None

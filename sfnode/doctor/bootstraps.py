@@ -30,11 +30,9 @@ _ADVICE_OF_REASON: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Holds how one peer sees us: its answer, our end of the connection, how far its clock is ahead (s)."""
+    """Holds how one peer sees us: its answer, and how far its clock is ahead (s)."""
 
-    peer: str
     answer: ReachAnswer
-    local: tuple[str, int]
     clock_ahead_s: float
 
 
@@ -51,7 +49,6 @@ class Surroundings:
     run_id: bytes | None
     signed: SignedManifest | None
     listen_port: int
-    local_port: int = 0
     seen: list[Seen] = field(default_factory=list)
 
 
@@ -59,7 +56,6 @@ async def check_bootstraps(nodes: tuple[Address, ...], known: Surroundings, repo
     """Check each bootstrap under a fresh key; pass on a finding for each, and add the answers to ``known``."""
     if not nodes:
         return
-    known.local_port = _free_port()
     host = Host(identity_seed=secrets.token_bytes(32), on_inbound=Link.aclose)
     async with host.running(()):
         for address in nodes:
@@ -75,7 +71,7 @@ async def _check_bootstrap(host: Host, address: Address, known: Surroundings) ->
         return trouble
     started_s = trio.current_time()
     try:
-        link = await host.dial(address, local_port=known.local_port)
+        link = await host.dial(address)
     except network.DialError as error:
         advice = next((text for part, text in _ADVICE_OF_REASON.items() if part in str(error)), "try another bootstrap")
         return fail(name, str(error), advice)
@@ -125,16 +121,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
         known.signed = decode_run_untrusted(await network.Download(network.Wanted.manifest(hello.run_id)).run(channel))
     answer = await host.ask_reach(link, known.listen_port)
     if answer is not None:
-        ahead_s = answer.unix_ms / 1_000 - time.time()
-        known.seen.append(Seen(peer=link.peer, answer=answer, local=link.local, clock_ahead_s=ahead_s))
+        known.seen.append(Seen(answer=answer, clock_ahead_s=answer.unix_ms / 1_000 - time.time()))
     await channel.send_now(Bye(reason="thank you"))
     agent = hello.agent.encode("unicode_escape").decode("ascii")[:40]
     return ok(name, f"answers in {taken_ms:.0f} ms, {agent!r}, run {hello.run_id.hex()[:16]} at step {hello.head_step}")
-
-
-def _free_port() -> int:
-    """Return a free local port that several connections can share."""
-    with socket.socket() as probe:
-        network.share_port(probe)
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

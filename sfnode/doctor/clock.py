@@ -17,21 +17,16 @@ def check_clock(offsets_s: list[float]) -> Finding:
 
     ``offsets_s``: how far the clock of each peer is ahead of ours.
     """
-    if offsets_s:
-        return _compared(offsets_s)
-    now = time.time()
-    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if not _BUILT_S <= now <= _LATEST_S:
-        advice = "set it (timedatectl set-ntp true): downloads check certificates by it"
-        return fail("clock", f"it shows {shown}", advice)
-    return ok("clock", f"it shows {shown}; compared with nothing")
-
-
-def _compared(offsets_s: list[float]) -> Finding:
+    advice = "set it (timedatectl set-ntp true)"
+    if not offsets_s:
+        now = time.time()
+        shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        if not _BUILT_S <= now <= _LATEST_S:
+            return fail("clock", f"it shows {shown}", f"{advice}: downloads check certificates by it")
+        return ok("clock", f"it shows {shown}; compared with nothing")
     middle = sorted(offsets_s)[len(offsets_s) // 2]
     size = f"{abs(middle):.1f} s" if abs(middle) < 60.0 else format_seconds(abs(middle))
-    seen = f"{size} {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
+    seen = f"it is {size} {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
     if abs(middle) > _AHEAD_S_MAX:
-        advice = "set it (timedatectl set-ntp true), unless you trust it more than theirs: logs cannot be compared"
-        return warning("clock", f"it is {seen}", advice)
-    return ok("clock", f"it is {seen}")
+        return warning("clock", seen, f"{advice}, unless you trust it more than theirs: logs cannot be compared")
+    return ok("clock", seen)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         LinkBrokenError,
         ReachAnswer,
         check_can_listen,
-        share_port,
     )
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

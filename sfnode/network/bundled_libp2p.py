@@ -11,16 +11,6 @@ from types import ModuleType
 from typing import Final
 
 _FOLDER = Path(__file__).resolve().parent.parent / "bundled"
-
-
-def prefer_bundled() -> bool:
-    """Put the bundled libp2p before any other that is installed; return False in a checkout, which has none."""
-    if not _FOLDER.is_dir():
-        return False
-    sys.path.insert(0, str(_FOLDER))  # not at the end: our patches fit this release alone
-    return True
-
-
 # The names that libp2p/crypto/ecc.py and key_exchange.py import.
 _NAMES: Final = {
     "fastecdsa": (),
@@ -31,6 +21,14 @@ _NAMES: Final = {
     "fastecdsa.encoding.sec1": ("SEC1Encoder",),
     "fastecdsa.encoding.util": ("int_bytelen",),
 }
+
+
+def prefer_bundled() -> bool:
+    """Put the bundled libp2p before any other that is installed; return False in a checkout, which has none."""
+    if not _FOLDER.is_dir():
+        return False
+    sys.path.insert(0, str(_FOLDER))  # not at the end: our patches fit this release alone
+    return True
 
 
 class _Absent:

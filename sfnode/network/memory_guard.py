@@ -83,14 +83,9 @@ class MemoryState:
         return text
 
 
-def is_over(resident: int | None, bytes_max: int) -> bool:
-    """Return whether ``resident`` exceeds the limit; False if it is unknown."""
-    return resident is not None and resident > bytes_max
-
-
 def is_full(before: bool, resident: int | None, bytes_max: int) -> bool:
-    """Return whether inbound sessions are refused: from above ``bytes_max`` until well below it (hysteresis)."""
-    return is_over(resident, bytes_max * bounds.MEMORY_AGAIN_PERCENT // 100 if before else bytes_max)
+    """Return whether inbound sessions are refused: from above ``bytes_max`` until well below it; False if unknown."""
+    return (resident or 0) > (bytes_max * bounds.MEMORY_AGAIN_PERCENT // 100 if before else bytes_max)
 
 
 class MemoryGuard:
@@ -110,11 +105,11 @@ class MemoryGuard:
     def look(self) -> None:
         """Check the memory once, and let one inbound neighbour go if it is above the limit."""
         before, resident = self.state, self._config.look()
-        if is_over(resident, before.bytes_max):  # first give back freed memory, so that it costs no neighbour
+        if (resident or 0) > before.bytes_max:  # first give back freed memory, so that it costs no neighbour
             self._config.give_back()
             resident = self._config.look()
         is_full_now = is_full(before.is_full, resident, before.bytes_max)
-        is_one_gone = is_over(resident, before.bytes_max) and self._let_one_go()
+        is_one_gone = (resident or 0) > before.bytes_max and self._let_one_go()
         self.state = MemoryState(
             bytes_max=before.bytes_max, resident_bytes=resident, is_full=is_full_now, let_go=before.let_go + is_one_gone
         )

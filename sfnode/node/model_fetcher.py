@@ -1,7 +1,7 @@
 """Fetches a model's files from the neighbours into this machine's cache, in pieces that are checked as they come."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
@@ -21,6 +21,7 @@ from sfnode.storage import disk
 RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
 SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
 _RATE_S: Final = 5.0  # over which the rate is measured
+_LISTED_TOGETHER: Final = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
 _ASKED_TOGETHER: Final = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
 
 _T = TypeVar("_T")
@@ -86,7 +87,8 @@ class ModelFetcher:
             started_s, before = trio.current_time(), self._pieces.received_bytes
             text = f"fetching the model, {self._total_bytes / 1e6:.1f} MB, from the neighbours into {folder}"
             self._tell_once("model_fetching", text, folder=str(folder), bytes=self._total_bytes)
-            await self._fetch_files(missing, folder)
+            for together in _listed_together(missing):
+                await self._fetch_some(together, folder)
         except OSError as error:
             return disk.describe_os_error(error)
         received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
@@ -94,8 +96,8 @@ class ModelFetcher:
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
         return ""
 
-    async def _fetch_files(self, files: Sequence[FileSpec], folder: Path) -> None:
-        """Fetch files, one board of their pieces after the other. The lists of hashes take 32 bytes for each MiB."""
+    async def _fetch_some(self, files: Sequence[FileSpec], folder: Path) -> None:
+        """Fetch files whose lists fit into memory together, one board of their pieces after the other."""
         lists = await self._fetch_lists(files)
         parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
         missing = [await _in_thread(part.missing) for part in parts]
@@ -165,6 +167,18 @@ def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
         "SFNODE_MODELS name a folder on a larger disk, or give a copy that is on this machine with --model FOLDER; "
         "until then nothing of it is fetched, and this node relays"
     )
+
+
+def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
+    """Group files in their order, with at most _LISTED_TOGETHER pieces; a file with more is a group of its own."""
+    together: list[FileSpec] = []
+    for file in files:
+        if together and sum(map(piece_count, together)) + piece_count(file) > _LISTED_TOGETHER:
+            yield together
+            together = []
+        together.append(file)
+    if together:
+        yield together
 
 
 async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:

@@ -1,15 +1,20 @@
-"""Parse the address at which a page is served, and open its socket."""
+"""Where a page is served: its address and socket, and the secret that lets browsers on other machines see it."""
 
 import ipaddress
+import secrets
 import socket
 from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.storage import DataDirectory, disk
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8420
 _PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a page
+TOKEN_FILE: Final = "web.token"
+_TOKEN_BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line
+_TOKEN_LENGTH: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +86,23 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def load_or_create_token(data_dir: DataDirectory) -> tuple[str, bool]:
+    """Return the token of a data directory, and whether it was created now.
+
+    OperatorError if other users can read the file, or if it holds no token.
+    """
+    path = data_dir.path / TOKEN_FILE
+    if not path.exists():
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        disk.write_durably(path, f"{token}\n".encode(), mode=0o600)
+        return token, True
+    if path.stat().st_mode & 0o077:
+        raise OperatorError(f"other users of this machine can read {path}. Remove it: the next start makes a new token")
+    token = disk.read_bytes(path, "the page's token").decode("ascii", "replace").strip()
+    if len(token) != _TOKEN_LENGTH:
+        raise OperatorError(
+            f"{path} holds no token of {_TOKEN_LENGTH} characters. Remove it: the next start makes a new one"
+        )
+    return token, False

@@ -5,7 +5,6 @@ import io
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -36,10 +35,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) != len(header):
-                advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
-                if len(cells) < len(header):
-                    advice = "a column of this line is missing"
-                raise OperatorError(f"{where}: columns: {len(cells)}, and the first line has {len(header)}: {advice}")
+                raise OperatorError(f"{where}: {_odd_line(len(cells), len(header), delimiter)}")
             else:
                 yield where, dict(zip(header, cells, strict=True))
     except csv.Error as error:
@@ -49,6 +45,15 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
         ) from None
     if reader.line_num <= 1:
         raise OperatorError(f"{path}: no examples: the table has a header alone")
+
+
+def _odd_line(found: int, wanted: int, delimiter: str) -> str:
+    """Return in words what is wrong with a line of another number of columns than the first has."""
+    advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+    return (
+        f"columns: {found}, and the first line has {wanted}: "
+        f"{advice if found > wanted else 'a column of this line is missing'}"
+    )
 
 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
@@ -66,19 +71,13 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
             batches = file.iter_batches(columns=[name for name in names if name in wanted])
             number = 0
             for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
-                yield f"{path}: row {number}", {name: _plain(value) for name, value in row.items()}
+                plain = {name: each.decode() if isinstance(each, bytes) else each for name, each in row.items()}
+                yield f"{path}: row {number}", plain
     except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
         fault = first_line(error).rstrip(".")
         raise OperatorError(f"{path}: a damaged Parquet file: {fault}. Fetch or make it again") from None
     if not number:
         raise OperatorError(f"{path}: no examples: the table has no rows")
-
-
-def _plain(value: object) -> object:
-    """Return texts that were stored as bytes as texts, and decimal numbers as floats. ValueError: no UTF-8."""
-    if isinstance(value, Decimal):
-        return float(value)
-    return value.decode() if isinstance(value, bytes) else value
 
 
 def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:

@@ -6,6 +6,7 @@ import string
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
@@ -94,7 +95,7 @@ class TaskTemplate:
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
-        if LABEL_FIELD in self.names and type(label := row.get(LABEL_FIELD)) in (str, float):
+        if LABEL_FIELD in self.names and isinstance(label := row.get(LABEL_FIELD), str | float | Decimal):
             listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
             words = [str(word).strip().casefold() for word in listed] if isinstance(listed, list | tuple) else []
             text = str(label).strip().casefold()

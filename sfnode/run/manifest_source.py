@@ -3,15 +3,18 @@
 They come from the operator's files, from the data directory, or from a bootstrap, in this order.
 """
 
+import time
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import Wanted
+from sfnode.network import Address, DialReport, Download, Wanted, sessions
 from sfnode.reporter import Reporter
-from sfnode.run.fetch_from_nodes import fetch_from_nodes
 from sfnode.run.node_options import RunSource
 from sfnode.storage import DataDirectory, decode_run_file, disk, stored_basis
+
+_PROGRESS_S: Final = 1.0
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -68,3 +71,29 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: DataDirect
     path = data_dir.basis.store(manifest, data, origin="the file that the run's owner published")
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path
+
+
+async def fetch_from_nodes(
+    wanted: Wanted, nodes: tuple[Address, ...], reporter: Reporter, what: str, more: str = ""
+) -> bytes:
+    """Return ``what``, which one of the nodes gives; the event fetching_NAME begins, and ``more`` ends its line.
+
+    NAME_progress follows once a second, and dial_failed for each node that could not be used. OperatorError.
+    """
+    told_s = time.monotonic()
+
+    def show(received: int, total: int) -> None:
+        nonlocal told_s
+        if wanted.total and (received == total or time.monotonic() - told_s >= _PROGRESS_S):
+            told_s = time.monotonic()
+            text = f"fetching {what}, {received:,} of {total:,} bytes"
+            reporter.progress(f"{wanted.name}_progress", text, received_bytes=received, total_bytes=total)
+
+    def show_failure(report: DialReport) -> None:
+        text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+
+    size = f", {wanted.total:,} bytes" if wanted.total else ""
+    fields = {"bootstrap": list(map(str, nodes)), "total_bytes": wanted.total}
+    reporter.event(f"fetching_{wanted.name}", f"asking the bootstrap for {what}{size}{more}", **fields)
+    return await sessions.fetch(Download(wanted, show), nodes, on_failure=show_failure)

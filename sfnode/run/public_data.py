@@ -7,7 +7,7 @@ from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode.network import Wanted, bounds
 from sfnode.reporter import Reporter
-from sfnode.run.fetch_from_nodes import fetch_from_nodes
+from sfnode.run.manifest_source import fetch_from_nodes
 from sfnode.run.run_address import RunAddress
 from sfnode.storage import DataDirectory, disk, example_files
 

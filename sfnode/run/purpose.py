@@ -18,19 +18,16 @@ def purpose_of(task: TaskSpec) -> str:
     to, after = (f" to: {prompt}", f", after: {prompt}") if prompt else ("", "")
     match task.kind:
         case TaskKind.CLASSIFICATION:
-            return f"to answer {_listed([word.strip() for word in task.label_words])}{to}"
+            words = [word.strip() for word in task.label_words]
+            if len(words) > _WORDS_MAX:
+                words = [*words[: _WORDS_MAX - 1], f"another of {len(words)} words"]
+            return f"to answer {', '.join(words[:-1])} or {words[-1]}{to}"
         case TaskKind.CHOICE:
             return f"to choose the right one of a row's texts{after}"
         case TaskKind.COMPLETION:
             return f"to write {_line(task.completion)}{after}"
         case TaskKind.REWARD:
             return f"to answer{to}. An answer gets {rule_in_words(parse_reward(task.completion))}"
-
-
-def _listed(words: list[str]) -> str:
-    if len(words) > _WORDS_MAX:
-        return f"{', '.join(words[: _WORDS_MAX - 1])} or another of {len(words)} words"
-    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _line(template: str) -> str:

@@ -5,7 +5,6 @@ Everybody can read a command line in the process list.
 
 import getpass
 import sys
-from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
@@ -31,8 +30,9 @@ def private_words(given: str, what: str) -> list[str]:
     elif given.startswith(_FILE):
         if given == _FILE:
             raise OperatorError(f"{what} was to be in a file, but {_FILE} is followed by no name")
-        path = disk.from_home(given.removeprefix(_FILE))
-        data, source = _from_file(path, what), str(path)
+        source = str(path := disk.from_home(given.removeprefix(_FILE)))
+        with disk.opened_file(path, what) as file, disk.os_errors(f"read {what} from {path}"):
+            data = file.read(_BYTES_MAX + 1)
     else:
         return [given]
     try:
@@ -44,11 +44,3 @@ def private_words(given: str, what: str) -> list[str]:
     if len(data) > _BYTES_MAX:
         raise OperatorError(f"{source} is too long to be {what}: save it alone")
     return words
-
-
-def _from_file(path: Path, what: str) -> bytes:
-    try:
-        with disk.opened_file(path, what) as file:
-            return file.read(_BYTES_MAX + 1)
-    except OSError as error:
-        raise OperatorError(f"cannot read {what} from {path}: {disk.describe_os_error(error)}") from None

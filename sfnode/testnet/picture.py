@@ -56,11 +56,12 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Maps steps and values to pixels: its top and bottom, and the steps and values at its edges."""
+    """Maps steps and values to pixels: its top and bottom, the steps and values at its edges, and the line's colour."""
 
     rows: tuple[float, float]
     steps: tuple[int, int]
     values: tuple[float, float]
+    colour: str
 
     def x(self, step: float) -> float:
         """Return the pixel column of a step."""
@@ -88,57 +89,58 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     loss = _line((point.step, point.reward if is_rewarded else point.loss) for point in points)
     measured = [step for step, _ in (*accuracy, *loss)] or [0]
     steps = (min(measured), max(*measured, min(measured) + 1))
+    names = (("Accuracy on held-out data", "share of correct answers, %"), ("Training loss", "nats per answer"))
+    percent: tuple[Label, Label] = (lambda value: f"{100 * value:.0f}", lambda value: f"{100 * value:.1f} %")
+    labels = (percent, ("{:.10g}".format, "{:.3f}".format))
+    if is_rewarded:
+        names = (
+            ("Mean reward on held-out data", "of the likeliest answers, 0 to 1"),
+            ("Mean reward in training", "of the sampled answers, 0 to 1"),
+        )
+        labels = (("{:.1f}".format, "{:.2f}".format), ("{:.10g}".format, "{:.2f}".format))
+    window = max(1, len(loss) // SMOOTHING_SHARE)
+    heading, unit = names[1]
+    unit += f"; bold: mean of {window} steps" if window > 1 else ""
+    lowest = min((value for _, value in accuracy), default=0.5)
+    upper = Panel(rows=ACCURACY_ROWS, steps=steps, values=(0.4 if lowest >= 0.42 else 0.0, 1.0), colour=ACCURACY_COLOUR)
+    lower = Panel(rows=LOSS_ROWS, steps=steps, values=_range_of(loss), colour=LOSS_COLOUR)
+    dots = accuracy if len(accuracy) <= 60 else ()
     parts = [
         *svg.opened(WIDTH, HEIGHT, title, STYLE),
         svg.text((LEFT, 44), title, fill=svg.INK, css="title"),
-        *_accuracy_panel(accuracy, steps, is_rewarded=is_rewarded),
-        *_loss_panel(loss, steps, is_rewarded=is_rewarded),
+        *_drawn(upper, names[0], labels[0], accuracy),
+        *(svg.dot((upper.x(step), upper.y(value)), ACCURACY_COLOUR) for step, value in dots),
+        *_drawn(lower, (heading, unit), labels[1], _moving_mean(loss, window), thin=loss),
+        *_step_axis(lower),
         svg.CLOSED,
     ]
     return "\n".join(parts) + "\n"
 
 
-def _accuracy_panel(line: Line, steps: tuple[int, int], *, is_rewarded: bool) -> list[str]:
-    lowest = min((value for _, value in line), default=0.5)
-    names = ("Mean reward on held-out data", "of the likeliest answers, 0 to 1")
-    if not is_rewarded:
-        names = ("Accuracy on held-out data", "share of correct answers, %")
-    panel = Panel(rows=ACCURACY_ROWS, steps=steps, values=(0.4 if lowest >= 0.42 else 0.0, 1.0))
-    shown = line if len(line) <= 60 else []
-    dots = [svg.dot((panel.x(step), panel.y(value)), ACCURACY_COLOUR) for step, value in shown]
-    return [
-        _heading(panel, *names, ACCURACY_COLOUR),
-        *_grid(panel, lambda value: f"{value:.1f}" if is_rewarded else f"{100 * value:.0f}"),
-        _polyline(panel, line, f'stroke="{ACCURACY_COLOUR}" stroke-width="2.5"'),
-        *dots,
-        *_end_labels(
-            panel, line, _mean_reward if is_rewarded else lambda value: f"{100 * value:.1f} %", ACCURACY_COLOUR
-        ),
-        *([] if line else [_absent(panel)]),
-    ]
-
-
-def _mean_reward(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _loss_panel(line: Line, steps: tuple[int, int], *, is_rewarded: bool) -> list[str]:
-    values = [value for _, value in line] or [0.0, 1.0]
-    panel = Panel(rows=LOSS_ROWS, steps=steps, values=_padded(min(values), max(values)))
-    window = max(1, len(line) // SMOOTHING_SHARE)
-    smooth = _moving_mean(line, window)
-    unit = "of the sampled answers, 0 to 1" if is_rewarded else "nats per answer"
-    name = f"{unit}; bold: mean of {window} steps" if window > 1 else unit
-    heading = "Mean reward in training" if is_rewarded else "Training loss"
-    return [
-        _heading(panel, heading, name, LOSS_COLOUR),
-        *_grid(panel, lambda value: f"{value:.10g}"),
-        _polyline(panel, line, f'stroke="{LOSS_COLOUR}" stroke-width="1" stroke-opacity="0.35"'),
-        _polyline(panel, smooth, f'stroke="{LOSS_COLOUR}" stroke-width="2.5"'),
-        *_end_labels(panel, smooth, _mean_reward if is_rewarded else lambda value: f"{value:.3f}", LOSS_COLOUR),
-        *([] if line else [_absent(panel)]),
-        *_step_axis(panel),
-    ]
+def _drawn(
+    panel: Panel, name_and_unit: tuple[str, str], labels: tuple[Label, Label], line: Line, thin: Line = ()
+) -> list[str]:
+    """Return a panel's heading, grid and lines; ``labels``: of the grid, and of the first and the last value."""
+    name, unit = name_and_unit
+    spans = (
+        f'<tspan class="strong" fill="{panel.colour}">{name}</tspan><tspan dx="10" fill="{svg.MUTED}">{unit}</tspan>'
+    )
+    top, bottom = panel.rows
+    parts = [f'<text x="{LEFT}" y="{top - 18:.1f}">{spans}</text>']
+    for value in _ticks(*panel.values, 5 if panel.rows is ACCURACY_ROWS else 4):
+        parts.append(svg.level(LEFT, RIGHT, panel.y(value), svg.GRID))
+        parts.append(svg.text((LEFT - 10, panel.y(value) + 4.5), labels[0](value), anchor="end"))
+    for each, stroke in ((thin, 'stroke-width="1" stroke-opacity="0.35"'), (line, 'stroke-width="2.5"')):
+        if each:
+            places = [(panel.x(step), panel.y(value)) for step, value in each]
+            parts.append(svg.polyline(places, f'stroke="{panel.colour}" {stroke}'))
+    ends = dict.fromkeys((*line[:1], *line[-1:]))  # above the line or, near the top, below it
+    for (step, value), anchor in zip(ends, ("start", "end"), strict=False):
+        at = panel.x(step), panel.y(value) + (23 if panel.y(value) < top + 24 else -11)
+        parts.append(svg.text(at, labels[1](value), fill=panel.colour, css="strong halo", anchor=anchor))
+    if not line:
+        parts.append(svg.text(((LEFT + RIGHT) / 2, (top + bottom) / 2), "not measured", anchor="middle"))
+    return parts
 
 
 def _line(pairs: Iterable[tuple[int, float | None]]) -> Line:
@@ -157,8 +159,10 @@ def _moving_mean(line: Line, window: int) -> Line:
     return tuple(means)
 
 
-def _padded(low: float, high: float) -> tuple[float, float]:
-    """Return a range a little wider than low...high, of positive width; it stays at 0 or above if `low` does."""
+def _range_of(line: Line) -> tuple[float, float]:
+    """Return a range a little wider than the values, of positive width; it stays at 0 or above if they do."""
+    values = [value for _, value in line] or [0.0, 1.0]
+    low, high = min(values), max(values)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     return (max(0.0, low - margin) if low >= 0 else low - margin), high + margin
 
@@ -172,15 +176,6 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     return [index * gap for index in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)]
 
 
-def _grid(panel: Panel, label: Label) -> list[str]:
-    parts = []
-    for value in _ticks(*panel.values, 5 if panel.rows is ACCURACY_ROWS else 4):
-        y = panel.y(value)
-        parts.append(svg.level(LEFT, RIGHT, y, svg.GRID))
-        parts.append(svg.text((LEFT - 10, y + 4.5), label(value), anchor="end"))
-    return parts
-
-
 def _step_axis(panel: Panel) -> list[str]:
     bottom = panel.rows[1]
     parts = [svg.level(LEFT, RIGHT, bottom, svg.MUTED)]
@@ -189,37 +184,3 @@ def _step_axis(panel: Panel) -> list[str]:
             parts.append(svg.tick((panel.x(step), bottom), svg.MUTED))
             parts.append(svg.text((panel.x(step), bottom + 21), f"{step:.0f}", anchor="middle"))
     return [*parts, svg.text(((LEFT + RIGHT) / 2, bottom + 44), "step", anchor="middle")]
-
-
-def _heading(panel: Panel, name: str, unit: str, colour: str) -> str:
-    spans = f'<tspan class="strong" fill="{colour}">{name}</tspan><tspan dx="10" fill="{svg.MUTED}">{unit}</tspan>'
-    return f'<text x="{LEFT}" y="{panel.rows[0] - 18:.1f}">{spans}</text>'
-
-
-def _polyline(panel: Panel, line: Line, stroke: str) -> str:
-    return svg.polyline([(panel.x(step), panel.y(value)) for step, value in line], stroke)
-
-
-def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str]:
-    """Return labels for the first and the last value, above or below the line, where the line does not run."""
-    parts = []
-    for (step, value), neighbour, anchor in _ends(line):
-        is_above = value >= neighbour or panel.y(value) > panel.rows[1] - 24
-        x = panel.x(step) + (8 if anchor == "start" else 0)
-        y = panel.y(value) + (-11 if is_above else 23)
-        parts.append(svg.text((x, y), label(value), fill=colour, css="strong halo", anchor=anchor))
-    return parts
-
-
-def _ends(line: Line) -> list[tuple[tuple[int, float], float, str]]:
-    """Return the first and the last point, each with a value on its inner side and the text's anchor."""
-    if not line:
-        return []
-    near = max(1, len(line) // 10)
-    first = (line[0], line[min(near, len(line) - 1)][1], "start")
-    return [first] if len(line) == 1 else [first, (line[-1], line[-1 - near][1], "end")]
-
-
-def _absent(panel: Panel) -> str:
-    top, bottom = panel.rows
-    return svg.text(((LEFT + RIGHT) / 2, (top + bottom) / 2), "not measured", anchor="middle")

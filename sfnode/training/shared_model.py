@@ -14,16 +14,7 @@ from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.model import (
-    PassContext,
-    Weight,
-    WeightSwitch,
-    layer_probe,
-    loading,
-    perturbed,
-    quantised,
-    wide_products,
-)
+from sfnode.training.model import Weight, WeightSwitch, layer_probe, loading, perturbed, quantised, wide_products
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
@@ -40,7 +31,7 @@ class SharedModel:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.pass_context = PassContext()
+        self.pass_context = perturbed.PassContext()
         self.switch = WeightSwitch(model)
         rows_min = wide_products.rows_to_widen(model.dtype, model.device.type, torch.get_num_threads())
         self.is_widened = rows_min is not None

@@ -60,7 +60,7 @@ class NoiseBudget:
         self._config = config
         self._sent = sent
         self._has_asked_peers = False
-        self._uses: RowUses | None = None
+        self._uses = RowUses(manifest, author, 0)
         self._at_end = (0, 0.0)
 
     async def begin(self, rows: int) -> PrivacyStatistics:
@@ -79,7 +79,6 @@ class NoiseBudget:
 
     async def admits(self, message: RowsOfStep) -> bool:
         """Return whether the node may send this message; if not, `spent` says why."""
-        assert self._uses is not None, "the number of rows is known before a step begins"
         if not self._has_asked_peers:  # they have returned this node's own messages by now, if its disk had lost some
             self._has_asked_peers = True
             await self.begin(self._uses.rows)
@@ -90,12 +89,10 @@ class NoiseBudget:
 
     def spend(self, message: RowsOfStep) -> None:
         """Count a message that the node is about to send."""
-        assert self._uses is not None, "it was admitted"
         self._uses.add([message])
         self._state()
 
     def _state(self) -> PrivacyStatistics:
-        assert self._uses is not None, "its callers count first"
         found = self.statistics = PrivacyStatistics(
             noise=self._config.multiplier,
             delta=accounting.delta_of(self._uses.rows),
@@ -108,5 +105,4 @@ class NoiseBudget:
         return found
 
     def _epsilon(self, uses: int) -> float:
-        assert self._uses is not None, "its callers count first"
         return accounting.epsilon(self._config.multiplier, uses, accounting.delta_of(self._uses.rows))

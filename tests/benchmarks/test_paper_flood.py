@@ -136,16 +136,19 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
     assert means[1] < 0.6
 
 
-def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
-    names = PARTS
+@pytest.mark.parametrize("names", [PARTS[:3], pytest.param(PARTS, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_command__quick__fills_the_page_and_keeps_results_and_pictures(
+    folders: Folders, tmp_path: Path, names: tuple[str, ...]
+) -> None:
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
     arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
-    found = CliRunner().invoke(main, [*arguments, "--quick", "--jobs", "1", "--write", str(tmp_path)])
+    arguments += ["--quick", "--jobs", "1", "--parts", ",".join(names), "--write", str(tmp_path)]
+    found = CliRunner().invoke(main, arguments)
     assert found.exit_code == 0, found.output
     written = page.read_text("utf-8")
-    assert "| rank 128 |" in written and "| k = 1, grid |" in written
-    assert "| 64 clients |" in written and "| shards skewed, k = 1 |" in written
+    assert "| rank 128 |" in written and "| k = 1, grid |" in written and "| 64 clients |" in written
+    assert ("| shards skewed, k = 1 |" in written) == ("breaks" in names)
     assert sorted(json.loads((tmp_path / "paper/conditions.json").read_text("utf-8"))) == sorted(names)
     for name in names[:3]:
         ElementTree.fromstring((tmp_path / f"paper/{name}.svg").read_text("utf-8"))

@@ -51,6 +51,7 @@ SLOW = {
     "sfnode.training",
     "sfnode.training.bench.peak_memory",
     "sfnode.training.conversion.process",
+    "sfnode.training.devices",
     "sfnode.training.token_check",
 }
 
@@ -84,7 +85,8 @@ async def test_children__started_as_a_node_starts_them__run_no_planted_module(pl
 
 @pytest.mark.process
 def test_child__that_starts_python_in_turn__hands_the_safe_path_down(planted: Path) -> None:
-    text = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'sfnode.training.devices'])"
+    command = ["-m", "sfnode.keys.proof_of_work_process", *CHILDREN["sfnode.keys.proof_of_work_process"]]
+    text = f"import subprocess, sys; subprocess.run([sys.executable, *{command}])"
     (planted.parent / "grandparent.py").write_text(text)
     Program(module="grandparent", variables={"PYTHONPATH": str(planted.parent)}).run(100.0)
     assert not planted.exists(), planted.read_text()

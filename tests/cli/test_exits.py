@@ -18,6 +18,7 @@ from sfnode import cli as cli_package
 from sfnode.cli import cli
 from sfnode.cli.exit_codes import MEANINGS, ExitCode
 from sfnode.cli.join import GROUPS, join
+from sfnode.status import Health
 from tests import REPOSITORY
 from tests.support.cli_calls import call
 from tests.support.commands import commands_below
@@ -37,7 +38,7 @@ def rows(heading: str) -> dict[str, str]:
 
 def test_exit_codes__table_of_the_documents__is_that_of_the_code() -> None:
     assert rows("Exit codes") == {str(code.value): text for code, text in MEANINGS.items()}
-    assert set(MEANINGS) == set(ExitCode)
+    assert set(MEANINGS) == {*ExitCode, *Health}
 
 
 def test_exit_codes__help__lists_all() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
+import runpy
 import sys
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_demo_training__a_few_steps_of_four_authors__gain_twenty_points(trained:
     assert after.loss < before.loss
 
 
+def _evaluated(folder: Path, data: Path, script: str) -> str:
+    """What the script prints about the model in `out`. It runs in this process: only its imports would take longer."""
+    (folder / "evaluate.py").write_text(script)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        patch.setattr(sys, "argv", ["evaluate.py", str(folder / "out"), str(data)])
+        runpy.run_path(str(folder / "evaluate.py"), run_name="__main__")
+    return printed.getvalue()
+
+
 def _script() -> str:
     """The evaluation script of the documentation, as it is printed there."""
     found = re.search(
@@ -60,12 +70,8 @@ def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_tha
     trained: DemoRun, tmp_path: Path
 ) -> None:
     export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
-    (tmp_path / "evaluate.py").write_text(_script())
-    command = [sys.executable, "evaluate.py", "out", str(data_file(split="eval"))]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"accuracy {trained.session.evaluate().accuracy:.4f} on 512 rows\n"
+    found = _evaluated(tmp_path, data_file(split="eval"), _script())
+    assert found == f"accuracy {trained.session.evaluate().accuracy:.4f} on 512 rows\n"
 
 
 @pytest.mark.slow
@@ -80,12 +86,8 @@ def test_export_model__texts_with_spaces_at_their_ends__are_the_same_prompts_for
     encoder = PromptEncoder(loading.load_tokenizer(model_folder()), trained.manifest.task)
     export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
     seen = "    print(tokens['input_ids'][0].tolist())\n"
-    (tmp_path / "evaluate.py").write_text(_script().replace("    with torch", seen + "    with torch"))
-    command = [sys.executable, "evaluate.py", "out", str(data)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    prompts = [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+    printed = _evaluated(tmp_path, data, _script().replace("    with torch", seen + "    with torch"))
+    prompts = [json.loads(line) for line in printed.splitlines()[:-1]]
     assert prompts == [list(example.tokens) for example in read_examples(data, encoder)]
 
 

@@ -1,4 +1,4 @@
-"""`sfnode doctor` behind a real router: what it says of NAT and of being reachable."""
+"""`sfnode doctor` behind a real router: what it says of being reachable."""
 
 from __future__ import annotations
 
@@ -61,10 +61,8 @@ def test_doctor__before_and_behind_a_router__tells_the_two_apart(tmp_path: Path)
             wiring.plug(outside, switch)
             _, before = wiring.behind_nat(inside, switch)
             found = examine(outside, bootstraps)
-            assert found["NAT"]["text"].startswith("none: peers see this machine at its own address")
             assert found["reachable from outside"]["verdict"] == "ok"
             found = examine(inside, bootstraps)
-            assert f"keeps one port for all peers ({before.one.address}, port " in found["NAT"]["text"]
             assert found["reachable from outside"]["verdict"] == "warning"
             assert (
                 f"2 peers could not connect to port 4002 at {before.one.address}"

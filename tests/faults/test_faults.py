@@ -28,6 +28,6 @@ def test_put_back__old_fault__fits_the_product_of_today(name: str) -> None:
 @pytest.mark.process(is_long=True)
 @pytest.mark.timeout(300)
 def test_faults__first_plans__end_no_node_and_leave_equal_digests() -> None:
-    done = searched("--plans", "30", "--first", "1")
+    done = searched("--plans", "15", "--first", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 found" in done.stdout and " faults struck" in done.stdout, done.stdout

@@ -118,6 +118,77 @@ def _alone(name: str, data: bytes, *kept: str) -> Callable[[Path], None]:
     return change
 
 
+def _tokenizer_config(**fields: object) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        path = model / "tokenizer_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | fields), "utf-8")
+
+    return change
+
+
+def _tokenizer_without(part: str) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        tokenizer = json.loads((model / _TOKENIZER).read_text("utf-8"))
+        del tokenizer["model"][part]
+        (model / _TOKENIZER).write_text(json.dumps(tokenizer), "utf-8")
+
+    return change
+
+
+def _renamed(prefix: str) -> Callable[[Path], None]:
+    """What puts a prefix before the name of each tensor, as wrappers of a model in training do."""
+
+    def change(model: Path) -> None:
+        save_file(
+            {f"{prefix}{name}": each for name, each in load_file(model / SINGLE_FILE).items()}, model / SINGLE_FILE
+        )
+
+    return change
+
+
+def _after(*changes: Callable[[Path], None]) -> Callable[[Path], None]:
+    """What changes one thing after the other."""
+
+    def change(model: Path) -> None:
+        for each in changes:
+            each(model)
+
+    return change
+
+
+def _without(name: str) -> Callable[[Path], None]:
+    return lambda model: (model / name).unlink()
+
+
+def _moved(name: str, to: str) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        (model / name).rename(model / to)
+
+    return change
+
+
+def _saved_by_torch(name: str) -> Callable[[Path], None]:
+    def change(model: Path) -> None:
+        torch.save(load_file(model / SINGLE_FILE), model / name)
+        (model / SINGLE_FILE).unlink()
+
+    return change
+
+
+def _rows(count: int) -> Callable[[Path], None]:
+    """What gives the embedding so many rows, as frameworks pad a vocabulary, and config.json, too."""
+
+    def change(model: Path) -> None:
+        made = load_file(model / SINGLE_FILE)
+        for name, each in made.items():
+            if "embed_tokens" in name:
+                made[name] = torch.cat([each, torch.zeros(max(0, count - len(each)), each.shape[1])])[:count].clone()
+        save_file(made, model / SINGLE_FILE)
+        laid_over({"vocab_size": count})(model)
+
+    return change
+
+
 def _beyond(model: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model)
     tokenizer.add_tokens([BEYOND])
@@ -204,6 +275,49 @@ MODELS: Final[Mapping[str, Callable[[Path], None]]] = {
     "pickle_is_a_page": _alone(PICKLE_FILE, _PAGE, CONFIG_FILE),
     "gguf_is_cut_off": _alone("model.gguf", b"GGUF\x03\0\0\0"),
     "token_without_a_row": _beyond,
+    "weights_without_a_whole_header": lambda model: written(SINGLE_FILE, (model / SINGLE_FILE).read_bytes()[:100])(
+        model
+    ),
+    "weights_of_another_name": _moved(SINGLE_FILE, "weights.safetensors"),
+    "index_missing": _after(_in_shards((torch.float32, torch.float32)), _without(INDEX_FILE)),
+    "index_without_a_map": _after(_in_shards((torch.float32, torch.float32)), written(INDEX_FILE, b"{}")),
+    "shard_pointer": _after(_in_shards((torch.float32, torch.float32)), written("model-2.safetensors", _POINTER)),
+    "pickle_alone": _saved_by_torch(PICKLE_FILE),
+    "pt_beside_config": _saved_by_torch("model.pt"),
+    "of_distributed_training": _renamed("module."),
+    "of_a_compiled_model": _renamed("_orig_mod."),
+    "of_peft": _renamed("base_model.model."),
+    "adapter_without_weights": _after(_without(SINGLE_FILE), written("adapter_config.json", b"{}")),
+    "tokenizer_without_merges": _tokenizer_without("merges"),
+    "tokenizer_without_vocabulary": _tokenizer_without("vocab"),
+    "tokenizer_of_another_kind": _after(_without(_TOKENIZER), written("vocab.txt", b"[UNK]\na\n")),
+    "tokenizer_in_sentencepiece": _after(_without(_TOKENIZER), written("tokenizer.model", b"\x0a\x0b")),
+    "tokenizer_length_as_text": _tokenizer_config(model_max_length="2048"),
+    "tokenizer_length_endless": _tokenizer_config(model_max_length=1e30),
+    "tokenizer_code_of_its_own": _tokenizer_config(auto_map={"AutoTokenizer": ["tokenization_x.X", None]}),
+    "added_tokens_out_of_step": written("added_tokens.json", b'{"<x>": 5000}'),
+    "special_tokens_are_a_list": written("special_tokens_map.json", b"[]"),
+    "vocabulary_padded": _rows(832),
+    "vocabulary_cut": _rows(700),
+    "dtype_old_key": laid_over({"torch_dtype": "bfloat16"}),
+    "dtype_new_key": laid_over({"dtype": "float16"}),
+    "dtype_both_keys": laid_over({"torch_dtype": "float16", "dtype": "bfloat16"}),
+    "dtype_of_nothing": laid_over({"torch_dtype": "float33"}),
+    "dtype_as_number": laid_over({"dtype": 16}),
+    "code_of_its_own": laid_over(
+        {"model_type": "x_own", "auto_map": {"AutoConfig": "c.C", "AutoModelForCausalLM": "m.M"}}
+    ),
+    "code_beside_a_known_type": laid_over({"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}}),
+    "bitsandbytes_of_old": laid_over({"quantization_config": {"load_in_4bit": True}}),
+    "quantised_by_nothing": laid_over({"quantization_config": None}),
+    "quantised_for_a_server": _quantised(quant_method="compressed-tensors", format="float-quantized"),
+    "encoder_and_decoder": laid_over({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}),
+    "for_pictures": laid_over({"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"]}),
+    "implementation_from_elsewhere": laid_over({"_attn_implementation": "flash_attention_2"}),
+    "no_type": laid_over({"model_type": None}),
+    "one_position": laid_over({"max_position_embeddings": 0}),
+    "ends_by_several_tokens": laid_over({"eos_token_id": [2, 3]}),
+    "generation_that_contradicts_itself": written(GENERATION_FILE, b'{"do_sample": false, "temperature": 0.6}'),
 }
 
 

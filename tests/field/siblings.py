@@ -198,8 +198,7 @@ def _refused_labels() -> list[Sibling]:
     ]
 
 
-def _refused_rows() -> list[Sibling]:
-    first = json.dumps(ROWS[0])
+def _refused_tables() -> list[Sibling]:
     return [
         _of("header_alone.csv", "sentence,label\n", "a header alone"),
         _of("no_header.csv", "fine,1\ndull,0\n", "the columns found are 'fine', '1'"),
@@ -216,6 +215,21 @@ def _refused_rows() -> list[Sibling]:
         ),
         _of("plain_text.txt", "It was fine.\nIt was dull.\n", "neither JSON nor a table"),
         _of("rows.yaml", "- sentence: fine\n  label: 1\n", "neither JSON nor a table"),
+        _of(
+            "names_in_capitals.csv",
+            "Sentence,Label\nfine,1\n",
+            "the columns found are 'Sentence'",
+        ),
+        _of("header_in_the_middle.csv", "sentence,label\nfine,1\nsentence,label\n", ":3: label 'label' is not"),
+        _of("lines_in_quotes.jsonl", json.dumps(json.dumps(ROWS[0])) + "\n", "not a table"),
+        _of("commented.jsonl", "// rows\n" + json.dumps(ROWS[0]), "neither JSON nor a table"),
+        _of("rows.toml", "[[rows]]\nsentence = 'a'\nlabel = 1\n", "not JSON"),
+    ]
+
+
+def _refused_rows() -> list[Sibling]:
+    first = json.dumps(ROWS[0])
+    return [
         _of("of_python.jsonl", str(ROWS[0]) + "\n", ":1: not JSON"),
         _of("comma_at_the_end.json", f"[{first},]", "not JSON"),
         _of("cut_off.json", json.dumps(ROWS, indent=1)[:400], "not JSON"),
@@ -259,15 +273,6 @@ def _refused_rows() -> list[Sibling]:
         _of("tab_in_text.jsonl", '{"sentence": "fi\tne", "label": 1}\n', "writes as \\t"),
         _of("commas_between.jsonl", _lines(ROWS, ",\n"), ":1: not JSON: more after the end of the object: a comma"),
         _of("objects_on_a_line.jsonl", _lines(ROWS, " "), "a second object, which needs a line of its own"),
-        _of("commented.jsonl", "// rows\n" + first, "neither JSON nor a table"),
-        _of("lines_in_quotes.jsonl", json.dumps(first) + "\n", "not a table"),
-        _of(
-            "names_in_capitals.csv",
-            "Sentence,Label\nfine,1\n",
-            "the columns found are 'Sentence'",
-        ),
-        _of("header_in_the_middle.csv", "sentence,label\nfine,1\nsentence,label\n", ":3: label 'label' is not"),
-        _of("rows.toml", "[[rows]]\nsentence = 'a'\nlabel = 1\n", "not JSON"),
         _of("half_a_character.jsonl", '{"sentence": "\\ud83d", "label": 1}\n', "surrogate"),
         _of("zero_bytes_in_text.jsonl", '{"sentence": "fi\0ne", "label": 1}\n', "zero bytes"),
         _of("deep.jsonl", "[" * 100_000, "nested too deeply"),
@@ -301,4 +306,4 @@ def references(folder: Path) -> Iterator[tuple[str, str, str]]:
     yield "a name of 5,000 letters", "a" * 5_000, "aaa...aaa"
 
 
-SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_labels(), *_refused_rows())
+SIBLINGS: Final = (*_works(), *_refused_formats(), *_refused_labels(), *_refused_tables(), *_refused_rows())

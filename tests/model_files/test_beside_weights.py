@@ -253,3 +253,30 @@ def test_locate__git_lfs_pointer_in_place_of_data__is_called_so(tmp_path: Path) 
     ):
         with pytest.raises(OperatorError, match=r"rows\.jsonl is a Git LFS pointer"):
             look()
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (("weights.safetensors",), r"there is weights\.safetensors: if it holds the whole model, call it model\.safe"),
+        (("model-1.safetensors", "model-2.safetensors"), r"no model\.safetensors\.index\.json, which says what is in"),
+        (("adapter_config.json", "adapter_model.safetensors"), "holds an adapter alone"),
+        (("model.pt",), r"model\.pt is not loaded"),
+        (("optimizer.bin",), "only safetensors are read, never pickles: convert the model"),
+    ],
+)
+def test_weight_files__neither_weights_nor_index__says_what_is_there_instead(
+    there: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """ "Convert the model" was said of safetensors, too."""
+    for name in ("config.json", *there):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(OperatorError, match=rf"model\.safetensors is missing; .*{said}"):
+        weight_files(tmp_path)
+
+
+def test_weight_files__link_that_leads_nowhere__is_to_be_mended(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").symlink_to("nowhere")
+    with pytest.raises(OperatorError, match="is a link that leads to no file; mend the link"):
+        weight_files(tmp_path)

@@ -212,7 +212,7 @@ FLOOD = (
     Mutant(
         name="push-queue-without-bound",
         breaks="whatever waits for a slow neighbour is kept: memory without end",
-        edits=(Edit(_FLOOD, "PushQueue.push", "len(self._waiting) >= limits.PUSH_QUEUE_RECORDS_MAX", "False"),),
+        edits=(Edit(_FLOOD, "PushQueue.push", "len(self._waiting) < limits.PUSH_QUEUE_RECORDS_MAX", "True"),),
         detector=Simulation("a push queue exceeds its bound"),
     ),
     Mutant(

@@ -18,7 +18,7 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
 )
 _BOOK, _HOST = "sfnode.network.policy.address_book", "sfnode.network.transport.host"
 _OF_BOOK = "tests/properties/test_address_book.py::"
-_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.handshake_admission"
+_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.stream_guard"
 _FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
 _FILE_ANSWERS = "sfnode.network.sessions.file_answers"
 _OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/test_doorkeeper.py::"
@@ -74,7 +74,7 @@ SESSIONS = (
         Edit(
             "sfnode.network.sessions.session",
             "SendQueue.put",
-            "or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX",
+            "or self._bytes + len(payload) > bounds.SEND_QUEUE_BYTES_MAX",
             "",
         ),
         "tests/network/test_parts.py::test_send_queue__full__refuses_but_takes_the_last_word",
@@ -361,7 +361,7 @@ REPUTATION = (
     _mutant(
         "address-never-rests",
         "liars make us dial one address under ever new ids",
-        Edit(_BOOK, "AddressBook.dialable", "self._rest_of(each).due_s <= now_s", "True"),
+        Edit(_BOOK, "AddressBook.dialable", "self._rest_of(each)[1] <= now_s", "True"),
         _OF_BOOK + "test_address_book__eight_liars_name_one_address_under_480_ids__it_is_dialled_seven_times_a_minute",
     ),
     _mutant(

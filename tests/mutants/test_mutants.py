@@ -45,8 +45,6 @@ ASKED_FOR = {
     "unbounded parking": ("push-queue-without-bound",),  # nothing is parked in this design: what waits, waits there
 }
 QUICK = (
-    "void-keeps-the-first",
-    "third-payload-counts",
     "relayed-before-stored",
     "echo-to-the-source",
     "run-id-nowhere",

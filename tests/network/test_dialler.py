@@ -88,11 +88,11 @@ async def test_ring__32_nodes_with_fixed_neighbours__each_has_exactly_two() -> N
 
 
 @pytest.mark.process
-async def test_growth__20_nodes_know_one_bootstrap_with_little_room__all_find_each_other_without_it() -> None:
+async def test_growth__12_nodes_know_one_bootstrap_with_little_room__all_find_each_other_without_it() -> None:
     async with trio.open_nursery() as nursery:
-        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=8)))
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=4)))
         nodes = []
-        for number in range(2, 22):
+        for number in range(2, 14):
             config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses)
             nodes.append(await start(nursery, network(number, config)))
         await until(lambda: all(len(node.peers()) >= 4 for node in nodes), within_s=20.0)

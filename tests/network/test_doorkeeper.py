@@ -16,10 +16,10 @@ from protocol.wire import encode
 from sfnode.network import bounds
 from sfnode.network.open_files import allowed_files, connections_max
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_proxy
-from sfnode.network.transport.handshake_admission import Doorkeeper, NotAdmittedError
 from sfnode.network.transport.host import DialError
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.ping import PROTOCOL as PING
+from sfnode.network.transport.stream_guard import Doorkeeper, NotAdmittedError
 from tests.support.network_nodes import HELLO, address_of, connections, dial, network, running_host, start, until
 
 # --- handshakes

@@ -39,7 +39,7 @@ LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what 
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
 CATCH_ALL = {
-    ("sfnode.training.model.loading", "_named_errors"): "tokenizers raises nothing narrower",
+    ("sfnode.training.model.load_errors", "named_errors"): "tokenizers raises nothing narrower",
     ("protocol.wire", "_unpack_untrusted"): "msgpack documents no closed list of what bad bytes raise",
     ("sfnode.network.transport.host", "dial"): "libp2p documents none for a handshake with whoever answers",
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,17 @@ def test_rows__first_column_begins_like_another_format__is_read_as_text(tmp_path
     path.write_text("ORCID,sentence,label\n7,a fine film,1\n", "utf-8")
     ((_, row),) = row_files.rows_of(path, TEMPLATE)
     assert row == {"ORCID": "7", "sentence": "a fine film", "label": 1}
+
+
+def test_rows__parquet_as_other_programs_write_it__has_texts_and_whole_numbers(tmp_path: Path) -> None:
+    """Spark writes texts as bytes, a warehouse whole numbers as decimals. An empty table once named another file."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "rows.parquet"
+    labels = arrow.array([Decimal(1), Decimal(0)], arrow.decimal128(25, 0))
+    parquet.write_table(arrow.table({"sentence": [b"fine", "caf\xe9".encode()], "label": labels}), path)
+    rows = [row for _, row in row_files.rows_of(path, TEMPLATE)]
+    assert rows == [{"sentence": "fine", "label": 1}, {"sentence": "caf\xe9", "label": 0}]
+    parquet.write_table(arrow.table({"sentence": arrow.array([], "string"), "label": arrow.array([], "int8")}), path)
+    with pytest.raises(OperatorError, match=r"rows\.parquet: no examples: the table has no rows"):
+        row_files.public_rows(path, TEMPLATE)

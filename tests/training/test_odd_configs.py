@@ -23,7 +23,7 @@ OFTEN: Final[Mapping[str, tuple[object, str]]] = {
         r"`layer_types` entries must be in .* but got \['full_attention', 'ema'\]",
     ),
     "num_attention_heads": (5, r"hidden size \(\d+\) is not a multiple of the number of attention heads \(5\)"),
-    "pad_token_id": ("0", r"'pad_token_id' with value '0' doesn't match any type in \(int, NoneType\)$"),
+    "pad_token_id": ("0", r"'pad_token_id' with value '0' doesn't match any type in \(int, NoneType\)\. Mend it"),
     "tie_word_embeddings": ("false", "'tie_word_embeddings' expected bool"),
     "rope_scaling": ([1], "'rope_parameters' with value"),
 }
@@ -57,7 +57,7 @@ def test_config__field_that_transformers_refuses__is_named_with_what_is_expected
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", r"tokenizer\.json is not a valid JSON file, fetch the model again"),
+        (b"", r"tokenizer\.json is not a valid JSON file: .*Fetch its files again"),
         (b"{}", "'added_tokens' is missing"),
     ],
 )
@@ -66,6 +66,38 @@ def test_load_tokenizer__file_that_is_not_one__is_said(content: bytes, said: str
     (folder / "tokenizer.json").write_bytes(content)
     with pytest.raises(OperatorError, match=f"the tokenizer cannot be loaded: .*{said}"):
         load_tokenizer(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tokenizer.json", None, r"tokenizer\.json is missing, and transformers makes none of tokenizer_config\.json"),
+        ("tokenizer_config.json", {"model_max_length": "2048"}, r"one of its values is none .*Fetch its files again"),
+        ("special_tokens_map.json", [], r"one of its values is none that transformers expects \('list' object"),
+    ],
+)
+def test_load_tokenizer__file_is_missing_or_has_a_value_of_another_type__is_said(
+    name: str, content: object, said: str, tmp_path: Path
+) -> None:
+    """Faults once: a sentence that ended in "one of:", and a traceback where the first text was read."""
+    path = folder_with(tmp_path, "use_cache", True) / name
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(OperatorError, match=f"the tokenizer cannot be loaded: .*{said}"):
+        load_tokenizer(tmp_path)
+
+
+def test_empty_model__kind_that_needs_its_own_code_or_continues_no_text__is_said(tmp_path: Path) -> None:
+    path = folder_with(tmp_path, "use_cache", True) / "config.json"
+    for fields, said in (
+        ({"model_type": "own", "auto_map": {"AutoConfig": "c.C"}}, "the code that comes with a model is never run"),
+        ({"model_type": "t5"}, r"T5 is no causal language model.*take one that is"),
+    ):
+        path.write_text(json.dumps(fields), "utf-8")
+        with pytest.raises(OperatorError, match=f"config.json: .*{said}"):
+            empty_model(tmp_path)
 
 
 def test_load_tokenizer__file_of_a_newer_release__is_said(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 _PROGRAM = "import sfnode.training, torch"
 
 
-@pytest.mark.parametrize(("asked", "found"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+@pytest.mark.parametrize(
+    ("asked", "found"), [(None, "PASSIVE"), pytest.param("ACTIVE", "ACTIVE", marks=pytest.mark.slow)]
+)
 def test_training__torch_is_loaded__its_threads_sleep_at_barriers_unless_told_otherwise(
     asked: str | None, found: str
 ) -> None:

@@ -220,15 +220,21 @@ def test_worker__parents_end_of_standard_input__ends_it_at_once(tmp_path: Path) 
     assert not path.exists()
 
 
-def test_worker__sigterm_and_sigkill__node_sees_the_end(tmp_path: Path) -> None:
-    for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
-        with WorkerProcess(tmp_path) as process:
-            connection = process.connect()
-            assert isinstance(connection.ask(EvaluateRequest()), WorkerFailure)  # it serves the connection
-            start = time.monotonic()
-            process.process.send_signal(number)
-            with pytest.raises((EOFError, ConnectionError)):
-                connection.ask(EvaluateRequest())
-            assert process.process.wait(timeout=5) == code
-            assert time.monotonic() - start < 5
-            connection.close()
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 0),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),  # tests/processes kills one, too
+    ],
+)
+def test_worker__sigterm_or_sigkill__node_sees_the_end(number: int, code: int, tmp_path: Path) -> None:
+    with WorkerProcess(tmp_path) as process:
+        connection = process.connect()
+        assert isinstance(connection.ask(EvaluateRequest()), WorkerFailure)  # it serves the connection
+        start = time.monotonic()
+        process.process.send_signal(number)
+        with pytest.raises((EOFError, ConnectionError)):
+            connection.ask(EvaluateRequest())
+        assert process.process.wait(timeout=5) == code
+        assert time.monotonic() - start < 5
+        connection.close()

@@ -149,21 +149,16 @@ async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, rep
 
 async def _run(daemon: Daemon, recalled: Recalled, life: Life) -> None:
     """Run the daemon; remember its options once it has begun, because then they have worked."""
-    _tell_remembered(daemon, recalled)
+    if held := {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}:
+        path = daemon.config.data_dir.node_file
+        text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
+        daemon.reporter.detail("remembered", text, file=str(path), settings=held)
     _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         life.begin()
         node_toml.write_node_file(daemon.config.data_dir, recalled.fields)
         _tell_started(daemon, addresses)
-
-
-def _tell_remembered(daemon: Daemon, recalled: Recalled) -> None:
-    held = {key: each.value for key, each in recalled.settings.items() if each.origin is Origin.FILE}
-    if held:
-        path = daemon.config.data_dir.node_file
-        text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
-        daemon.reporter.detail("remembered", text, file=str(path), settings=held)
 
 
 def _tell_memory(daemon: Daemon) -> None:

@@ -7,7 +7,7 @@ import trio
 
 from protocol.framing import LENGTH_BYTES, FrameParser, frame
 from protocol.limits import FRAME_BYTES_MAX, PART_BYTES_MAX
-from protocol.wire import Message, PeerId, decode_untrusted, encode
+from protocol.wire import Message, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy import TokenBucket
@@ -59,15 +59,11 @@ class Channel:
     """Sends and receives messages on one link. The frame bound is small, for strangers, until ``trust`` raises it."""
 
     def __init__(self, link: Link, timings: Timings, total: Traffic) -> None:
-        self.link = link
+        self.link, self.peer = link, link.peer
         self.timings = timings
         self.traffic = Traffic()
         self._total = total  # counts of the whole network
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
-
-    @property
-    def peer(self) -> PeerId:
-        return self.link.peer
 
     def trust(self) -> None:
         """Accept frames of full size, once the peer has said hello."""

@@ -9,10 +9,9 @@ import trio
 from protocol.errors import Reject, RejectReason
 from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from protocol.wire import Bye, Hello, Message, Ping, Pong, encode
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
 from sfnode.network.policy import Fault, TokenBucket, rate_limits
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.transport import LinkBrokenError
@@ -30,7 +29,7 @@ class SendQueue:
     def put(self, payload: bytes) -> bool:
         """Queue one payload; return False if there is no room, or if the last one is queued already."""
         assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
-        if self._is_closed or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX:
+        if self._is_closed or self._bytes + len(payload) > bounds.SEND_QUEUE_BYTES_MAX:
             return False
         self._append(frame(payload))
         return True
@@ -55,7 +54,7 @@ class SendQueue:
             await self._changed.wait()
         joined = [self._frames.popleft()]
         size = len(joined[0])
-        while self._frames and size + len(self._frames[0]) <= WRITE_BYTES_MAX:
+        while self._frames and size + len(self._frames[0]) <= bounds.WRITE_BYTES_MAX:
             joined.append(self._frames.popleft())
             size += len(joined[-1])
         self._bytes -= size
@@ -69,7 +68,7 @@ class Session:
     """Runs one session with a neighbour. ``run`` lasts as long as the session and never raises for the peer's acts."""
 
     def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
-        self.channel = channel
+        self.channel, self.peer, self.is_outbound = channel, channel.peer, channel.link.is_outbound
         self.hello = hello
         self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
@@ -86,14 +85,6 @@ class Session:
         self._ping = Ping(nonce=0)  # the last ping, and when it was queued
         self._ping_s = self.started_s
         self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
-
-    @property
-    def peer(self) -> PeerId:
-        return self.channel.peer
-
-    @property
-    def is_outbound(self) -> bool:
-        return self.channel.link.is_outbound
 
     @property
     def is_ending(self) -> bool:

@@ -59,9 +59,8 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         self.is_stranger = True  # until the peer's hello, or until we have dialled it
         self.is_identified = False  # identify was answered on this connection
         self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
-        remote, local = self._socket.getpeername(), self._socket.getsockname()
+        remote = self._socket.getpeername()
         self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
-        self.local_host, self.local_port = str(local[0]), int(local[1])
         direct = DirectSession(self, secured_conn)
         secured_conn.read, secured_conn.write = direct.read, direct.write
 

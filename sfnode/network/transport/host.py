@@ -38,9 +38,8 @@ from sfnode.network import bounds
 from sfnode.network.open_files import connections_max
 from sfnode.network.policy import Address, Origins, author_of_peer, ip_groups, parse_address
 from sfnode.network.transport import libp2p_patches as patches, ping, reachability as reach
-from sfnode.network.transport.handshake_admission import Doorkeeper
 from sfnode.network.transport.link import Link
-from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary, Slips
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
@@ -139,11 +138,8 @@ class Host:
             for listener in self._listeners:
                 nursery.start_soon(listener.close)
 
-    async def dial(self, address: Address, *, local_port: int = 0) -> Link:
-        """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure.
-
-        ``local_port``: port of our end if it can be used, so that several peers see the same one; 0 means any.
-        """
+    async def dial(self, address: Address) -> Link:
+        """Open a session stream to the peer at one address within DIAL_S; DialError gives the reason of a failure."""
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
@@ -151,7 +147,7 @@ class Host:
             raise DialError(f"this node has {self._connections_max} connections already")
         try:
             with trio.fail_after(bounds.DIAL_S):
-                stream = await _connect(address, local_port)
+                stream = await _connect(address)
                 return await self._upgrade(stream, address.peer)
         except trio.TooSlowError as error:
             raise DialError(f"no answer within {bounds.DIAL_S:.0f} s") from error
@@ -287,28 +283,13 @@ def dialable(address: Address) -> tuple[Address, ...]:
     return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))
 
 
-async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
-    """Open a TCP connection, from ``local_port`` if it and the connection from it are not refused.
-
-    ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them.
-    """
-    family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
-    look_up = partial(trio.socket.getaddrinfo, address.host, address.port, family=family, type=socket.SOCK_STREAM)
-    if local_port:
-        with suppress(OSError), trio.socket.socket(family, socket.SOCK_STREAM) as dialling:
-            found = await look_up()
-            share_port(dialling)
-            await dialling.bind(("", local_port))
-            await dialling.connect(found[0][4])
-            return trio.SocketStream(dialling.dup())
-    host = address.host if address.kind == "dns" else (await look_up())[0][4][0]
-    return await trio.open_tcp_stream(host, address.port)
-
-
-def share_port(endpoint: trio.socket.SocketType | socket.socket) -> None:
-    """Let several outgoing connections of this process share one local port."""
-    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+async def _connect(address: Address) -> trio.SocketStream:
+    """Open a TCP connection. ``dns`` tries both families in parallel; ``dns4`` and ``dns6`` mean one of them."""
+    host, port = address.host, address.port
+    if address.kind != "dns":
+        family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
+        host = (await trio.socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM))[0][4][0]
+    return await trio.open_tcp_stream(host, port)
 
 
 def _describe(error: BaseException) -> str:

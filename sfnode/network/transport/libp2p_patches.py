@@ -26,8 +26,7 @@ from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
-from sfnode.network.transport.handshake_admission import Doorkeeper
-from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary
 
 LIBRARY_VERSION: Final = "0.8.1"

@@ -32,7 +32,6 @@ class Link:
         self.is_outbound = is_outbound
         self.remote_host: str = muxed.remote_host
         self.remote_port: int = muxed.remote_port
-        self.local: tuple[str, int] = muxed.local_host, muxed.local_port  # our end of the connection
 
     async def receive_some(self, bytes_max: int) -> bytes:
         """Return at least one byte, or b"" at the end of the stream; LinkBrokenError."""

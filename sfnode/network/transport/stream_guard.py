@@ -1,20 +1,22 @@
-"""A guard between a peer's streams and their handlers: no stream ends the host, and no peer opens too many.
+"""Guards against what strangers open here: a stream's handler never ends the host, and nobody opens too much.
 
-Unguarded, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
+A handshake is expensive: its first 60 bytes cost us 2 ms. So the doorkeeper admits connections to it. Without the guard
+of streams, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
 protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
 """
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
 
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy import TokenBuckets
+from sfnode.network.policy import Origins, TokenBuckets
 from sfnode.unexpected_errors import Boundary
 
 StreamHandler = Callable[[Any], Awaitable[None]]
@@ -62,3 +64,37 @@ class StreamGuard:
             self._open[peer] -= 1
             if not self._open[peer]:
                 del self._open[peer]
+
+
+class NotAdmittedError(Exception):
+    """The network of this connection has too many strangers here, or too many recent handshakes."""
+
+
+class Doorkeeper:
+    """Limits the connections before their hello and the rate of handshakes, per group of `Origins`."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._shaking_hands: list[str] = []
+        self._turns = TokenBuckets(bounds.HANDSHAKES_BURST, bounds.HANDSHAKES_PER_S)
+
+    @asynccontextmanager
+    async def admitted(self, host: str, strangers: Iterable[str]) -> AsyncIterator[None]:
+        """Wait for the turn of this address; the handshake runs inside the context. NotAdmittedError.
+
+        ``strangers``: addresses of the connections that are up but have not sent their hello.
+        """
+        if not self._origins.has_stranger_room(host, [*self._shaking_hands, *strangers]):
+            raise NotAdmittedError(f"too many strangers like {host}")
+        self._shaking_hands.append(host)
+        try:
+            crowd = self._origins.crowd_of(host)
+            if crowd is not None:
+                wait_s = self._turns.take(crowd, trio.current_time(), wait_s_max=bounds.HANDSHAKE_WAIT_S)
+                if wait_s is None:
+                    raise NotAdmittedError(f"too many handshakes with those like {host}")
+                if wait_s > 0:
+                    await trio.sleep(wait_s)
+            yield
+        finally:
+            self._shaking_hands.remove(host)

@@ -18,6 +18,8 @@ from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
 _NEWS_MAX: Final = 8
+_AGENT: Final = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+_REPORTS_MAX: Final = 3  # of one life: a neighbour can claim any number
 
 
 class NetworkNews:
@@ -102,10 +104,6 @@ class AdmissionNews:
             fields = {"is_admitted": roster.is_admitted, "excluded_from": roster.excluded_from}
             self._reporter.event("admission", admission, **fields)
         self._reported = admission
-
-
-_AGENT: Final = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
-_REPORTS_MAX: Final = 3  # of one life: a neighbour can claim any number
 
 
 class NewerVersions:

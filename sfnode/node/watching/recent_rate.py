@@ -12,6 +12,7 @@ from sfnode.status import LossPoint, Status
 _JUMP_ROUNDS: Final = 8  # a run's messages come in bursts of fewer rounds
 _JUMP_PACES: Final = 4.0  # times what the pace lets expect since the last look
 _POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
+WINDOW_S: Final = 60.0  # of catching up: a report for each in which the gap has not shrunk
 
 
 class RecentRate:
@@ -89,9 +90,6 @@ class LossSeries:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
             self._points = [LossPoint(step=b.step, loss=(a.loss + b.loss) / 2) for a, b in pairs]
             self._losses_per_point *= 2
-
-
-WINDOW_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

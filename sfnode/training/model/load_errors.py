@@ -31,11 +31,13 @@ _LONG: Final = 300  # of a list of all that a field may be, a message has the be
 
 
 @contextmanager
-def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
+def named_errors(
+    doing: str, view: Path, folder: Path, as_read: AsRead | None = None, advice: str = ""
+) -> Iterator[None]:
     """Raise OperatorError for errors of libraries within the block; running out of memory keeps its own error.
 
     Args:
-        doing: begins the sentence, such as "X cannot be loaded".
+        doing: begins the sentence, such as "X cannot be loaded". advice: ends it.
         view: the folder that the library sees in the place of ``folder``.
     """
     try:
@@ -49,7 +51,7 @@ def named_errors(doing: str, view: Path, folder: Path, as_read: AsRead | None = 
         if isinstance(cause, StrictDataclassError):
             raise OperatorError(f"{folder / CONFIG_FILE}: {_in_words(cause).rstrip('.')}. {_FETCH}") from cause
         reason = _not_json(view, cause) + _in_words(cause)
-        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}") from cause
+        raise OperatorError(f"{doing}: {reason.replace(str(view), str(folder))}{advice}") from cause
 
 
 def _in_words(error: Exception) -> str:
@@ -61,6 +63,8 @@ def _in_words(error: Exception) -> str:
     for pattern, words in _SAID:
         if found := pattern.search(str(error)):
             return found.expand(words)
+    if isinstance(error, TypeError | AttributeError):
+        return f"one of its values is none that transformers expects ({first_line(error)})"
     if isinstance(error, ZeroDivisionError):
         return f"{error}: one of its numbers must not be 0"
     if isinstance(error, KeyError):
@@ -75,5 +79,5 @@ def _not_json(view: Path, error: Exception) -> str:
         try:
             json.loads(path.read_text("utf-8"))
         except (ValueError, RecursionError):
-            return f"{path.name} is not a valid JSON file, fetch the model again: "
+            return f"{path.name} is not a valid JSON file: "
     return ""

@@ -33,7 +33,7 @@ def positions_of(folder: Path) -> int | None:
     """Return the longest prompt in tokens that the model's config allows; None when it names no limit."""
     config = read_config(folder / CONFIG_FILE)
     named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
-    return next((value for value in named if isinstance(value, int)), None)
+    return next((value for value in named if isinstance(value, int) and value > 0), None)
 
 
 def check_positions(folder: Path, max_tokens: int) -> None:
@@ -102,7 +102,7 @@ def load_causal_lm(
         beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
         raise OperatorError(
             f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch "
-            "the files of the weights again, or the config.json that belongs to them"
+            "their files again, or the config.json that belongs to them"
         )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
@@ -225,7 +225,8 @@ def named_stops(folder: Path, names: Container[str]) -> frozenset[int]:
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder``; OperatorError when it cannot be read or used."""
     doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
-    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder):
+    advice = ". Fetch its files again"
+    with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder, advice=advice):
         try:
             result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 view, trust_remote_code=False, local_files_only=True
