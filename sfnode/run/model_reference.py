@@ -48,7 +48,7 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
         folder = "" if wanted.startswith(example_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     # Of one whose weights are converted first, config.json may become another: the worker compares that
-    if is_copy and disk.from_home(model).is_dir() and (folder := find_model_folder(model, "")) is not None:
-        verify.check_shapes(folder, manifest.tensors, wanted)
-        verify.check_definition(folder, manifest.model)
+    if is_copy and disk.from_home(model).is_dir() and (copy := find_model_folder(model, "")) is not None:
+        verify.check_shapes(copy, manifest.tensors, wanted)
+        verify.check_definition(copy, manifest.model)
     return model
