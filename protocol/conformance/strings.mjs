@@ -6,7 +6,7 @@ import { BadMsgpack, pack, unpack } from "./msgpack.mjs";
 
 const JOIN = "sfnode:v1.";
 const BASE32 = "abcdefghijklmnopqrstuvwxyz234567";
-const [NODES_MAX, INVITATION_BYTES, NAME_MAX, DATA_BYTES_MAX] = [4, 96, 256, 2 ** 26];
+const [NODES_MAX, INVITATION_BYTES, USES_MAX, NAME_MAX, DATA_BYTES_MAX] = [4, 96, 100, 256, 2 ** 26];
 const [LENGTH_BYTES, CHECK_BYTES] = [2, 4];
 
 const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts)).digest();
@@ -19,16 +19,27 @@ export function parseRunAddress(text) {
   return nodes.length > 0 && nodes.every(isNode) ? { runId: found[1], nodes } : null;
 }
 
-export function writeInvitation(secretSeed, signature) {
-  return `invite:${Buffer.concat([secretSeed, signature]).toString("base64url")}`;
+/** {secretSeed, signature, uses}, or null. */
+function unpackInvitation(bytes) {
+  const uses = bytes.length === INVITATION_BYTES ? 1 : bytes[INVITATION_BYTES];
+  const isForMany = bytes.length === INVITATION_BYTES + 1 && uses > 1 && uses <= USES_MAX;
+  return isForMany || bytes.length === INVITATION_BYTES ? { secretSeed: bytes.subarray(0, 32), signature: bytes.subarray(32, INVITATION_BYTES), uses } : null;
 }
 
-/** {secretSeed, signature}, or null. */
+export function writeInvitation(secretSeed, signature, uses = 1) {
+  return `invite:${toBase64(Buffer.concat([secretSeed, signature, Buffer.from(uses > 1 ? [uses] : [])]))}`;
+}
+
 export function readInvitation(text) {
-  const found = /^invite:([A-Za-z0-9_-]{128})$/.exec(text);
-  if (found === null) return null;
-  const bytes = Buffer.from(found[1], "base64url");
-  return { secretSeed: bytes.subarray(0, 32), signature: bytes.subarray(32) };
+  const found = /^invite:([A-Za-z0-9_=-]*)$/.exec(text);
+  const bytes = found === null ? null : Buffer.from(found[1], "base64url");
+  return bytes === null || toBase64(bytes) !== found[1] ? null : unpackInvitation(bytes);
+}
+
+/** With the padding, which Node leaves out. */
+export function toBase64(bytes) {
+  const digits = bytes.toString("base64url");
+  return digits.padEnd(Math.ceil(digits.length / 4) * 4, "=");
 }
 
 export function tagOf(runId) {
@@ -92,7 +103,8 @@ function contentOf(plain) {
     isBytes(runId, 32) &&
     isList(nodes, 1, NODES_MAX) &&
     nodes.every(isNode) &&
-    isBytes(invitation, 0, INVITATION_BYTES) &&
+    Buffer.isBuffer(invitation) &&
+    (invitation.length === 0 || unpackInvitation(invitation) !== null) &&
     isName(model) &&
     isName(data) &&
     isLength(dataBytes);

@@ -1,6 +1,7 @@
 // Cases of strings.json.
 
 import { authorOf, awayAfter, noisePayload, parseAddress, peerOf, whichStays } from "./addresses.mjs";
+import { readName, writeName } from "./names.mjs";
 import { parseRunAddress, readInvitation, readJoin, tagOf, writeInvitation, writeJoin } from "./strings.mjs";
 import { fromHex, toHex } from "./vector_notation.mjs";
 
@@ -26,13 +27,20 @@ export const STRINGS = {
       nodes: nodes.map((node) => node.text),
     })),
   }),
-  invite: ({ secret_seed: seed, signature }) => ({ text: writeInvitation(fromHex(seed), fromHex(signature)) }),
+  invite: ({ secret_seed: seed, signature, uses }) => ({
+    text: writeInvitation(fromHex(seed), fromHex(signature), uses),
+  }),
   invitation: ({ text }) => ({
-    invitation: orNull(readInvitation(text), ({ secretSeed, signature }) => ({
+    invitation: orNull(readInvitation(text), ({ secretSeed, signature, uses }) => ({
       secret_seed: toHex(secretSeed),
       signature: toHex(signature),
+      ...(uses > 1 ? { uses } : {}),
     })),
   }),
+  name: ({ secret_seed: seed, run_id: runId, seconds, name }) => ({
+    text: writeName(fromHex(seed), fromHex(runId), seconds, name),
+  }),
+  read_name: ({ text, author, run_id: runId }) => ({ name: readName(text, fromHex(author), fromHex(runId)) }),
   join: ({ run_id: runId, nodes, invitation, model, data, data_bytes: dataBytes }) => ({
     text: writeJoin({
       runId: fromHex(runId),

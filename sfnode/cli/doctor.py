@@ -31,6 +31,7 @@ from sfnode.run import (
     NetworkOptions,
     RunSource,
     TrainingOptions,
+    default_directory,
     find_data_directory,
     option_field,
     run_address,
@@ -80,8 +81,8 @@ def doctor(
     """Check whether a node can run here, and say what to do if not.
 
     It looks at disk, ports, bootstraps, reachability, device, model and memory. Give it the options that you would give
-    to `sfnode join`; those that the node of --data-dir remembers need not be given. Nothing is loaded, and no node
-    starts. The exit code is 0 unless a check fails.
+    to `sfnode join`; those that the node of --data-dir remembers need not be given. Without any it examines the only
+    node of this machine. Nothing is loaded, and no node starts. The exit code is 0 unless a check fails.
 
     \b
     Example: sfnode doctor @string.txt --model facebook/opt-1.3b
@@ -90,6 +91,8 @@ def doctor(
     signed = decode_run_file(run_file) if run_file else None
     if data_dir is None and signed is not None:
         data_dir = find_data_directory(signed.manifest, None)
+    if data_dir is None and not (bootstrap or signed or model) and len(nodes := default_directory.nodes_here()) == 1:
+        (data_dir,) = nodes
     faults: list[Finding] = []
     address, listening = run_address.combined([]), list[Address]()
     for text in bootstrap:

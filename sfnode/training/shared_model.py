@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from weakref import WeakValueDictionary
 
 import torch
@@ -54,14 +54,12 @@ class SharedModel:
     @property
     def device(self) -> torch.device:
         """Return the device that the model computes on."""
-        device: torch.device = self.model.device
-        return device
+        return cast(torch.device, self.model.device)
 
     @property
     def dtype(self) -> torch.dtype:
         """Return the dtype of weights and activations."""
-        dtype: torch.dtype = self.model.dtype
-        return dtype
+        return cast(torch.dtype, self.model.dtype)
 
     @property
     def loss_dtype(self) -> torch.dtype:

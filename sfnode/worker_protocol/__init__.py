@@ -1,4 +1,4 @@
-"""Doors: `OpenSession`, `PRECISIONS`. What a node and its training process agree on. No torch, no trio."""
+"""Doors: `messages`, `TrainingConfig`. What a node and its training process agree on. No torch, no trio."""
 
 from sfnode.worker_protocol import messages
 from sfnode.worker_protocol.device_choices import (

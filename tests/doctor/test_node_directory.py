@@ -12,6 +12,7 @@ import pytest
 from sfnode.doctor.data_directory_check import check_basis, check_speed
 from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
+from sfnode.run import default_directory
 from sfnode.run.node_toml import write_node_file
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
@@ -54,6 +55,20 @@ def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(di
     assert "device" not in found  # a relay needs none
     found = findings("--data-dir", directory, "--bootstrap", typed)
     assert f"bootstrap {typed}" in found and f"bootstrap {remembered}" not in found
+
+
+def test_doctor__only_node_of_this_machine__is_examined_unless_another_is_meant(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sfnode doctor`, as the README has it, said that it knew no run."""
+    monkeypatch.setattr(default_directory, "HOME", directory.parent)
+    report(directory, peers=0)
+    write_node_file(DataDirectory(directory), {"relay": True})
+    assert "0 peers" in findings()["data directory"]["text"]
+    typed = f"/ip4/127.0.0.1/tcp/{free_ports(1)[0]}/p2p/{PEER}"
+    assert "data directory" not in findings("--bootstrap", typed, "--relay")
+    Store(DataDirectory(directory.parent / "another"), SIGNED).close()
+    assert "data directory" not in findings("--relay")
 
 
 @pytest.mark.parametrize(

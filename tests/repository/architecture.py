@@ -37,8 +37,8 @@ class Module:
 
     @functools.cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Every node of the tree: each rule looks at all of them."""
-        return tuple(ast.walk(self.tree))
+        """Every node of the tree but the marks of reading and writing, a third of all: each rule looks at them."""
+        return tuple(node for node in ast.walk(self.tree) if not isinstance(node, ast.expr_context))
 
     def is_in(self, *packages: str) -> bool:
         return any(self.name == package or self.name.startswith(package + ".") for package in packages)

@@ -152,16 +152,28 @@ def test_evaluate_export__script_of_the_guide__counts_what_sfnode_counts(
     assert capsys.readouterr().out == f"accuracy {float(right.mean()):.4f} on 40 rows\n"
 
 
-@pytest.mark.parametrize("has_settings", [True, False])
+@pytest.mark.parametrize(
+    "settings_text",
+    [
+        '{"eos_token_id": [2, 7], "temperature": 0.6, "do_sample": true}',
+        '{"eos_token_id": [2, 7], "temperature": 0.6}',
+        "",
+    ],
+    ids=["sampling", "that contradict themselves", "none"],
+)
 def test_export_model__chat_template_and_settings_for_generation__are_the_models_own(
-    has_settings: bool, tmp_path: Path
+    settings_text: str, tmp_path: Path
 ) -> None:
-    """A fault once: an exported chat model had no template, and stopped at what its config.json says."""
+    """A fault once: an exported chat model had no template, and stopped at what its config.json says.
+
+    Without `do_sample` a temperature means nothing; transformers reads such settings, and refuses to write them.
+    """
+    has_settings = bool(settings_text)
     base = save_base("llama", tmp_path / "base")
     (base / "generation_config.json").unlink()
     (base / "chat_template.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}")
     if has_settings:
-        (base / "generation_config.json").write_text('{"eos_token_id": [2, 7], "temperature": 0.6, "do_sample": true}')
+        (base / "generation_config.json").write_text(settings_text)
     run = trained_run(base)
     export_model(Bases(run.manifest), run.coefficients, base, tmp_path / "out")
     ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "out", base))

@@ -21,6 +21,7 @@ from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.session import Session
 from sfnode.run.pasted_string import wrapped
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
+from tests.vectors.name_cases import invitations_for_many, names
 from tests.vectors.notation import Case, Document, case, document
 
 _RUN_ID = bytes(range(32))
@@ -32,7 +33,20 @@ _INVITATION = bytes(range(96))
 
 def strings() -> Document:
     """strings.json"""
-    parts = (_peers(), _noise(), _sessions(), _byes(), _addresses(), _runs(), _invitations(), _joins(), _tags())
+    parts = (
+        _peers(),
+        _noise(),
+        _sessions(),
+        _byes(),
+        _addresses(),
+        _runs(),
+        _invitations(),
+        _joins(),
+        _tags(),
+        invitations_for_many(_INVITATION),
+        names(),
+        _joins_for_many(),
+    )
     return document("Connections, addresses and texts: SPEC 8.8, 8.9", [each for part in parts for each in part])
 
 
@@ -285,6 +299,14 @@ def _joins() -> Iterator[Case]:
         yield case(f"string to join: {name}", "read_join", {"text": text}, {"content": found and _told(found)})
 
 
+def _joins_for_many() -> Iterator[Case]:
+    good = {"an invitation for thirty": b"\x1e", "one for a hundred and one": b"\x65", "one for one, told": b"\1"}
+    for name, number in {**good, "an invitation and two bytes": b"\2\2"}.items():
+        text = _joined(_content(invitation=(_INVITATION + number).hex()))
+        found = _read(text)
+        yield case(f"string to join: {name}", "read_join", {"text": text}, {"content": found and _told(found)})
+
+
 def _address(text: str) -> list[dict[str, str]]:
     return [{"address": text, "author": _AUTHORS[0].hex()}]
 
@@ -341,7 +363,7 @@ def _told(found: RunAddress) -> dict[str, Any]:
     return _content(
         run_id=(found.run_id or b"").hex(),
         nodes=nodes,
-        invitation=(invitation.secret + invitation.signature).hex() if invitation else "",
+        invitation=invitation.packed.hex() if invitation else "",
         model=found.run_model,
         data=found.run_data,
         data_bytes=found.run_data_bytes,

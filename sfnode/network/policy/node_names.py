@@ -49,8 +49,7 @@ def is_fit(name: str) -> bool:
 
 def sign_name(signer: Signer, run_id: bytes, name: str, seconds: int) -> NodeName:
     """Return a node's own name, signed for one run."""
-    signature = base64.urlsafe_b64encode(signer.sign(_signed(run_id, seconds, name))).decode("ascii")
-    return NodeName(name=name, seconds=seconds, text=f"{_PREFIX}{seconds}:{signature}:{name}")
+    return _named(name, seconds, signer.sign(_signed(run_id, seconds, name)))
 
 
 def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | None:
@@ -66,9 +65,15 @@ def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | N
         signed = _signed(run_id, int(digits), name)
     except ValueError:
         return None
-    if len(signature) != SIGNATURE_BYTES or not is_signed(author, signed, signature):
-        return None
-    return NodeName(name=name, seconds=int(digits), text=text)
+    # Written again, because Python's decoder takes "+" and "/" as well.
+    found = _named(name, int(digits), signature)
+    is_whole = len(signature) == SIGNATURE_BYTES and found.text == text
+    return found if is_whole and is_signed(author, signed, signature) else None
+
+
+def _named(name: str, seconds: int, signature: bytes) -> NodeName:
+    encoded = base64.urlsafe_b64encode(signature).decode("ascii")
+    return NodeName(name=name, seconds=seconds, text=f"{_PREFIX}{seconds}:{encoded}:{name}")
 
 
 def _signed(run_id: bytes, seconds: int, name: str) -> bytes:

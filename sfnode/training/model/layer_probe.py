@@ -34,8 +34,8 @@ def body_of(model: PreTrainedModel) -> nn.Module:
     if model.base_model is not model:
         return cast(nn.Module, model.base_model)
     embedding = model.get_input_embeddings()
-    children: Iterator[nn.Module] = model.children()
-    return next(part for part in children if any(module is embedding for module in part.modules()))
+    parts = (part for part in model.children() if any(module is embedding for module in part.modules()))
+    return cast(nn.Module, next(parts))
 
 
 def hidden_states(model: PreTrainedModel, tokens_NT: Tensor) -> Tensor:
