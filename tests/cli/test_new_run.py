@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from protocol.run.method import CoreKind
+from sfnode.api import local_model
 from sfnode.demo import data_file
 from sfnode.run import manifest_builder
 from sfnode.storage import decode_run_file, stored_basis
@@ -173,7 +174,7 @@ def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
         assert made is not None
         return replace(made, learning_rate=6.25e-33)
 
-    monkeypatch.setattr(calibration, "calibrate", rateless)
+    monkeypatch.setattr(local_model, "calibrate", rateless)
     outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 40), *options, "--out", tmp_path / "a.run")
     if options:
         assert outcome.code == 0, outcome
