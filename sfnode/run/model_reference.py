@@ -4,7 +4,7 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import FetchedModel, find_model_folder, is_same_package, verify
+from sfnode.model_files import FetchedModel, is_same_package, verify
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import disk, example_files
 
@@ -47,8 +47,6 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
     ):
         folder = "" if wanted.startswith(example_files.EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
-    # Of one whose weights are converted first, config.json may become another: the worker compares that
-    if is_copy and disk.from_home(model).is_dir() and (copy := find_model_folder(model, "")) is not None:
-        verify.check_shapes(copy, manifest.tensors, wanted)
-        verify.check_definition(copy, manifest.model)
+    if is_copy and disk.from_home(model).is_dir():
+        verify.check_shapes(disk.from_home(model), manifest.tensors, wanted)
     return model

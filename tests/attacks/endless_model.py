@@ -32,7 +32,7 @@ def endless_model(is_short: bool) -> Outcome:
         run_file, port = Path(name, "endless.run"), free_port()
         run_file.write_bytes(sign_manifest(manifest, OWNER).encode())
         address = address_in(Path(name, "joiner"), port)
-        given = ("--run", run_file, "--data", run_file, "--worker-socket", Path(name, "none.sock"))
+        given = ("--run", run_file, "--data", "embedded:reviews", "--worker-socket", Path(name, "none.sock"))
         joiner = joins("joiner", *given, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
         joiner.wait_for_event("started")
         wait_until(joiner.status, "the joiner's first status")

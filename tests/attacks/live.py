@@ -59,7 +59,7 @@ def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[Li
             directory=folder / f"node{number}",
             arguments=[
                 *("--run", str(run_file), "--worker-socket", str(socket), "--neighbours-fixed"),
-                *("--model", "local:none", "--data", str(run_file)),  # any file: the worker reads no examples
+                *("--model", "local:none", "--data", "embedded:reviews"),  # the worker reads none of them
                 *("--listen", f"/ip4/127.0.0.1/tcp/{port}"),
                 *(("--bootstrap", addresses[0]) if number else ()),
             ],

@@ -136,8 +136,16 @@ def _joiner(joins: Joins, port: int, bootstrap: str) -> JoinProcess:
     KeyFile(folder / "joiner" / IDENTITY_FILE).store(b"author" + JOINER.to_bytes(26, "big"))
     run_file = folder / "test.run"
     run_file.write_bytes(_SIGNED.encode())
-    given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")
-    places = ("--listen", f"/ip4/127.0.0.1/tcp/{port}", "--bootstrap", bootstrap, "--neighbours-fixed")
+    given = ("--run", run_file, "--model", folder, "--data", "embedded:reviews")
+    places = (
+        "--worker-socket",
+        folder / "worker.sock",
+        "--listen",
+        f"/ip4/127.0.0.1/tcp/{port}",
+        "--bootstrap",
+        bootstrap,
+        "--neighbours-fixed",
+    )
     return joins("joiner", *given, *places, "--snapshot", "always")
 
 

@@ -63,7 +63,14 @@ async def _model_s(slow: int, spent: Spent) -> float | None:
         run_file.write_bytes(sign_manifest(manifest, OWNER).encode())
         async with givers(manifest.run_id, pieces, slow=slow, spent=spent) as addresses:
             bootstraps = [part for address in addresses for part in ("--bootstrap", address)]
-            given = ["--run", str(run_file), "--data", str(run_file), "--worker-socket", str(Path(name, "none.sock"))]
+            given = [
+                "--run",
+                str(run_file),
+                "--data",
+                "embedded:reviews",
+                "--worker-socket",
+                str(Path(name, "none.sock")),
+            ]
             joiner = JoinProcess(
                 directory=Path(name, "joiner"),
                 arguments=[*given, "--neighbours-fixed", *bootstraps],

@@ -160,7 +160,14 @@ def _started(
         bootstrap = [part for address in known for part in ("--bootstrap", address)]
         known.append(address_in(joins.folder / name, port))
         listen = f"/ip4/127.0.0.1/tcp/{port}"
-        local = ("--model", joins.folder, "--data", run, "--worker-socket", worker)  # the worker reads neither
+        local = (
+            "--model",
+            joins.folder,
+            "--data",
+            "embedded:reviews",
+            "--worker-socket",
+            worker,
+        )  # the worker reads neither
         nodes.append(joins(name, "--run", run, *local, "--listen", listen, *bootstrap))
     return nodes, known
 

@@ -23,6 +23,7 @@ from sfnode.storage.record_store import Store
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
+from tests.support.daemons import DATA
 from tests.support.ledgers import admit, exclude, seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
 from tests.support.statuses import changed
@@ -249,7 +250,7 @@ def test_join__invitation_that_cannot_be_used__says_why(
     place = Place(tmp_path, manifest)
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
-        "--data", place.run, "--invite", invite,
+        "--data", DATA, "--invite", invite,
     )  # fmt: skip
     assert_teaches(outcome, *parts)
 
@@ -264,7 +265,7 @@ def test_join__invitation_from_where_nobody_else_reads_it__is_taken_as_one_that_
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{text}\n".encode())))
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
-        "--data", place.run, "--invite", f"@{tmp_path / 'invitation'}" if way == "file" else "-",
+        "--data", DATA, "--invite", f"@{tmp_path / 'invitation'}" if way == "file" else "-",
     )  # fmt: skip
     assert_teaches(outcome, "--invite", "owner", "another run")
 
@@ -282,7 +283,7 @@ def test_join__invitation_by_another_owner__is_refused(tmp_path: Path) -> None:
     text = Roster(INVITED).codec.invite(Signer(b"\7" * 32), b"\1" * 32).text
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
-        "--data", place.run, "--invite", text,
+        "--data", DATA, "--invite", text,
     )  # fmt: skip
     assert_teaches(outcome, "--invite", "owner", "another run")
     assert list(DataDirectory(place.data_dir).statements.waiting()) == []
@@ -294,7 +295,7 @@ def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: P
     KeyFile(place.data_dir / IDENTITY_FILE).store(b"\1" * 32)
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
-        "--data", place.run,
+        "--data", DATA,
     )  # fmt: skip
     bits = work_of(manifest.run_id, KeyFile(place.data_dir / IDENTITY_FILE).signer().author)
     assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")

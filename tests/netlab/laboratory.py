@@ -142,13 +142,12 @@ class Laboratory:
         self, machine: Namespace, bootstrap: Sequence[str] = (), *, relay: bool = False, fixed: bool = False
     ) -> NetNode:
         """A node that is not started yet; it listens on PORT of all addresses of its machine."""
-        data = self.run_file  # any file: the worker reads no examples
         arguments = ["--run", str(self.run_file), "--listen", f"/ip4/0.0.0.0/tcp/{PORT}"]
         if relay:
             arguments.append("--relay")
         else:
             arguments += ["--worker-socket", str(self.folder / "worker.sock")]
-            arguments += [] if self._is_embedded else ["--model", "local:none", "--data", str(data)]
+            arguments += [] if self._is_embedded else ["--model", "local:none", "--data", "embedded:reviews"]
         if fixed:
             arguments.append("--neighbours-fixed")
         for target in bootstrap:

@@ -168,7 +168,7 @@ def _nodes(network: UnequalNetwork, folder: Path) -> list[JoinProcess]:
     for number, (path, port) in enumerate(zip(sockets, ports, strict=True)):
         run_file = str(folder / "test.run")
         arguments = ["--run", run_file, "--worker-socket", str(path), "--exit-when-finished"]
-        arguments += ["--model", "local:none", "--data", run_file]  # any file: the worker reads no examples
+        arguments += ["--model", "local:none", "--data", "embedded:reviews"]  # the worker reads none of them
         arguments += ["--listen", f"/ip4/127.0.0.1/tcp/{port}", "--neighbours-fixed", "--neighbours-min", "1"]
         if number:
             arguments += ["--bootstrap", address_in(folder / f"node{number - 1}", ports[number - 1])]

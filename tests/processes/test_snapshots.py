@@ -101,8 +101,17 @@ def joining(joins: Joins, folder: Path, old: Old, *arguments: object) -> JoinPro
     KeyFile(folder / "joiner" / IDENTITY_FILE).store(seed_of(JOINER))
     run_file = folder / "test.run"
     run_file.write_bytes(SIGNED.encode())
-    given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")
-    return joins("joiner", *given, "--bootstrap", old.address, "--neighbours-fixed", *arguments)
+    given = ("--run", run_file, "--model", folder, "--data", "embedded:reviews")
+    return joins(
+        "joiner",
+        *given,
+        "--worker-socket",
+        folder / "worker.sock",
+        "--bootstrap",
+        old.address,
+        "--neighbours-fixed",
+        *arguments,
+    )
 
 
 async def until(condition: Callable[[], bool]) -> None:
