@@ -15,7 +15,7 @@ def test_web__packages_are_missing__names_them_and_the_command(monkeypatch: pyte
         return None if name == "hypercorn" else ModuleSpec(name, None)
 
     monkeypatch.setattr(missing_extras, "find_spec", find)
-    with pytest.raises(OperatorError, match=r"--web needs hypercorn, .*: run `pip install 'sfnode\[web\]'`"):
+    with pytest.raises(OperatorError, match=r"--web needs hypercorn, .*: run `.* -m pip install 'sfnode\[web\]'`"):
         missing_extras.check_can_serve_page()
 
 

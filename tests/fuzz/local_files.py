@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgpack
+
 from protocol.errors import OperatorError, Reject, StorageDamagedError, WorkerError
+from protocol.framing import frame
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network import bounds
@@ -161,7 +164,7 @@ def _cut_frames(data: bytes) -> list[bytes]:
 
 
 def worker_seeds() -> Iterator[bytes]:
-    """A message of each kind."""
+    """A message of each kind; and what another release may send: a kind with other fields, and one of another type."""
     messages: tuple[worker_messages.Message, ...] = (
         worker_messages.OpenSession(
             manifest=b"m",
@@ -180,6 +183,8 @@ def worker_seeds() -> Iterator[bytes]:
     )
     for message in messages:
         yield worker_messages.encode_frame(message)
+    for kind, row in (("EvaluateRequest", [1]), ("EstimateRequest", [3, "seed", 8])):
+        yield frame(msgpack.packb([kind, row]))
 
 
 # --- store
