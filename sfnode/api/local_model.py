@@ -11,7 +11,7 @@ from protocol.run import CoreKind, ModelSpec, TaskKind, TaskSpec, no_model
 from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
-from sfnode.training.calibration import EXAMPLES_MIN, FoundBasis, Progress, calibrate
+from sfnode.training import calibration
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -27,8 +27,8 @@ _DATA: Final = DataOptions(data="rows of this process", is_private=True)  # noth
 
 
 def finish_run(
-    draft: RunDraft, model: SharedModel, data: TaskData, report: Progress = lambda _done, _total: None
-) -> tuple[LocalRun, FoundBasis | None]:
+    draft: RunDraft, model: SharedModel, data: TaskData, report: calibration.Progress = lambda _done, _total: None
+) -> tuple[LocalRun, calibration.FoundBasis | None]:
     """Sign a new run: with a basis that is found on some of ``data``, or with drawn directions where there can be none.
 
     OperatorError: an option is wrong, which shows before a basis is looked for; or the run needs one that it cannot
@@ -36,24 +36,24 @@ def finish_run(
     """
     draft.manifest(is_complete=False)  # raises
     options, basis = draft.options, None
-    found: FoundBasis | None = None
+    found: calibration.FoundBasis | None = None
     if options.dense_batch_rows:
         bits = options.method.bits or manifest_builder.BITS
-        found = calibrate(model, draft.tensors, data, options.dense_batch_rows, bits, report)
+        found = calibration.calibrate(model, draft.tensors, data, options.dense_batch_rows, bits, report)
     if found is not None:
         basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
     elif draft.task.kind is TaskKind.REWARD:
         raise OperatorError(
-            f"rewards are learnt by a dense core: it needs --data with {EXAMPLES_MIN} prompts or more, and a model "
-            f"whose last layers write to the residual stream; {options.model} lacks these, or the prompts are too few. "
-            "Give more of them, or another model of the architectures in docs/models.md"
+            f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
+            f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
+            "too few. Give more of them, or another model of the architectures in docs/models.md"
         )
     elif options.method.core is CoreKind.DENSE or options.method.bits:
         option = "--core dense" if options.method.core is CoreKind.DENSE else f"--bits {options.method.bits}"
         raise OperatorError(
-            f"{option}: needs --data with at least {EXAMPLES_MIN} examples, the loss as objective, layers known to "
-            "write to the residual stream, and no option on how directions are drawn. Leave it out to take what there "
-            "can be"
+            f"{option}: needs --data with at least {calibration.EXAMPLES_MIN} examples, the loss as objective, layers "
+            "known to write to the residual stream, and no option on how directions are drawn. Leave it out to take "
+            "what there can be"
         )
     else:
         draft.draw()

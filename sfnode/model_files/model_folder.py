@@ -106,12 +106,13 @@ def _without_weights(folder: Path) -> str:
     """Return what to do about a folder that has neither the one file of weights nor an index of several."""
     if (folder / SINGLE_FILE).is_symlink():
         return "mend the link, or put the file there"
-    others = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter"))
-    if len(others) == 1:
-        return f"there is {others[0]}: if it holds the whole model, call it {SINGLE_FILE}"
-    if others:
-        return f"there are {', '.join(others[:3])}, and no {INDEX_FILE}, which says what is in them: copy it"
-    return _instead(folder, "only safetensors are read, never pickles: convert the model")
+    match sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith("adapter")):
+        case []:
+            return _instead(folder, "only safetensors are read, never pickles: convert the model")
+        case [one]:
+            return f"there is {one}: if it holds the whole model, call it {SINGLE_FILE}"
+        case several:
+            return f"there are {', '.join(several[:3])}, and no {INDEX_FILE}, which says what is in them: copy it"
 
 
 def _fault_of(path: Path) -> str:

@@ -49,11 +49,10 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
 
 def _odd_line(found: int, wanted: int, delimiter: str) -> str:
     """Return in words what is wrong with a line of another number of columns than the first has."""
-    advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
-    return (
-        f"columns: {found}, and the first line has {wanted}: "
-        f"{advice if found > wanted else 'a column of this line is missing'}"
-    )
+    advice = "a column of this line is missing"
+    if found > wanted:
+        advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+    return f"columns: {found}, and the first line has {wanted}: {advice}"
 
 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:

@@ -94,7 +94,9 @@ def _rows(status: Status, is_ascii: bool) -> Iterator[tuple[str, RenderableType]
         yield "updates", _updates(status, detail)
         yield "equal", _equal(status, detail)
     yield "admitted", Text(printable(admission_of(status).partition(":")[0]))  # a warning has the rest
-    yield "memory", _memory(status)
+    memory = status.network.memory
+    worker = f", worker {detail.processes_bytes >> 20} MiB" if detail is not None and detail.processes_bytes else ""
+    yield "memory", Text(memory.in_words(), style="yellow" if memory.is_full else "").append(worker)
     if detail is not None:
         rates = f"{format_rate(detail.bytes_in_per_s)} in, {format_rate(detail.bytes_out_per_s)} out"
         yield "speed", Text(f"{detail.rows_per_s:,.0f} forward rows/s, {rates}")
@@ -154,14 +156,6 @@ def _equal(status: Status, detail: StatusDetail) -> Text:
     held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
     if held:
         line.append(f"; {min(held):,} or more own updates held by {len(held)} of them", style="dim")
-    return line
-
-
-def _memory(status: Status) -> Text:
-    memory = status.network.memory
-    line = Text(memory.in_words(), style="yellow" if memory.is_full else "")
-    if status.detail is not None and status.detail.processes_bytes:
-        line.append(f", worker {status.detail.processes_bytes >> 20} MiB")
     return line
 
 

@@ -85,7 +85,7 @@ async def test_children__started_as_a_node_starts_them__run_no_planted_module(pl
 
 @pytest.mark.process
 def test_child__that_starts_python_in_turn__hands_the_safe_path_down(planted: Path) -> None:
-    command = ["-m", "sfnode.keys.proof_of_work_process", *CHILDREN["sfnode.keys.proof_of_work_process"]]
+    command = ["-m", "sfnode.model_files.resolve_process", *CHILDREN["sfnode.model_files.resolve_process"]]
     text = f"import subprocess, sys; subprocess.run([sys.executable, *{command}])"
     (planted.parent / "grandparent.py").write_text(text)
     Program(module="grandparent", variables={"PYTHONPATH": str(planted.parent)}).run(100.0)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from protocol.run.method import CoreKind
-from sfnode.api import local_model
 from sfnode.demo import data_file
 from sfnode.run import manifest_builder
 from sfnode.storage import decode_run_file, stored_basis
+from sfnode.training import calibration
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import assert_teaches, call
@@ -166,14 +166,14 @@ def test_init__a_wrong_row__is_said_before_a_model_is_looked_for(tmp_path: Path)
 def test_init__no_rate_was_found__says_so_and_names_no_option_that_nobody_typed(
     options: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = local_model.calibrate
+    found = calibration.calibrate
 
     def rateless(*arguments: Any) -> object:
         made = found(*arguments)
         assert made is not None
         return replace(made, learning_rate=6.25e-33)
 
-    monkeypatch.setattr(local_model, "calibrate", rateless)
+    monkeypatch.setattr(calibration, "calibrate", rateless)
     outcome = call("init", *DEMO, "--data", some_reviews(tmp_path, 40), *options, "--out", tmp_path / "a.run")
     if options:
         assert outcome.code == 0, outcome

@@ -182,7 +182,7 @@ def try_run(folder: Path, name: str, *arguments: object) -> Met:
             evaluation = ("--eval-data", measured[1], "--eval-every", 1) if measured else ()
             joined = call(*command, *evaluation, *_NODE, "--data-dir", node, "--json")
             if joined.code:
-                return Met(name=name, verdict="refused", sentence=f"init takes it, join does not: {joined.error}")
+                return Met(name=name, verdict="DIFFERENT", sentence=f"init takes it, join does not: {joined.error}")
             if json.loads(call("log", "verify", node, "--json").stdout)["updates"] != 1:
                 return Met(name=name, verdict="NO UPDATE", sentence=joined.stdout.splitlines()[-1])
     except Exception as error:

@@ -70,3 +70,10 @@ def test_revision__the_manifests__is_taken() -> None:
 def test_revision__another_one__is_refused(wanted: str, said: str) -> None:
     with pytest.raises(OperatorError, match=rf"--revision 1\.1 is not the run's: its model pypi:llm-tiny {said}"):
         find_model(run_of("pypi:llm-tiny", wanted), None, "1.1")
+
+
+def test_model__quantised_copy_whose_config_is_another_once_converted__is_taken(tmp_path: Path) -> None:
+    """A fault once: `init` took a model in mxfp4, and `join` named its config.json as another than the run's."""
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "config.json").write_text('{"quantization_config": {"quant_method": "mxfp4"}}')
+    assert find_model(run_of("local:model"), str(tmp_path)) == str(tmp_path)

@@ -75,7 +75,8 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
 
     OperatorError: an address of --at is malformed, or of another run.
     """
-    running = _of_node(data_dir)
+    string = read_status(data_dir).life.join_string if data_dir is not None and data_dir.is_locked() else ""
+    running = run_address.parse_run_addresses([string]) if string else None
     if not at:
         return running
     given = run_address.parse_run_addresses(at)
@@ -83,10 +84,3 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
         raise OperatorError("--at is an address of another run: give that of a node of this one")
     known = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
     return replace(known, nodes=given.nodes)
-
-
-def _of_node(data_dir: DataDirectory | None) -> RunAddress | None:
-    if data_dir is None or not data_dir.is_locked():
-        return None
-    string = read_status(data_dir).life.join_string
-    return run_address.parse_run_addresses([string]) if string else None

@@ -65,8 +65,7 @@ def read_name_untrusted(text: str, author: bytes, run_id: bytes) -> NodeName | N
         signed = _signed(run_id, int(digits), name)
     except ValueError:
         return None
-    # Written again, because Python's decoder takes "+" and "/" as well.
-    found = _named(name, int(digits), signature)
+    found = _named(name, int(digits), signature)  # written again: Python's decoder takes "+" and "/" as well
     is_whole = len(signature) == SIGNATURE_BYTES and found.text == text
     return found if is_whole and is_signed(author, signed, signature) else None
 

@@ -17,16 +17,14 @@ from sfnode.training.model.change_while_loading import AsRead
 _CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
 _FETCH: Final = "Mend it, or fetch the model again"
 # What transformers says -> what people can act on; the first that is found in it
-_SAID: Final = (
-    (
-        re.compile("Unrecognized configuration class.*?(\\w+)Config'"),
-        r"\1 is no causal language model, which is one that continues a text: take one that is",
+_SAID: Final = {
+    r"Unrecognized configuration class.*?(\w+)Config'": (
+        r"\1 is no causal language model, which is one that continues a text: take one that is"
     ),
-    (
-        re.compile("contains custom code"),
-        "transformers has no such kind of model, and the code that comes with a model is never run: take another model",
+    "contains custom code": (
+        "transformers has no such kind of model, and the code that comes with a model is never run: take another model"
     ),
-)
+}
 _LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
 
 
@@ -60,8 +58,8 @@ def _in_words(error: Exception) -> str:
     if isinstance(error, StrictDataclassError) and len(lines) > 1:
         said = _CLASS.sub(r"\1", lines[1].partition(": ")[2].partition(". Errors:")[0])  # without the error's class
         return said if len(said) <= _LONG else f"{said[: _LONG // 2]} ... {said[-_LONG // 2 :]}"
-    for pattern, words in _SAID:
-        if found := pattern.search(str(error)):
+    for pattern, words in _SAID.items():
+        if found := re.search(pattern, str(error)):
             return found.expand(words)
     if isinstance(error, TypeError | AttributeError):
         return f"one of its values is none that transformers expects ({first_line(error)})"
