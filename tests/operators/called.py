@@ -39,7 +39,7 @@ _WORK: Final = (
     ),
     *("sfnode.training.bench.bench_answer", "sfnode.training.devices.product_speeds"),
     *("sfnode.training.export.export_model", "sfnode.training.export.export_adapter"),
-    "sfnode.api.local_model.calibrate",
+    "sfnode.training.calibration.calibrate",
     "sfnode.storage.data_directory.DataDirectory.remove",
 )
 _ASYNC: Final = ("evaluate_states", "audit_messages", "run")

@@ -112,8 +112,8 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
     signed = sign_manifest(
         manifest_of(Shape(authors=len(network.paces_ms), steps=network.steps), tiny_tensors()), OWNER
     )
-    data = folder / "data.jsonl"  # any file: the worker reads no examples
-    data.write_text("{}\n", encoding="utf-8")
+    data = folder / "data.jsonl"  # the worker reads no examples
+    data.write_text('{"sentence": "a fine film", "label": 1}\n', encoding="utf-8")
     config = LocalNetworkConfig(
         folder=folder,
         signed=signed,
