@@ -133,4 +133,4 @@ def test_join__noise_without_its_package__says_how_to_install(
     private: Path, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfnode.cli.missing_extras.find_spec", lambda _name: None)
-    assert_teaches(join(private, "--noise", "1"), "--noise needs opendp", "--extras train,privacy")
+    assert_teaches(join(private, "--noise", "1"), "--noise needs opendp", "pip install 'sfnode[privacy]'")
