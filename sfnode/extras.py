@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from importlib.util import find_spec
 
 
 def how_to_add(extra: str) -> str:
@@ -10,4 +11,6 @@ def how_to_add(extra: str) -> str:
     It names this Python, since the `pip` on the path of a pipx user is another one's.
     """
     note = " (docs/install.md says which PyTorch suits this machine)" if extra == "train" else ""
-    return f"run `{shlex.quote(sys.executable)} -m pip install 'sfnode[{extra}]'`{note}"
+    with_pip, with_uv = (sys.executable, "-m", "pip", "install"), ("uv", "pip", "install", "--python", sys.executable)
+    install = with_pip if find_spec("pip") else with_uv
+    return f"run `{shlex.join([*install, f'sfnode[{extra}]'])}`{note}"

@@ -44,7 +44,7 @@ def finish_run(
         basis = draft.take_dense(found.tensors, found.settings, found.learning_rate, found.content)
     elif draft.task.kind is TaskKind.REWARD:
         raise OperatorError(
-            f"rewards are learnt by a dense core: it needs --data with {calibration.EXAMPLES_MIN} prompts or more, and "
+            f"rewards are learnt by a dense core: it needs {calibration.EXAMPLES_MIN} prompts or more, and "
             f"a model whose last layers write to the residual stream; {options.model} lacks these, or the prompts are "
             "too few. Give more of them, or another model of the architectures in docs/models.md"
         )

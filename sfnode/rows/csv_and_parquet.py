@@ -52,7 +52,7 @@ def _odd_line(found: int, wanted: int, delimiter: str) -> str:
     advice = "a column of this line is missing"
     if found > wanted:
         advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
-    return f"columns: {found}, and the first line has {wanted}: {advice}"
+    return f"columns here: {found}, in the first line: {wanted}; {advice}"
 
 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
@@ -72,6 +72,8 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
             for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
                 plain = {name: each.decode() if isinstance(each, bytes) else each for name, each in row.items()}
                 yield f"{path}: row {number}", plain
+    except UnicodeDecodeError:
+        raise OperatorError(f"{path}: a column holds bytes that are no text in UTF-8: save it as text") from None
     except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
         fault = first_line(error).rstrip(".")
         raise OperatorError(f"{path}: a damaged Parquet file: {fault}. Fetch or make it again") from None

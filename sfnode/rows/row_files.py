@@ -132,7 +132,7 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
     for beginning, what in _REFUSED:
         if data.startswith(beginning) and not (is_text and beginning.isalnum()):
             raise OperatorError(f"{path} is {what}")
-    if data[_TAR_AT:].startswith(_TAR):
+    if data.startswith(_TAR, _TAR_AT) and b"\0" in data[:_TAR_AT]:  # texts may hold that word, too
         raise OperatorError(f"{path} is a tar archive: unpack it with `tar -xf`")
     encoding = next((name for mark, name in _ENCODINGS if data.startswith(mark)), "utf-8")
     if b"\0" in data[:_HEAD_BYTES] and encoding in ("utf-8", "utf-8-sig"):

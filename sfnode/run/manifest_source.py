@@ -90,7 +90,7 @@ async def fetch_from_nodes(
             reporter.progress(f"{wanted.name}_progress", text, received_bytes=received, total_bytes=total)
 
     def show_failure(report: DialReport) -> None:
-        text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        text = f"cannot fetch {what} from {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
         reporter.event("dial_failed", text, address=report.address, reason=report.reason)
 
     size = f", {wanted.total:,} bytes" if wanted.total else ""

@@ -97,7 +97,8 @@ def hear(
     """
     context = shared.pass_context
     positions_P = rows.positions if isinstance(rows, CandidateBatch) else last_places(rows)
-    side_Hr = u_Hr * shared.norm_gain()[:, None]  # of a stream of size one
+    if isinstance(rows, CandidateBatch):
+        u_Hr = u_Hr * shared.norm_gain()[:, None]  # of a stream of size one; a pass of its own, so before the block
     with context.carrying(terms, 1, rows.tokens.numel()), context.hearing(names, positions_P):
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
@@ -106,7 +107,7 @@ def hear(
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
             loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
-            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, side_Hr)
+            d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, u_Hr)
         return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)
 
 

@@ -41,7 +41,7 @@ async def evaluate_states(
 ) -> list[messages.Evaluated]:
     """Evaluate each state on ``config.eval_data``; ``on_progress`` hears how many rows of all states are done.
 
-    A worker evaluates a state once (`Estimator.evaluate`). OperatorError, WorkerError.
+    A worker keeps its last results (`Estimator.evaluate`). OperatorError, WorkerError.
     """
     found: list[messages.Evaluated] = []
 

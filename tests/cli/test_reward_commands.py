@@ -138,7 +138,7 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
         ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
         ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
-        ({}, "needs --data with 32 prompts or more"),
+        ({}, "needs 32 prompts or more"),
     ],
 )
 def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(

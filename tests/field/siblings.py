@@ -207,8 +207,8 @@ def _refused_tables() -> list[Sibling]:
             _table().replace("sentence,", "text,"),
             "no column 'sentence'; the columns found are 'text', 'label'",
         ),
-        _of("comma_unquoted.csv", "sentence,label\nfine, I say,1\n", ":2: columns: 3, and the first line has 2: put"),
-        _of("column_missing.csv", "sentence,label\nfine\n", ":2: columns: 1, and the first line has 2: a column"),
+        _of("comma_unquoted.csv", "sentence,label\nfine, I say,1\n", ":2: columns here: 3, in the first line: 2; put"),
+        _of("column_missing.csv", "sentence,label\nfine\n", ":2: columns here: 1, in the first line: 2; a column"),
         _of("two_columns_of_a_name.csv", "sentence,label,label\nfine,1,1\n", "two columns are called 'label'"),
         _of(
             "quote_never_closed.csv", 'sentence,label\n"fine,1\ndull,0\n', "Write a double quote in a quoted text twice"

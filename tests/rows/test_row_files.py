@@ -109,6 +109,21 @@ def test_rows__first_column_begins_like_another_format__is_read_as_text(tmp_path
     assert row == {"ORCID": "7", "sentence": "a fine film", "label": 1}
 
 
+def test_rows__word_of_a_tar_archive_where_that_has_it__is_read_as_text(tmp_path: Path) -> None:
+    """A fault once: "mustard", with its second letter at byte 257, made a CSV file a tar archive."""
+    path, begins = tmp_path / "rows.csv", "sentence,label\n"
+    path.write_text(f"{begins}{'a' * (256 - len(begins))}mustard,1\n", "utf-8")
+    assert [str(row).count("amustard") for _, row in row_files.rows_of(path, TEMPLATE)] == [1]
+
+
+def test_rows__parquet_with_bytes_that_are_no_text__is_not_called_damaged(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"sentence": [b"caf\xe9"], "label": [1]}), path := tmp_path / "rows.parquet")
+    with pytest.raises(OperatorError, match="holds bytes that are no text in UTF-8: save it as text"):
+        [*row_files.rows_of(path, TEMPLATE)]
+
+
 def test_rows__parquet_as_other_programs_write_it__has_texts_and_whole_numbers(tmp_path: Path) -> None:
     """Spark writes texts as bytes, a warehouse whole numbers as decimals. An empty table once named another file."""
     arrow = pytest.importorskip("pyarrow")

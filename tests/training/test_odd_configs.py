@@ -71,9 +71,13 @@ def test_load_tokenizer__file_that_is_not_one__is_said(content: bytes, said: str
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("tokenizer.json", None, r"tokenizer\.json is missing, and transformers makes none of tokenizer_config\.json"),
-        ("tokenizer_config.json", {"model_max_length": "2048"}, r"one of its values is none .*Fetch its files again"),
-        ("special_tokens_map.json", [], r"one of its values is none that transformers expects \('list' object"),
+        (
+            "tokenizer.json",
+            None,
+            r"tokenizer\.json is missing, and transformers cannot make one from tokenizer_config\.json",
+        ),
+        ("tokenizer_config.json", {"model_max_length": "2048"}, r"is not one that .*Fetch its files again"),
+        ("special_tokens_map.json", [], r"one of its values is not one that transformers expects \('list' object"),
     ],
 )
 def test_load_tokenizer__file_is_missing_or_has_a_value_of_another_type__is_said(

@@ -84,7 +84,10 @@ class LocalDiscovery:
                     self._answer_from_s = now_s + bounds.MDNS_ANSWER_INTERVAL_S
                     for index in self._interfaces():
                         self._announce(index)
-            case mdns_packets.Announcement(addresses=texts, run=run) if run in ("", self._run):  # older ones name none
+            case mdns_packets.Announcement(addresses=texts, run=run) if run in (
+                "",
+                self._run,
+            ):  # older releases name no run
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)

@@ -1,8 +1,8 @@
 """Measure peak memory, each figure in a process of its own so that none sees another's leftovers.
 
-On a CPU, the figure of a step or of forward passes is the largest resident memory since the model was
-made, less what Python and torch held before it: weights, activations, and the libraries' scratch. On CUDA it is the
-allocated memory. The processes run this module, which prints a mapping as JSON.
+On a CPU, the figure of a step or of forward passes is the largest resident memory since the model was made, less what
+Python and torch held before it: weights, activations, and the libraries' scratch. On CUDA it is the allocated memory.
+The processes run this module, which prints a mapping as JSON.
 """
 
 import gc

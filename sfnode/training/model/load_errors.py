@@ -62,7 +62,7 @@ def _in_words(error: Exception) -> str:
         if found := re.search(pattern, str(error)):
             return found.expand(words)
     if isinstance(error, TypeError | AttributeError):
-        return f"one of its values is none that transformers expects ({first_line(error)})"
+        return f"one of its values is not one that transformers expects ({first_line(error)})"
     if isinstance(error, ZeroDivisionError):
         return f"{error}: one of its numbers must not be 0"
     if isinstance(error, KeyError):

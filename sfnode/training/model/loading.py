@@ -235,7 +235,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         except (ValueError, ImportError):
             if model_files.TOKENIZER_FILE in names:
                 raise
-            found = f", and transformers makes none of {', '.join(names)}" if names else ""
+            found = f", and transformers cannot make one from {', '.join(names)}" if names else ""
             raise OperatorError(
                 f"{doing}: {model_files.TOKENIZER_FILE} is missing{found}. Fetch it with the model"
             ) from None
