@@ -61,7 +61,9 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     wait_for_updates(pair.first, 40)
     alone_s = time.monotonic() - started
     assert own(steered) <= before + 1  # the step that was being measured counts
-    assert alone_s < 3 * together_s + 2, (alone_s, together_s)  # it does not wait for the paused one
+    # It does not wait for the paused one, but once for eight of its intervals (SPEC 9.1), which are long on a busy
+    # machine: 5 s have been seen. The fault that this is about took half a minute.
+    assert alone_s < 3 * together_s + 10, (alone_s, together_s)
     wait_until(lambda: steered.status()["updates"] > 40, "the paused node applies what comes")
     line = run_sfnode("status", "--data-dir", str(steered.directory))
     assert line.returncode == 6 and "paused   by `sfnode pause`" in line.stdout
