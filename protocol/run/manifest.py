@@ -17,6 +17,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.method import CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
+from protocol.run.reward import parse_reward
 from protocol.run.task import Objective, TaskKind, TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
@@ -111,6 +112,13 @@ class Manifest:
     def weight(self, step: int) -> int:
         """Return the integer learning-rate weight of ``step`` (SPEC 5.3)."""
         return self.schedule.weight(step, self.steps)
+
+    def scalars_of_nothing(self, step: int, rows: int) -> tuple[int, ...] | None:
+        """Return what to send where answers taught nothing: zeros in the last step, None before (SPEC 5.7)."""
+        if self.task.kind is not TaskKind.REWARD or step < self.steps - 1:
+            return None
+        samples = parse_reward(self.task.completion).samples
+        return (max(1, rows // samples) * samples, *[0] * (self.numbers - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.crypto import Digest, Signer
 from protocol.errors import NumericError, OperatorError, StateMismatchError
-from protocol.events import Effect, EstimateFinished, EstimateSkipped, Event, Halt, StartEstimate, WorkerReady
+from protocol.events import Effect, EstimateFinished, EstimateSkipped, Halt, StartEstimate, WorkerReady
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.node import Node, NodeConfig
 from protocol.run import AdmissionKind, Manifest
@@ -166,12 +166,13 @@ class _Swarm(VirtualNetwork):
         if name == next(iter(self.nodes)):
             self._on_step(wanted.step)
         learner.show(node.replica.coefficients())
-        finished: Event
+        scalars: tuple[int, ...] | None
         try:
-            found = learner.estimate(wanted.seed, wanted.step, wanted.directions)
-            finished = EstimateFinished(step=wanted.step, scalars=found.scalars)
+            scalars = learner.estimate(wanted.seed, wanted.step, wanted.directions).scalars
         except NumericError:
-            finished = EstimateSkipped(step=wanted.step)
+            scalars = self._manifest.scalars_of_nothing(wanted.step, wanted.directions)
+        step = wanted.step
+        finished = EstimateSkipped(step=step) if scalars is None else EstimateFinished(step=step, scalars=scalars)
         duration_ms = self._world.step_ms * wanted.directions // self._manifest.method.directions
         self.later(duration_ms, name, finished)
 

@@ -175,7 +175,8 @@ class Trainer:
         except NumericError as error:
             self._statistics = replace(self._statistics, trouble=f"step {job.step} was skipped: {error}")
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
-            return EstimateSkipped(step=job.step)
+            zeros = self._signed.manifest.scalars_of_nothing(job.step, job.directions)
+            return EstimateSkipped(step=job.step) if zeros is None else EstimateFinished(step=job.step, scalars=zeros)
         # Changed old epochs made this round slow: send no more of them for a while.
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()

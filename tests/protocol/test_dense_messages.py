@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from protocol.sync.flood import Flood
 from protocol.wire import PeerId, PullDone, PullRequest, Records, WantedSlots, decode_untrusted, encode
 from tests.support.ledgers import compare, ledger_of, seal, signer
 from tests.support.manifests import small_manifest
+from tests.support.reward_runs import rewarded
 
 DENSE = small_manifest(core="dense")
 D, NUMBERS, ENERGY_MAX = 16, 16, 20_000
@@ -130,6 +132,17 @@ def test_quantise_dense__long_gradient__keeps_its_direction() -> None:
 def test_quantise_dense__not_finite__skips_the_step(bad: float) -> None:
     with pytest.raises(NumericError, match="not finite"):
         quantise_dense(DENSE.method, 4, np.array([bad, *filled()[1:]]))
+
+
+@pytest.mark.parametrize(("rows", "sent"), [(4, 4), (7, 4), (2, 4), (8, 8)])
+def test_nothing_learnt__in_the_last_step_of_answers__is_a_message_of_zeros_for_whole_prompts(
+    rows: int, sent: int
+) -> None:
+    manifest = replace(DENSE, task=rewarded(DENSE.task))
+    zeros = manifest.scalars_of_nothing(DENSE.steps - 1, rows)
+    assert zeros == (sent, *filled()) and verdict(manifest, *zeros) is None
+    assert manifest.scalars_of_nothing(DENSE.steps - 2, rows) is None
+    assert DENSE.scalars_of_nothing(DENSE.steps - 1, rows) is None  # with labels, audits would say it cheats
 
 
 # --- how many rows a node affords

@@ -43,6 +43,8 @@ from tests.support.manifests import OWNER, small_manifest
 from tests.support.reward_runs import rewarded
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
+REWARDED = replace(small_manifest(core="dense"), task=rewarded(small_manifest(core="dense").task))
+OVERFLOW = WorkerFailure(error="NumericError", message="the loss is not finite")
 AUTHOR = Signer(b"alice".ljust(32, b"."))
 
 
@@ -72,8 +74,7 @@ class Bench:
 
     def add_update(self, step: int) -> None:
         """Another node's update arrives."""
-        codec = EnvelopeCodec(SIGNED.manifest)
-        self.coefficients.add([codec.seal(AUTHOR, step, (7,))])
+        self.coefficients.add([EnvelopeCodec(SIGNED.manifest).seal(AUTHOR, step, (7,))])
 
 
 @asynccontextmanager
@@ -247,20 +248,8 @@ async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(
         assert [told["step"] for told in bench.told("evaluated")] == [0]
 
 
-async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
-    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
-    async with running(tmp_path, failing(EvaluateRequest, overflow)) as bench:
-        await bench.next()
-        bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
-        assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
-        assert bench.trainer.statistics().worker_restarts == 0
-
-
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
-    overflow = WorkerFailure(error="NumericError", message="the loss is not finite")
-    async with running(tmp_path, failing(EstimateRequest, overflow)) as bench:
+    async with running(tmp_path, failing(EstimateRequest, OVERFLOW)) as bench:
         await bench.next()
         bench.estimate(0)
         assert await bench.next() == EstimateSkipped(step=0)
@@ -270,6 +259,16 @@ async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_se
         assert [(event["step"], event["reason"]) for event in bench.told("step_skipped")] == [
             (0, "the loss is not finite")
         ]
+
+
+async def test_trainer__last_step_of_answers_taught_nothing__sends_zeros_so_that_nobody_waits(tmp_path: Path) -> None:
+    script, last = failing(EstimateRequest, OVERFLOW, OVERFLOW), REWARDED.steps - 1
+    async with running(tmp_path, script, signed=sign_manifest(REWARDED, OWNER)) as bench:
+        await bench.next()
+        bench.estimate(last - 1)
+        assert await bench.next() == EstimateSkipped(step=last - 1)
+        bench.estimate(last)
+        assert await bench.next() == EstimateFinished(step=last, scalars=(4, *[0] * (REWARDED.numbers - 1)))
 
 
 @pytest.mark.parametrize(
@@ -366,14 +365,14 @@ async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes
 async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_step_measured(
     kind: type[Message], tmp_path: Path
 ) -> None:
-    overflow = WorkerFailure(error="NumericError", message="the weights are not finite")
-    async with running(tmp_path, failing(kind, overflow)) as bench:
+    async with running(tmp_path, failing(kind, OVERFLOW)) as bench:
         await bench.next()
         bench.add_update(0)
         bench.jobs.send_nowait(Evaluate(step=5))
         bench.estimate(5)
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
-        assert bench.told("evaluation_skipped")[0]["reason"] == "the weights are not finite"
+        assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
+        assert bench.trainer.statistics().worker_restarts == 0
 
 
 async def test_trainer__cancelled_before_the_node_has_heard_of_a_step__still_holds_it(
