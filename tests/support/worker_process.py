@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from pathlib import Path
 from types import TracebackType
 
 from sfnode.children.child_program import Program
 from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Evaluating, Message, MessageParser, Request, encode_frame
+from tests.support.fork_server import start_child
 
 
 class WorkerProcess:
@@ -20,7 +20,7 @@ class WorkerProcess:
         self._stderr = (folder / "worker.err").open("wb")
         arguments = ("--socket", str(self.path), "--threads", "1")
         program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
-        self.process = program.start(stdout=subprocess.PIPE, stderr=self._stderr, is_own_session=False)
+        self.process = start_child(program, stderr=self._stderr.fileno())
 
     def __enter__(self) -> WorkerProcess:
         assert self.process.stdout is not None
