@@ -177,7 +177,7 @@ def _serve(orders: socket.socket) -> None:
             return
         *standard, tell_end = descriptors
         order = _Order(**json.loads(message))
-        if order.is_child or _may_train(order):
+        if order.arguments[1:2] == ["sfnode.training"] if order.is_child else _may_train(order):
             _import_all("sfnode.cli.join", "sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
         if pid == 0:
