@@ -7,9 +7,11 @@ are done.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import trio
@@ -31,10 +33,15 @@ from tests.support.daemons import (
 )
 from tests.support.network_nodes import LOOPBACK
 from tests.support.patience import Patience
+from tests.support.worker_process import paced_worker
 
+NODES = 32
 LATE = 2
+PACE_MS = 1_000  # of a step without a model: those who come at half-time still take part
 KILLED = 5  # number of the node that is a process of its own
 LIMIT_S = 90  # without a new update anywhere
+
+MakeWorker: TypeAlias = Callable[[SignedManifest, Path], AbstractAsyncContextManager[Path]]
 
 pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(300)]
 
@@ -153,29 +160,43 @@ async def scenario(network: ManyNodes) -> list[str]:
     return digests
 
 
+@asynccontextmanager
+async def paced(signed: SignedManifest, folder: Path) -> AsyncIterator[Path]:
+    """A worker without a model."""
+    with paced_worker(folder / "worker.sock", signed.manifest, PACE_MS):
+        yield folder / "worker.sock"
+
+
+@asynccontextmanager
+async def real(_signed: SignedManifest, _folder: Path) -> AsyncIterator[Path]:
+    """A worker that trains, for all nodes."""
+    async with worker_process(threads=1) as socket:
+        yield socket
+
+
 @pytest.mark.parametrize(
-    ("edges", "nodes", "steps"),
+    ("edges", "steps", "worker"),
     [
-        pytest.param(sparse_edges, 32, 12, id="32, sparse"),
-        pytest.param(sparse_edges, 32, 24, id="32, sparse, long", marks=pytest.mark.slow),
-        pytest.param(ring_edges, 32, 24, id="32, ring, long", marks=pytest.mark.slow),
+        pytest.param(sparse_edges, 12, paced, id="32, sparse"),
+        pytest.param(sparse_edges, 24, real, id="32, sparse, long", marks=pytest.mark.slow),
+        pytest.param(ring_edges, 24, real, id="32, ring, long", marks=pytest.mark.slow),
     ],
 )
 def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(
-    edges: Callable[[int], list[tuple[int, int]]], nodes: int, steps: int, tmp_path: Path
+    edges: Callable[[int], list[tuple[int, int]]], steps: int, worker: MakeWorker, tmp_path: Path
 ) -> None:
     signed = demo_run(steps=steps)
     write_run(signed, tmp_path / "test.run")
 
     async def main() -> tuple[ManyNodes, list[str]]:
-        async with worker_process(threads=1) as worker:
-            network = ManyNodes(signed=signed, count=nodes, folder=tmp_path, edges=edges(nodes), worker=worker)
+        async with worker(signed, tmp_path) as socket:
+            network = ManyNodes(signed=signed, count=NODES, folder=tmp_path, edges=edges(NODES), worker=socket)
             return network, await scenario(network)
 
     network, digests = trio.run(main)
     replayed = log_verify(tmp_path / "node0")
-    assert len(digests) == nodes
+    assert len(digests) == NODES
     assert set(digests) == {replayed["state_digest"]}
-    assert replayed["ok"] and replayed["authors"] == nodes and replayed["void_slots"] == 0
-    for late in range(nodes - LATE, nodes):
+    assert replayed["ok"] and replayed["authors"] == NODES and replayed["void_slots"] == 0
+    for late in range(NODES - LATE, NODES):
         assert node_of(network.daemons[late]).own_steps.updates > 0

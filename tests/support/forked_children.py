@@ -80,7 +80,8 @@ class _InPlaceOfStarts:
         # The arguments as CPython 3.11 to 3.14 have them.
         words, standard, is_own_session = list(map(os.fsdecode, given[0])), given[6:12], bool(given[15])
         variables = dict(os.fsdecode(each).split("=", 1) for each in given[5] or ())
-        if words[1:4] != ["-P", "-m", "sfnode.children"] or self._heeded(variables) != self._own:
+        is_ours = words[1:4] == ["-P", "-m", "sfnode.children"] and words[5].startswith("sfnode")
+        if not is_ours or self._heeded(variables) != self._own:
             return int(self._real(*given))
         order = _Order(words=words[4:], environment=variables, folder=os.getcwd(), is_own_session=is_own_session)
         ends = [end if end != -1 else number for number, end in enumerate((standard[0], standard[3], standard[5]))]
