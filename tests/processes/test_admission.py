@@ -78,9 +78,9 @@ def are_equal(*nodes: JoinProcess) -> bool:
 
 
 def test_run__author_excluded_from_an_earlier_step_on__all_end_as_if_it_had_stopped_there(
-    worker: Path, joins: Joins, tmp_path: Path
+    paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
-    run = Run(tmp_path, joins, worker, "open")
+    run = Run(tmp_path, joins, paced, "open")
     first = run.join("first", "--neighbours-min", 2)  # else it may reach the run's end before the others are up
     bad = run.join("bad")
     wait_until(lambda: bad.status().get("own_updates", 0) > FROM_STEP + 5, "updates of the bad author")
@@ -117,9 +117,9 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
 
 
 def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(
-    worker: Path, joins: Joins, tmp_path: Path
+    paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
-    run = Run(tmp_path, joins, worker, "invite")
+    run = Run(tmp_path, joins, paced, "invite")
     tokens = run.owner("invite", "--count", 2, "--run", run.file).split()
     first = run.join("first", "--invite", tokens[0])
     second = run.join("second")
@@ -144,10 +144,10 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
 
 
 def test_node__not_admitted_or_excluded__runs_no_worker_and_loads_no_model(
-    worker: Path, joins: Joins, tmp_path: Path
+    paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
     """It took the memory of a model, and minutes of a machine, for updates that nobody may count."""
-    run = Run(tmp_path, joins, worker, "invite", steps=100_000)
+    run = Run(tmp_path, joins, paced, "invite", steps=100_000)
     first = run.join("first", "--invite", run.owner("invite", "--run", run.file).strip())
     second = run.join("second", own_worker=True)
     second.wait_for_event("admission")

@@ -34,11 +34,11 @@ pytestmark = pytest.mark.process
 
 
 def test_join__bootstrap_comes_up_later__is_told_of_and_found(
-    run_file: Path, worker: Path, joins: Joins, tmp_path: Path
+    run_file: Path, paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
     port = free_port()
     address = address_in(tmp_path / "bootstrap", port)
-    late = joins("late", "--bootstrap", address, "--worker-socket", worker)
+    late = joins("late", "--bootstrap", address, "--worker-socket", paced)
     failure = late.wait_for_event("dial_failed")
     assert (failure["address"], failure["reason"]) == (address, "connection refused")
     bootstrap = joins("bootstrap", "--run", run_file, "--listen", f"/ip4/127.0.0.1/tcp/{port}", "--relay")
@@ -147,12 +147,12 @@ def test_join__log_level__shows_what_is_as_important_or_more(run_file: Path, joi
 
 
 async def test_join__garbage_from_peers__is_rejected_and_training_goes_on(
-    run_file: Path, worker: Path, joins: Joins, tmp_path: Path
+    run_file: Path, paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
     port = free_port()
     address = address_in(tmp_path / "node", port)
     listening = ("--listen", f"/ip4/127.0.0.1/tcp/{port}", "--log-level", "debug")  # where no repeated line is left out
-    node = joins("node", "--run", run_file, *listening, "--worker-socket", worker)
+    node = joins("node", "--run", run_file, *listening, "--worker-socket", paced)
     await trio.to_thread.run_sync(wait_for_updates, node)
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 500, b"\x13/multistream/1.0.0\n" + b"\xff" * 300):
         await send_raw(port, garbage)

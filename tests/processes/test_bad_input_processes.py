@@ -193,9 +193,9 @@ def test_join__loss_that_is_not_finite__skips_steps_and_goes_on(joins: Joins, wo
 
 
 def test_join__disk_fills_while_it_trains__stops_clearly_and_loses_nothing(
-    run_file: Path, worker: Path, joins: Joins, tmp_path: Path
+    run_file: Path, paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
-    arguments = ("--run", run_file, "--worker-socket", worker)
+    arguments = ("--run", run_file, "--worker-socket", paced)
     with small_disk(tmp_path / "disk", kilobytes=8_192) as disk:
         node = JoinProcess(directory=disk / "node", arguments=[*map(str, arguments)])
         log = tmp_path / "full.log"

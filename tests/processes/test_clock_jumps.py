@@ -40,11 +40,11 @@ def is_shifted_by(node: JoinProcess, other: JoinProcess, offset_s: float) -> boo
 
 
 def test_clock__jumps_while_a_node_trains__nothing_ends_and_nothing_is_lost(
-    worker: Path, run_file: Path, tmp_path: Path
+    paced: Path, run_file: Path, tmp_path: Path
 ) -> None:
     clock, port = tmp_path / "clock", free_port()
     set_clock(clock, 0.0)
-    given = ["--run", str(run_file), "--worker-socket", str(worker)]
+    given = ["--run", str(run_file), "--worker-socket", str(paced)]
     address = address_in(tmp_path / "right", port)
     right = JoinProcess(directory=tmp_path / "right", arguments=[*given, "--listen", f"/ip4/127.0.0.1/tcp/{port}"])
     prefix = (sys.executable, shifted_clock.__file__, str(clock))

@@ -44,9 +44,9 @@ def own(node: JoinProcess) -> int:
 
 
 def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
-    tmp_path: Path, joins: Joins, worker: Path
+    tmp_path: Path, joins: Joins, paced: Path
 ) -> None:
-    pair = Pair(tmp_path, joins, worker, steps=100_000)
+    pair = Pair(tmp_path, joins, paced, steps=100_000)
     steered = pair.join()
     wait_for_updates(steered)
     started = time.monotonic()
@@ -83,8 +83,8 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     assert say("stop", pair.first)["stopped"] and say("stop", steered)["stopped"]
 
 
-def test_pause__at_the_end_of_the_run__others_leave_and_so_does_it(tmp_path: Path, joins: Joins, worker: Path) -> None:
-    pair = Pair(tmp_path, joins, worker, steps=60)
+def test_pause__at_the_end_of_the_run__others_leave_and_so_does_it(tmp_path: Path, joins: Joins, paced: Path) -> None:
+    pair = Pair(tmp_path, joins, paced, steps=60)
     pair.first.kill()
     (tmp_path / "steered").mkdir(mode=0o700)
     (tmp_path / "steered" / "paused").touch(mode=0o600)
@@ -98,9 +98,9 @@ def test_pause__at_the_end_of_the_run__others_leave_and_so_does_it(tmp_path: Pat
 
 
 def test_limits__outside_the_hours__are_remembered_and_shown_with_the_reason(
-    tmp_path: Path, joins: Joins, worker: Path
+    tmp_path: Path, joins: Joins, paced: Path
 ) -> None:
-    pair = Pair(tmp_path, joins, worker, steps=100_000)
+    pair = Pair(tmp_path, joins, paced, steps=100_000)
     hour = (time.localtime().tm_hour + 2) % 24
     text = f"{hour}-{(hour + 1) % 24 or 24}"
     steered = pair.join("--hours", text, "--max-upload", "200kB/s", "--on-battery", "work")
@@ -125,8 +125,8 @@ def test_max_memory__less_than_the_plan__is_refused_at_the_start_with_figures(tm
     assert "--max-memory is 100 MB, but this node would take about" in outcome.stderr
 
 
-def test_stop__no_node_runs__is_refused(tmp_path: Path, joins: Joins, worker: Path) -> None:
-    pair = Pair(tmp_path, joins, worker, steps=100_000)
+def test_stop__no_node_runs__is_refused(tmp_path: Path, joins: Joins, paced: Path) -> None:
+    pair = Pair(tmp_path, joins, paced, steps=100_000)
     pair.first.wait_for_event("started")
     assert pair.first.stop() == 0
     outcome = run_sfnode("stop", "--data-dir", str(pair.first.directory))

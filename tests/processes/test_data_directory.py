@@ -29,11 +29,11 @@ def test_status_file__cannot_be_written__node_goes_on_and_says_when_and_when_not
 
 
 def test_data_directory__old_backup_started_elsewhere__goes_on_after_all_it_had_signed_and_never_equivocates(
-    run_file: Path, worker: Path, joins: Joins, tmp_path: Path
+    run_file: Path, paced: Path, joins: Joins, tmp_path: Path
 ) -> None:
     port = free_port()
     address = address_in(tmp_path / "other", port)  # before it starts: two that make one key at once, and one fails
-    common = ["--run", run_file, "--worker-socket", worker]
+    common = ["--run", run_file, "--worker-socket", paced]
     other = joins("other", *common, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
     other.wait_for_event("started")
     node = joins("node", *common, "--bootstrap", address)
