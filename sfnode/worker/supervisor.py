@@ -115,7 +115,7 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
 
 async def _fate(process: trio.Process) -> str:
     """Return in words how the process ended; empty while it lives."""
-    with trio.move_on_after(_POLL_S):
+    with trio.move_on_after(STOP_S):  # its socket closes first, and a busy machine takes its time
         await process.wait()
     if process.returncode is None:
         return ""

@@ -117,11 +117,13 @@ def assert_interrupted(process: subprocess.Popen[bytes]) -> None:
     """SIGINT ends the command without a traceback, and with it everything that it started."""
     family = children(process)
     process.send_signal(signal.SIGINT)
-    try:
-        _, stderr = process.communicate(timeout=STOP_S)
-    finally:
-        process.kill()
-    assert process.returncode == 1
+    assert process.stderr is not None
+    with process.stderr:
+        try:
+            assert wait_for_end(process, STOP_S) == 1
+        finally:
+            process.kill()
+        stderr = process.stderr.read()
     assert stderr.endswith(b"Aborted!\n")
     assert b"Traceback" not in stderr
     wait_until(lambda: not any(map(is_alive, family)), "the end of its processes", limit_s=STOP_S)

@@ -23,6 +23,7 @@ import yaml
 from tests import REPOSITORY
 from tests.support.commands import commands_in, parse_command
 from tests.support.daemons import free_port
+from tests.support.patience import Patience, wait_for_end
 
 COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
 DOCKERFILE = REPOSITORY / "deploy" / "Dockerfile"
@@ -245,7 +246,8 @@ class Stage:
         command = self.folder / "bin" / "sfnode"
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sfnode "$@"\n')
         command.chmod(0o755)
-        subprocess.run(["sh", "-euc", self.script("invite")], env=self.environment(), check=True, timeout=60)
+        with self.started("invite") as process:
+            assert wait_for_end(process, START_LIMIT_S) == 0
 
     @contextmanager
     def started(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -276,8 +278,8 @@ class Stage:
 
     def wait_healthy(self, name: str, *, updates: int = 0) -> dict[str, Any]:
         """The status once the healthcheck passes and so many updates are held."""
-        deadline = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < deadline:
+        patience = Patience(START_LIMIT_S)
+        while not patience.is_over():
             status = self.health(name)
             if status and status["updates"] >= updates:
                 return status
