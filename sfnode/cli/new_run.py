@@ -1,10 +1,10 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,8 +21,10 @@ from sfnode.run import RunDraft, RunOptions
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
-    from sfnode.training.calibration import FoundBasis
+    from sfnode.training.calibration import DrawnAnswer, FoundBasis
     from sfnode.training.task import TaskData
+
+_ANSWER_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+    if found and found.drawn:
+        _say_start(found.drawn)
     if isinstance(made.basis, bytes):
         disk.write_new(basis_out, [made.basis])
     return NewRun(
@@ -129,6 +133,29 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
+def _say_start(drawn: Sequence["DrawnAnswer"]) -> None:
+    """Say what the answers get that the model has drawn, with the best and the worst; warn if all get the same."""
+    ranked, count = sorted(drawn, key=lambda each: each.reward), len(drawn)
+    worst, best = ranked[0], ranked[-1]
+    mean, right = sum(each.reward for each in drawn) / count, sum(each.reward >= 1.0 for each in drawn)
+    said = f"mean reward {mean:.2f}, {right} fully right, {sum(each.has_ended for each in drawn)} have ended"
+    shown = [f"{each.text[:_ANSWER_SHOWN]!r} gets {each.reward:.2f}" for each in (best, worst)]
+    click.echo(printable(f"the model alone draws {count} answers: {said}; {' and '.join(shown)}"), err=True)
+    if best.reward > worst.reward:
+        return
+    what, help_ = f"{best.reward:.2f}", "let the rule reward what some of them have and others have not"
+    if best.reward >= 1.0:
+        what, help_ = "the whole reward", "let the rule ask for more"
+    if best.reward == 0.0:
+        what = "nothing"
+        help_ = (
+            "look whether the rule rewards an answer that you call right (a row's field is in braces, a number has no "
+            "other words); give more --answer-tokens if answers have not ended; show in the prompt what you want; "
+            "reward parts of an answer by a sum; or take a stronger model"
+        )
+    click.echo(f"Warning: each answer got {what}, and equal rewards teach nothing: {help_}", err=True)
+
+
 def _check_rewardable(options: RunOptions) -> None:
     """Refuse options that exclude a dense core, by which alone rewards are learnt. Raises OperatorError."""
     if options.dense_batch_rows:
@@ -155,10 +182,13 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.described_model import default_max_tokens
+    from sfnode.training.model.loading import load_tokenizer
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
-        texts = replace(texts, template=chat_prompt(folder.path, texts.template, options.reward.is_chat))
+        texts = replace(
+            texts, template=chat_prompt(load_tokenizer(folder.path), texts.template, options.reward.is_chat)
+        )
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"
