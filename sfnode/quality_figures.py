@@ -47,16 +47,11 @@ class AnswerSpread:
         ((commonest, count), *_), distinct = Counter(texts).most_common(1), len(set(texts))
         return AnswerSpread(distinct=distinct, commonest=commonest[:SAMPLE_CHARACTERS], share=count / len(texts))
 
-    @property
-    def to_most(self) -> str:
-        """Return the most frequent answer with its share."""
-        answer = f'"{self.commonest}"' if self.commonest else "one answer"
-        return f"{answer} to {100 * self.share:.1f} % of the prompts"
-
     def in_words(self) -> str:
         """Return the number of different answers, and the most frequent one where many prompts get it."""
         said = f"{self.distinct:,} different answer{'s' * (self.distinct != 1)}"
-        return f"{said}, {self.to_most}" if self.share >= _OFTEN else said
+        answer = f'"{self.commonest}"' if self.commonest else "one answer"
+        return f"{said}, {answer} to {100 * self.share:.1f} % of the prompts" if self.share >= _OFTEN else said
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,10 @@ class AnswerWriter:
                 token_N = logits_NV.argmax(dim=1)
             else:
                 likely_NV = logits_NV.softmax(dim=1)
-                token_N = _drawn(likely_NV, drawn[:, place])
+                sums_NV = likely_NV.cumsum(dim=1)
+                wanted_N = drawn[:, place].to(sums_NV.dtype) * sums_NV[:, -1]
+                found_N = torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0]
+                token_N = found_N.clamp(max=sums_NV.shape[1] - 1)
                 if listener is not None:
                     listener(likely_NV, token_N, inputs, alive_N)
             written.append(torch.where(alive_N, token_N, -1))
@@ -103,12 +106,6 @@ class AnswerWriter:
         rows = torch.stack(written, dim=1).tolist()
         tokens = tuple(tuple(token for token in row if token >= 0) for row in rows)
         return Answers(tokens=tokens, has_ended=tuple((~alive_N).tolist()))
-
-
-def _drawn(likely_NV: Tensor, draw_N: Tensor) -> Tensor:
-    sums_NV = likely_NV.cumsum(dim=1)
-    wanted_N = draw_N.to(sums_NV.dtype) * sums_NV[:, -1]
-    return torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0].clamp(max=likely_NV.shape[1] - 1)
 
 
 def stop_tokens(shared: SharedModel, further: Iterable[int]) -> frozenset[int]:

@@ -91,7 +91,9 @@ class SharedModel:
         """Return the logits of the label words after each prompt, [N, labels] in the loss dtype."""
         with self.pass_context.reading(rows.last, rows.tokens.numel()):
             hidden_NTH = self.hidden(rows)
-        return scoring.word_logits(hidden_NTH, self.scored_head, rows.last, label_tokens, self.loss_dtype)
+        hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=self.device), rows.last].to(self.loss_dtype)
+        words, head = torch.tensor(label_tokens, device=self.device), self.scored_head
+        return head.logits(hidden_NH, head.mixed(hidden_NH), words)
 
     def hidden(self, rows: RowBatch | CandidateBatch) -> Tensor:
         """Return the hidden states that the head reads, [N, T, H]."""

@@ -7,7 +7,7 @@ in its module. So it is tried: a move of a writing layer's output arrives at the
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -90,12 +90,9 @@ def _end(shared: SharedModel, layers: Sequence[nn.Module], move_RH: Tensor) -> T
         y_NTH[number * _ROWS : (number + 1) * _ROWS, -1] += move_RH.to(y_NTH.dtype)
         return y_NTH.view_as(output)
 
-    def mover(number: int) -> Any:
-        return lambda _module, _inputs, output: moved(number, output)
-
     with ExitStack() as hooks:
         for number, layer in enumerate(layers):
-            hooks.enter_context(layer.register_forward_hook(mover(number)))
+            hooks.enter_context(layer.register_forward_hook(lambda _, _inputs, output, n=number: moved(n, output)))
         if shared.final_norm is not None:
             hooks.enter_context(shared.final_norm.register_forward_pre_hook(lambda _, inputs: ends.append(inputs[0])))
         with shared.pass_context.carrying({}, 1, tokens.numel()):

@@ -5,7 +5,6 @@ Shapes: N examples, L label words, R rows, T tokens, P positions that count, A h
 H width of the hidden state, G groups of contiguous rows, V vocabulary, r rank.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never, cast
 
@@ -81,15 +80,6 @@ class OutputHead:
     def _term(self) -> MatrixTerm | None:
         term = self._context.terms.get(self._name)
         return term if isinstance(term, MatrixTerm) else None
-
-
-def word_logits(
-    hidden_NTH: Tensor, head: OutputHead, last_N: Tensor, words: Sequence[int], dtype: torch.dtype
-) -> Tensor:
-    """Return the logits of ``words`` after each prompt, [N, L]. The output head runs at the last token only."""
-    device = hidden_NTH.device
-    hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=device), last_N].to(dtype)
-    return head.logits(hidden_NH, head.mixed(hidden_NH), torch.tensor(words, device=device))
 
 
 def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
