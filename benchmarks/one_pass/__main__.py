@@ -75,12 +75,8 @@ def main(
             case = NoisyCase(
                 seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool, judged=judged
             )
-            found = _measured(folders, task, counts, case)
-            click.echo(
-                json.dumps(
-                    {"task": task.name, "seed": seed, "noise": noise, "judged": judged, "card": folders.card, **found}
-                )
-            )
+            about = {"task": task.name, "seed": seed, "noise": noise, "judged": judged, "card": folders.card}
+            click.echo(json.dumps(about | _measured(folders, task, counts, case)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import Objective, SignedManifest, TaskKind, TaskSpec
+from protocol.run import SignedManifest, TaskKind, TaskSpec
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
@@ -21,7 +21,7 @@ from sfnode.run import RunDraft, RunOptions
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
-    from sfnode.training.calibration import DrawnAnswer, FoundBasis
+    from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
 
 _ANSWER_SHOWN: Final = 60
@@ -83,7 +83,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if found and found.drawn:
-        _say_start(found.drawn)
+        _say_start(found)
     if isinstance(made.basis, bytes):
         disk.write_new(basis_out, [made.basis])
     return NewRun(
@@ -133,48 +133,39 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
-def _say_start(drawn: Sequence["DrawnAnswer"]) -> None:
+def _say_start(found: "FoundBasis") -> None:
     """Say what the answers get that the model has drawn, with the best and the worst; warn if all get the same."""
-    ranked, count = sorted(drawn, key=lambda each: each.reward), len(drawn)
-    worst, best = ranked[0], ranked[-1]
-    mean, right = sum(each.reward for each in drawn) / count, sum(each.reward >= 1.0 for each in drawn)
-    said = f"mean reward {mean:.2f}, {right} fully right, {sum(each.has_ended for each in drawn)} have ended"
-    shown = [f"{each.text[:_ANSWER_SHOWN]!r} gets {each.reward:.2f}" for each in (best, worst)]
-    click.echo(printable(f"the model alone draws {count} answers: {said}; {' and '.join(shown)}"), err=True)
-    if best.reward > worst.reward:
+    drawn = sorted(found.drawn, key=lambda each: each[1])
+    _, rewards, ended = zip(*drawn, strict=True)
+    shown = " and ".join(f"{text[:_ANSWER_SHOWN]!r} gets {reward:.2f}" for text, reward, _ in (drawn[-1], drawn[0]))
+    said = f"the model alone draws {len(drawn)} answers: mean reward {sum(rewards) / len(drawn):.2f}, "
+    said += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended; {shown}"
+    click.echo(printable(said), err=True)
+    best = rewards[-1]
+    if best > rewards[0]:
         return
-    what, help_ = f"{best.reward:.2f}", "let the rule reward what some of them have and others have not"
-    if best.reward >= 1.0:
-        what, help_ = "the whole reward", "let the rule ask for more"
-    if best.reward == 0.0:
-        what = "nothing"
+    help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
+    if best == 0.0:
         help_ = (
             "look whether the rule rewards an answer that you call right (a row's field is in braces, a number has no "
             "other words); give more --answer-tokens if answers have not ended; show in the prompt what you want; "
             "reward parts of an answer by a sum; or take a stronger model"
         )
-    click.echo(f"Warning: each answer got {what}, and equal rewards teach nothing: {help_}", err=True)
+    click.echo(f"Warning: each answer got {best:.2f}, and equal rewards teach nothing: {help_}", err=True)
 
 
 def _check_rewardable(options: RunOptions) -> None:
     """Refuse options that exclude a dense core, by which alone rewards are learnt. Raises OperatorError."""
     if options.dense_batch_rows:
         return
-    if options.task.objective is not Objective.LOSS:
-        why = (
-            f"--objective {options.task.objective}: a run that learns from rewards raises the mean reward. Leave it out"
-        )
-    elif options.data.named(options.task) is None:
-        why = (
-            "--data is missing: a basis for learning from rewards is made from some prompts. Give a JSONL file of them"
-        )
+    why = (
+        "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
+        f"and take at most {DIRECTIONS_MAX:,} answers in a step"
+    )
+    if options.data.named(options.task) is None:
+        why = "--data is missing: a basis for learning from rewards is made from some prompts. Give a file of them"
     elif options.is_plain:
         why = "--plain: slopes along drawn directions cannot be measured by rewards of sampled answers. Leave it out"
-    else:
-        why = (
-            "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
-            f"and take at most {DIRECTIONS_MAX:,} answers in a step"
-        )
     raise OperatorError(why)
 
 

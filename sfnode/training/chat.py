@@ -23,21 +23,18 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool
     """
     if is_chat is False:
         return template
-    own = _own_template(tokenizer)
+    file = Path(tokenizer.name_or_path) / _TEMPLATE_FILE  # where newer models keep it
+    own = tokenizer.chat_template
+    if file.is_file():
+        own = disk.read_bytes(file, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
+    if isinstance(own, dict):
+        own = own.get("default")
     if own is None and is_chat:
         raise OperatorError(f"--chat: {tokenizer.name_or_path} has no chat template. {_LEAVE_OUT}")
     if own is None:
         return template
     before, after = _around(tokenizer, own)
     return before.replace("{", "{{").replace("}", "}}") + template + after.replace("{", "{{").replace("}", "}}")
-
-
-def _own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """Return the model's chat template, which newer models keep in a file of its own; None if there is none."""
-    if (path := Path(tokenizer.name_or_path) / _TEMPLATE_FILE).is_file():
-        return disk.read_bytes(path, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
-    own = tokenizer.chat_template
-    return own.get("default") if isinstance(own, dict) else own
 
 
 def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:

@@ -6,7 +6,8 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +16,6 @@ from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run import parse_reward
 from protocol.run.manifest import SignedManifest
-from protocol.run.task import Objective
 from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
@@ -26,7 +26,7 @@ from sfnode.run.node_options import TrainingOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
-from sfnode.training.calibration import DrawnAnswer
+from sfnode.training.calibration import FoundBasis
 from sfnode.worker.audit_measuring import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
@@ -133,13 +133,28 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
     assert _noise_config(manifest, TrainingOptions()) is None
 
 
+def test_init__objective_beside_a_reward__is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    asked = (
+        "--reward",
+        "words:1-4",
+        "--objective",
+        "f1",
+        "--data",
+        tmp_path / "none.jsonl",
+        "--out",
+        tmp_path / "a.run",
+    )
+    assert_teaches(
+        call("init", *EMBEDDED, *asked), "--objective f1: a run with --reward raises its reward: leave it out"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"is_plain": True}, "--plain: slopes along drawn directions cannot"),
-        ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
-        ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({"data": DataOptions()}, "--data is missing: .* Give a file of them"),
         ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
         ({}, "needs 32 prompts or more"),
     ],
@@ -162,8 +177,11 @@ def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
 @pytest.mark.parametrize(
     ("check", "said"),
     [
-        ({"regex": "(?s).*"}, "the whole reward, and equal rewards teach nothing: let the rule ask for more"),
-        ({"sum": [[1, {"words": [0, 9]}], [1, {"exact": "no"}]]}, "0.50, and equal rewards teach nothing: let the"),
+        ({"regex": "(?s).*"}, "got 1.00, and equal rewards teach nothing: let the rule ask for more"),
+        (
+            {"sum": [[1, {"words": [0, 9]}], [1, {"exact": "no"}]]},
+            "got 0.50, and equal rewards teach nothing",
+        ),
         ({"sum": [[1, {"words": [0, 9]}], [1, {"contains": "great"}]]}, ""),
     ],
 )
@@ -173,7 +191,8 @@ def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
     """Before the run is made, by `init` and by `testnet`: a run with such a rule has nothing to learn from."""
     checker = Checker(parse_reward(json.dumps({"check": check, "samples": 4, "tokens": 4})))
     texts = ("great", "bad", "a great\nfilm")
-    new_run._say_start([DrawnAnswer(text, checker.reward(text, True, {}), True) for text in texts])
+    drawn = tuple((text, checker.reward(text, True, {}), True) for text in texts)
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)))
     shown = capsys.readouterr().err
     assert (
         shown.startswith("the model alone draws 3 answers: mean reward ")
@@ -194,7 +213,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
     assert "the model alone draws 40 answers: mean reward 0.00, 0 fully right, 0 have ended; '" in made.stderr
-    assert "Warning: each answer got nothing, and equal rewards teach nothing: look whether the rule" in made.stderr
+    assert "Warning: each answer got 0.00, and equal rewards teach nothing: look whether the rule" in made.stderr
     assert "give more --answer-tokens if answers have not ended" in made.stderr
     again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
     assert again.code == 0 and "prompts are cut" not in again.stderr

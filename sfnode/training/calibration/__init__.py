@@ -3,4 +3,4 @@
 No digest and no other node depends on how the basis was made, so this code may use floats and libraries freely.
 """
 
-from sfnode.training.calibration.found_basis import EXAMPLES_MIN, DrawnAnswer, FoundBasis, Progress, calibrate
+from sfnode.training.calibration.found_basis import EXAMPLES_MIN, FoundBasis, Progress, calibrate

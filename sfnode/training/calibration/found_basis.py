@@ -15,7 +15,7 @@ that are drawn. The examples' own labels choose nothing but the rate: by how muc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import numpy as np
 import torch
@@ -55,16 +55,9 @@ _LEVELS_OF_RMS: Final = {2: 0.6, 4: 1.5, 8: 16.0}
 _LENGTH_MAX: Final = 2.0  # of a message, in medians
 _TINY: Final = 1e-12
 
+Drawn: TypeAlias = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
 # Called with the examples that are done, and how many there are
 Progress = Callable[[int, int], None]
-
-
-class DrawnAnswer(NamedTuple):
-    """Holds an answer that the model has drawn before a run, and what the run's rule gives it."""
-
-    text: str
-    reward: float
-    has_ended: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +76,7 @@ class FoundBasis:
     settings: DenseSettings
     learning_rate: float
     rows: int
-    drawn: tuple[DrawnAnswer, ...] = ()
+    drawn: tuple[Drawn, ...] = ()
 
 
 def calibrate(
@@ -107,7 +100,7 @@ def calibrate(
     """
     module: nn.Module = shared.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
-    drawn: list[DrawnAnswer] = []
+    drawn: list[Drawn] = []
     if data.judge is not None:
         data, drawn = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
@@ -163,7 +156,7 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[DrawnAnswer]]:
+def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[Drawn]]:
     """Return the data with an answer of the model's own after some of the prompts, and these answers.
 
     Writing an answer and looking at it count as one example each.
@@ -172,13 +165,13 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
     draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
     writer = writer_of(shared, data, {})
     examples: list[Example] = []
-    drawn: list[DrawnAnswer] = []
+    drawn: list[Drawn] = []
     for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
         part = chosen[first : first + _PROMPTS_AT_ONCE]
         written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
         examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
-        checked = zip(checked_answers(judge, part, written), written.has_ended, strict=True)
-        drawn += [DrawnAnswer(*each, has_ended) for each, has_ended in checked]
+        checked = checked_answers(judge, part, written)
+        drawn += [(*each, ended) for each, ended in zip(checked, written.has_ended, strict=True)]
         on_progress(len(examples), 2 * len(chosen))
     return replace(data, examples=tuple(examples)), drawn
 
