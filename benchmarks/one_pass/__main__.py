@@ -18,7 +18,7 @@ from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders, Tas
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.membership import attack
 from benchmarks.one_pass.pooled import pooled_lora
-from benchmarks.one_pass.training import even_shards, private_shards, train
+from benchmarks.one_pass.training import Rule, even_shards, private_shards, train
 from protocol.errors import OperatorError
 
 # How many rounds for how many authors, each with 16 rows a round.
@@ -38,6 +38,11 @@ _MEMBERS, _MEMBER_ROWS, _SKEW, _MEMBER_ROUNDS = 16, 64, 0.9, 12
 )
 @click.option("--attack", "is_attacked", is_flag=True, help="Find the rows behind messages of 1 and 16 rows.")
 @click.option("--noise", default=0.0, show_default=True, help="Let each author add noise of this multiplier.")
+@click.option(
+    "--judged",
+    is_flag=True,
+    help="Show nobody a label: authors draw one for each row as the model thinks, and learn whether it is right.",
+)
 @click.option("--pool", default=5_000, show_default=True, help="Draw from this many training rows.")
 @places.data_option
 @click.option("--device", type=click.Choice(DEVICES), default="cpu", show_default=True, help="Compute on this.")
@@ -49,6 +54,7 @@ def main(
     members: bool,
     is_attacked: bool,
     noise: float,
+    judged: bool,
     pool: int,
     data: Path,
     device: str,
@@ -66,9 +72,11 @@ def main(
     counts = {int(each): rounds or _ROUNDS[int(each)] for each in authors.split(",") if each}
     for task in chosen:
         for seed in map(int, seeds.split(",")):
-            case = NoisyCase(seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool)
-            found = _measured(folders, task, counts, case)
-            click.echo(json.dumps({"task": task.name, "seed": seed, "noise": noise, "card": folders.card, **found}))
+            case = NoisyCase(
+                seed=seed, noise=noise, members=members, attacked=is_attacked, pool_rows=pool, judged=judged
+            )
+            about = {"task": task.name, "seed": seed, "noise": noise, "judged": judged, "card": folders.card}
+            click.echo(json.dumps(about | _measured(folders, task, counts, case)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,7 @@ class NoisyCase:
     members: bool
     attacked: bool
     pool_rows: int
+    judged: bool
 
 
 def _measured(folders: Folders, task: Task, rounds_by_authors: Mapping[int, int], case: NoisyCase) -> dict[str, object]:
@@ -91,7 +100,8 @@ def _measured(folders: Folders, task: Task, rounds_by_authors: Mapping[int, int]
     found: dict[str, object] = {"numbers": basis.zero()[0].numel(), "curvature": basis.curvature}
     for count, rounds in rounds_by_authors.items():
         shards = even_shards(pool, count)
-        looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, looks=(rounds // 4, rounds // 2))
+        rule, between = Rule(is_judged=case.judged), (rounds // 4, rounds // 2)
+        looks = train(layers, test, basis, scale, shards, rounds=rounds, seed=seed, rule=rule, looks=between)
         found[f"authors_{count}"] = [asdict(look) for look in looks]
     if case.attacked:
         candidates = torch.from_numpy(pool)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from benchmarks.one_pass.basis import CoreBasis
-from benchmarks.one_pass.layers import LateLayers
+from benchmarks.one_pass.layers import LateLayers, PassResult
 from sfnode.privacy import NoisySum
 
 _MESSAGE_ROWS = 16  # of the messages that set clip and unit
@@ -26,10 +26,15 @@ class Rule:
 
     S_t: sum over all rows of the step's messages; R_t: their number; w falls linearly to zero over the run. So a step
     of few rows is short, a step of many is a Newton step along the mean gradient, and nobody has to say how many.
+
+    Attributes:
+        is_judged: nobody sees a label: an author draws one for each of its rows as the model thinks, and only learns
+            whether it is right.
     """
 
     rate: float = 3.0
     noise_rows: int = 128
+    is_judged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,10 @@ def train(
         chosen = torch.from_numpy(np.concatenate([queue[:rows] for queue in waiting]))
         waiting = [queue[rows:] for queue in waiting]
         passed = layers.run(chosen, basis.term(C, who if alone else torch.zeros_like(who)))
-        gradients = basis.gradients(passed, layers.labels[chosen])
+        if rule.is_judged:
+            gradients = _judged_gradients(basis, passed, layers.labels[chosen], chance, rows)
+        else:
+            gradients = basis.gradients(passed, layers.labels[chosen])
         messages = scale.rounded(scale.means(gradients.view(authors, rows, *gradients.shape[1:])))
         sums = rows * (messages if alone else messages.sum(0, keepdim=True))
         step_rows = rows if alone else authors * rows
@@ -120,6 +128,21 @@ def train(
         if turn + 1 in looks or turn + 1 == rounds:
             found.append(look(test, basis, C, (turn + 1) * authors * rows))
     return found
+
+
+def _judged_gradients(
+    basis: CoreBasis, passed: PassResult, labels: Tensor, chance: np.random.Generator, rows: int
+) -> Tensor:
+    """Return what rewards say of each row, [B, L, r, k]: 1 for a drawn label that is right, less the author's others.
+
+    REINFORCE: the gradient of the loss of the drawn label, times by how much it was better than the author's others.
+    """
+    likely = passed.logits.softmax(-1)
+    draws = torch.from_numpy(chance.random((len(labels), 1))).to(likely)
+    drawn = (likely.cumsum(-1) < draws).sum(-1).clamp(max=likely.shape[1] - 1)
+    right = (drawn == labels).float().view(-1, rows)
+    better = (right - right.mean(1, keepdim=True)) * rows / (rows - 1)
+    return basis.gradients(passed, drawn) * better.view(-1, 1, 1, 1)
 
 
 def look(test: LateLayers, basis: CoreBasis, C: Tensor, rows: int) -> Reading:

@@ -80,7 +80,7 @@ class RewardStudy:
         """What a run gets."""
         folder = folders.model(self.model)
         tokenizer = loading.load_tokenizer(folder)
-        spec = task.spec(folder, min(TOKENS_MAX, loading.positions_of(folder) or TOKENS_MAX))
+        spec = task.spec(tokenizer, min(TOKENS_MAX, loading.positions_of(folder) or TOKENS_MAX))
         return Bench(
             title=f"{task.name} {method} seed {seed}",
             model=load(folders, self.model),

@@ -54,12 +54,12 @@ class RewardTask:
     files: tuple[str, ...]
     rows: Callable[[Path], Rows]
 
-    def spec(self, model: Path, tokens_max: int) -> TaskSpec:
-        """The manifest's part about the task, with the prompt in the chat template of the ``model`` in a folder."""
+    def spec(self, tokenizer: PreTrainedTokenizerBase, tokens_max: int) -> TaskSpec:
+        """The manifest's part about the task, with the prompt in the chat template of the model."""
         rule = {"check": self.check, "samples": SAMPLES, "tokens": self.tokens}
         return TaskSpec(
             kind=TaskKind.REWARD,
-            template=chat_prompt(model, "{prompt}", is_chat=None),
+            template=chat_prompt(tokenizer, "{prompt}", is_chat=None),
             completion=json.dumps(rule),
             label_words=(),
             objective=Objective.LOSS,

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from sfnode.api.runs import LocalRun
 from sfnode.model_files import resolve_model
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training import calibration
+from sfnode.training.chat import chat_prompt
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -128,7 +130,10 @@ class LocalModel:
         )
         positions = getattr(self.shared.model.config, "max_position_embeddings", None) or _MAX_TOKENS
         tokens = task.max_tokens or min(_MAX_TOKENS, positions)
-        spec = given.texts.spelled.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
+        texts = given.texts.spelled
+        if texts.is_reward:
+            texts = replace(texts, template=chat_prompt(self.tokenizer, texts.template, given.reward.is_chat))
+        spec = texts.spec(task.objective, max_tokens=tokens, batch_rows=given.rows)
         draft = RunDraft(given, self._owner, spec, self._spec, trainable_tensors(self.shared.model))
         return finish_run(draft, self.shared, self._read(spec, self._spec, rows, None))[0]
 

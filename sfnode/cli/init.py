@@ -1,7 +1,6 @@
 """``sfnode init``: write and sign the manifest of a new run."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -161,24 +160,8 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"method   {method}")
     if manifest.task.kind is TaskKind.REWARD:
         click.echo(f"reward   {rule_in_words(parse_reward(manifest.task.completion))}")
-        if run.found is not None:
-            _say_start(run.found.rewards)
     click.echo(f"update   {run.record_bytes:,} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
-
-
-def _say_start(rewards: Sequence[float]) -> None:
-    """Print what the answers get that the model has written before the run; warn if that is nothing."""
-    count, right = len(rewards), sum(reward >= 1.0 for reward in rewards)
-    mean = sum(rewards) / count
-    click.echo(f"start    mean reward {mean:.2f}: the model has drawn {count} answers, and {right} are fully right")
-    if not any(rewards):
-        click.echo(
-            "Warning: no answer got anything, and what is never rewarded is not learnt. Look whether the rule rewards "
-            "an answer that you call right (a row's field is in braces, a number has no other words), reward parts of "
-            "an answer by a sum, or take a stronger model",
-            err=True,
-        )
 
 
 def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,7 +12,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
-from protocol.run import Objective, SignedManifest, TaskKind, TaskSpec
+from protocol.run import SignedManifest, TaskKind, TaskSpec
 from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
@@ -23,6 +23,8 @@ from sfnode.storage import KeyFile, disk, example_files
 if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
+
+_ANSWER_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+    if found and found.drawn:
+        _say_start(found)
     if isinstance(made.basis, bytes):
         disk.write_new(basis_out, [made.basis])
     return NewRun(
@@ -129,25 +133,39 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
+def _say_start(found: "FoundBasis") -> None:
+    """Say what the answers get that the model has drawn, with the best and the worst; warn if all get the same."""
+    drawn = sorted(found.drawn, key=lambda each: each[1])
+    _, rewards, ended = zip(*drawn, strict=True)
+    shown = " and ".join(f"{text[:_ANSWER_SHOWN]!r} gets {reward:.2f}" for text, reward, _ in (drawn[-1], drawn[0]))
+    said = f"the model alone draws {len(drawn)} answers: mean reward {sum(rewards) / len(drawn):.2f}, "
+    said += f"{sum(reward >= 1.0 for reward in rewards)} fully right, {sum(ended)} have ended; {shown}"
+    click.echo(printable(said), err=True)
+    best = rewards[-1]
+    if best > rewards[0]:
+        return
+    help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
+    if best == 0.0:
+        help_ = (
+            "look whether the rule rewards an answer that you call right (a row's field is in braces, a number has no "
+            "other words); give more --answer-tokens if answers have not ended; show in the prompt what you want; "
+            "reward parts of an answer by a sum; or take a stronger model"
+        )
+    click.echo(f"Warning: each answer got {best:.2f}, and equal rewards teach nothing: {help_}", err=True)
+
+
 def _check_rewardable(options: RunOptions) -> None:
     """Refuse options that exclude a dense core, by which alone rewards are learnt. Raises OperatorError."""
     if options.dense_batch_rows:
         return
-    if options.task.objective is not Objective.LOSS:
-        why = (
-            f"--objective {options.task.objective}: a run that learns from rewards raises the mean reward. Leave it out"
-        )
-    elif options.data.named(options.task) is None:
-        why = (
-            "--data is missing: a basis for learning from rewards is made from some prompts. Give a JSONL file of them"
-        )
+    why = (
+        "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
+        f"and take at most {DIRECTIONS_MAX:,} answers in a step"
+    )
+    if options.data.named(options.task) is None:
+        why = "--data is missing: a basis for learning from rewards is made from some prompts. Give a file of them"
     elif options.is_plain:
         why = "--plain: slopes along drawn directions cannot be measured by rewards of sampled answers. Leave it out"
-    else:
-        why = (
-            "rewards are learnt by a dense core: leave out --settings and the options on directions and their number, "
-            f"and take at most {DIRECTIONS_MAX:,} answers in a step"
-        )
     raise OperatorError(why)
 
 
@@ -155,10 +173,13 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.described_model import default_max_tokens
+    from sfnode.training.model.loading import load_tokenizer
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
-        texts = replace(texts, template=chat_prompt(folder.path, texts.template, options.reward.is_chat))
+        texts = replace(
+            texts, template=chat_prompt(load_tokenizer(folder.path), texts.template, options.reward.is_chat)
+        )
     if texts != texts.spelled:
         texts = texts.spelled
         what = f"--labels {','.join(texts.label_words)!r} after {texts.template[-20:]!r}"

@@ -32,6 +32,7 @@ from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import DataOptions, RunOptions
+from sfnode.run.reward_options import REWARD_STEPS
 from sfnode.storage import disk, evaluations, example_files, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
@@ -40,6 +41,7 @@ _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
 _TASK = example_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
+_STEPS_IN_WORDS = f"{demo.STEPS}, and {REWARD_STEPS} with --reward"
 
 
 @click.command()
@@ -51,7 +53,7 @@ _PRINT_S = 2.0
 @group(
     "options",
     RunOptions,
-    number_option("--steps", demo.STEPS, "Let each node make this many steps."),
+    number_option("--steps", None, f"Let each node make this many steps.  [default: {_STEPS_IN_WORDS}]"),
     model_option("Train this model", default=example_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
     group(
@@ -118,6 +120,8 @@ def testnet(
         raise OperatorError("--members compares parts of --private-data on --eval-data: give both")
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     _check_empty(folder)
+    if options.steps is None and options.reward.rule_text is None:
+        options = replace(options, steps=demo.STEPS)
     if not options.task.says_what and options.reward.rule_text is None:
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows

@@ -15,6 +15,7 @@ from sfnode.storage import disk
 
 SAMPLES: Final = 8
 ANSWER_TOKENS: Final = 16
+REWARD_STEPS: Final = 32  # an answer's form is learnt from hundreds, a decision from thousands: docs/rewards.md
 PROMPT: Final = "{prompt}"
 _ANSWERS: Final = 64  # of a message: eight prompts, so that one odd prompt does not turn it
 _TEXTS: Final = ("exact", "contains", "regex", "number")

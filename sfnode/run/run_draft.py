@@ -26,11 +26,12 @@ from sfnode.run import manifest_builder
 from sfnode.run.builtin_tasks import TaskTexts
 from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
 from sfnode.run.option_field import given
-from sfnode.run.reward_options import NO_REWARD, RewardOptions
+from sfnode.run.reward_options import NO_REWARD, REWARD_STEPS, RewardOptions
 from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts, task_texts
 from sfnode.storage import DenseSettings
 
 _ROWS = 16
+_STEPS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,9 @@ class RunOptions:
     )
     method: MethodOptions
     data: DataOptions
-    steps: int = given(500, "Let each node make this many steps.")
+    steps: int | None = given(
+        None, f"Let each node make this many steps.  [default: {_STEPS}, and {REWARD_STEPS} with --reward]"
+    )
     staleness: int = given(
         STALENESS,
         "Let a node begin a step while updates of this many rounds are still on their way to it; 0: none.",
@@ -163,6 +166,7 @@ class RunDraft:
         if not is_complete and task.kind is TaskKind.REWARD:
             task = replace(task, kind=TaskKind.COMPLETION)
         options = self.options
+        usual = _STEPS if options.reward.rule_text is None else REWARD_STEPS
         manifest = Manifest(
             format=FORMAT,
             name=options.name or "",
@@ -172,7 +176,7 @@ class RunDraft:
             task=task,
             method=self._method,
             schedule=self._schedule,
-            steps=options.steps,
+            steps=usual if options.steps is None else options.steps,
             staleness=options.staleness,
             admission=options.admission,
             authors_max=AUTHORS_MAX,

@@ -8,7 +8,6 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
-from sfnode.training.model import loading
 
 _TEMPLATE_FILE: Final = "chat_template.jinja"
 _TEMPLATE_BYTES_MAX: Final = 1 << 20
@@ -16,30 +15,26 @@ _WORDS: Final = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a te
 _LEAVE_OUT: Final = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
 
-def chat_prompt(folder: Path, template: str, is_chat: bool | None) -> str:
-    """Return ``template`` as the user's words in the chat template of the model in ``folder``.
+def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool | None) -> str:
+    """Return ``template`` as the user's words in the chat template of the tokenizer's model.
 
     None: where the model has a chat template, else ``template`` as it is. Braces of the chat template are doubled.
     OperatorError: it is wanted and there is none, or it cannot be used.
     """
     if is_chat is False:
         return template
-    tokenizer = loading.load_tokenizer(folder)
-    own = _own_template(folder, tokenizer)
+    file = Path(tokenizer.name_or_path) / _TEMPLATE_FILE  # where newer models keep it
+    own = tokenizer.chat_template
+    if file.is_file():
+        own = disk.read_bytes(file, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
+    if isinstance(own, dict):
+        own = own.get("default")
     if own is None and is_chat:
-        raise OperatorError(f"--chat: {folder} has no chat template. {_LEAVE_OUT}")
+        raise OperatorError(f"--chat: {tokenizer.name_or_path} has no chat template. {_LEAVE_OUT}")
     if own is None:
         return template
     before, after = _around(tokenizer, own)
     return before.replace("{", "{{").replace("}", "}}") + template + after.replace("{", "{{").replace("}", "}}")
-
-
-def _own_template(folder: Path, tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """Return the model's chat template, which newer models keep in a file of its own; None if there is none."""
-    if (path := folder / _TEMPLATE_FILE).is_file():
-        return disk.read_bytes(path, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
-    own = tokenizer.chat_template
-    return own.get("default") if isinstance(own, dict) else own
 
 
 def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:

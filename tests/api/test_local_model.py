@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
         author = LocalAuthor(run, model.learner(run, ROWS))
         author.apply(author.measure(0))
         assert author.replica.ledger.updates == 1
+
+
+def test_make_run__rewards_of_a_model_with_a_chat_template__puts_the_prompt_into_it(tmp_path: Path) -> None:
+    """Else the run of the same options asks another question than that of `sfnode init`."""
+    chatting = tiny_tokenizer()
+    chatting.chat_template = "<user>{{ messages[0].content }}<bot>"
+    model, reward = LocalModel(tiny_llama(), chatting), RewardOptions(rule_text="words:1-4", samples=2, answer_tokens=4)
+    for is_chat, template in ((None, "<user>{sentence} it was<bot>"), (False, "{sentence} it was")):
+        run = model.make_run(ROWS, PROMPT, replace(reward, is_chat=is_chat), steps=3)
+        assert run.manifest.task.template == template
 
 
 def test_make_run__dense_core_that_cannot_be__is_refused_in_words(model: LocalModel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -91,6 +92,18 @@ def test_run__labels_in_the_last_token__are_learnt_by_one_and_by_many(layers: La
         after = train(layers, layers, basis, scale, even_shards(pool, authors), rounds=rounds, seed=0)[-1]
         assert after.rows == authors * rounds * 16
         assert after.loss[0] < 0.9 * before.loss[0]
+
+
+def test_run__judged__learns_from_right_and_wrong_alone(layers: LateLayers, basis: CoreBasis) -> None:
+    """The other rule would not do: with all labels wrong, no answer is right, and nothing moves."""
+    scale, shards = calibrated(layers, basis, torch.arange(ROWS), seed=0), even_shards(np.arange(ROWS), 8)
+    before = train(layers, layers, basis, scale, shards, rounds=1, seed=0, rule=Rule(rate=0.0))[-1]
+    after = train(layers, layers, basis, scale, shards, rounds=60, seed=0, rule=Rule(is_judged=True))[-1]
+    assert after.accuracy[0] > before.accuracy[0] + 10, (before, after)
+    wrong = copy(layers)
+    wrong.labels = torch.full_like(layers.labels, -1)
+    (unmoved,) = train(wrong, layers, basis, scale, shards, rounds=4, seed=0, rule=Rule(is_judged=True))
+    assert unmoved.loss == before.loss
 
 
 def test_run__alone__each_author_has_a_model_of_its_own(layers: LateLayers, basis: CoreBasis) -> None:

@@ -39,7 +39,7 @@ def tiny() -> PreTrainedModel:
 def bench(*, rounds: int = 2, answers: int = 32) -> Bench:
     folder = model_folder()
     tokenizer = loading.load_tokenizer(folder)
-    spec = TASK.spec(folder, 48)
+    spec = TASK.spec(tokenizer, 48)
     return Bench(
         title="any",
         model=tiny(),

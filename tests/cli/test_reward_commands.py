@@ -6,24 +6,27 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run import parse_reward
 from protocol.run.manifest import SignedManifest
-from protocol.run.task import Objective
 from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
+from sfnode.rewards.rule_checker import Checker
 from sfnode.run import DataOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import BEST_STEP, EvaluatedStep
 from sfnode.storage.record_store import Store
+from sfnode.training.calibration import FoundBasis
 from sfnode.worker.audit_measuring import check_auditable
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.reward_runs import reward_manifest, reward_run, rewarded, write_prompts
@@ -130,13 +133,28 @@ def test_join__noise_in_a_run_of_rewards__is_refused() -> None:
     assert _noise_config(manifest, TrainingOptions()) is None
 
 
+def test_init__objective_beside_a_reward__is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    asked = (
+        "--reward",
+        "words:1-4",
+        "--objective",
+        "f1",
+        "--data",
+        tmp_path / "none.jsonl",
+        "--out",
+        tmp_path / "a.run",
+    )
+    assert_teaches(
+        call("init", *EMBEDDED, *asked), "--objective f1: a run with --reward raises its reward: leave it out"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"is_plain": True}, "--plain: slopes along drawn directions cannot"),
-        ({"task": TaskOptions(objective=Objective.F1)}, "--objective f1: .* raises the mean reward. Leave it out"),
         ({"method": MethodOptions(directions=4)}, "leave out --settings and the options on directions"),
-        ({"data": DataOptions()}, "--data is missing: .* Give a JSONL file of them"),
+        ({"data": DataOptions()}, "--data is missing: .* Give a file of them"),
         ({"steps": 0}, "--steps 0: value 0 is outside"),  # before the minutes that a basis takes
         ({}, "needs 32 prompts or more"),
     ],
@@ -156,6 +174,34 @@ def test_init__rewards_without_a_dense_core__says_what_to_leave_out_or_give(
     assert not (tmp_path / "a.basis").exists()
 
 
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ({"regex": "(?s).*"}, "got 1.00, and equal rewards teach nothing: let the rule ask for more"),
+        (
+            {"sum": [[1, {"words": [0, 9]}], [1, {"exact": "no"}]]},
+            "got 0.50, and equal rewards teach nothing",
+        ),
+        ({"sum": [[1, {"words": [0, 9]}], [1, {"contains": "great"}]]}, ""),
+    ],
+)
+def test_say_start__rewards_of_what_the_model_draws__warns_where_all_are_equal(
+    capsys: pytest.CaptureFixture[str], check: dict[str, object], said: str
+) -> None:
+    """Before the run is made, by `init` and by `testnet`: a run with such a rule has nothing to learn from."""
+    checker = Checker(parse_reward(json.dumps({"check": check, "samples": 4, "tokens": 4})))
+    texts = ("great", "bad", "a great\nfilm")
+    drawn = tuple((text, checker.reward(text, True, {}), True) for text in texts)
+    new_run._say_start(cast(FoundBasis, SimpleNamespace(drawn=drawn)))
+    shown = capsys.readouterr().err
+    assert (
+        shown.startswith("the model alone draws 3 answers: mean reward ")
+        and "3 have ended; 'a great\\nfilm' gets" in shown
+    )
+    assert ("Warning: " in shown) is bool(said)
+    assert said in shown
+
+
 def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Path) -> None:
     """A prompt that loses its beginning loses the start of its chat."""
     rows = [{"prompt": "a film " * (1 + 5 * (row % 2))} for row in range(40)]
@@ -166,7 +212,8 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert made.code == 0, made
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
-    assert "start    mean reward 0.00: the model has drawn 40 answers, and 0 are fully right" in made.stdout
-    assert "Warning: no answer got anything, and what is never rewarded is not learnt" in made.stderr  # none ends
+    assert "the model alone draws 40 answers: mean reward 0.00, 0 fully right, 0 have ended; '" in made.stderr
+    assert "Warning: each answer got 0.00, and equal rewards teach nothing: look whether the rule" in made.stderr
+    assert "give more --answer-tokens if answers have not ended" in made.stderr
     again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
     assert again.code == 0 and "prompts are cut" not in again.stderr

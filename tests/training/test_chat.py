@@ -10,6 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.training.chat import chat_prompt
+from sfnode.training.model.loading import load_tokenizer
 from tests.support.tiny_models import tiny_opt, tiny_tokenizer
 
 CHAT = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<bot>"
@@ -31,17 +32,17 @@ def folder_with(folder: Path, template: str | None, **special: Any) -> Path:
 @pytest.mark.parametrize("is_chat", [None, True])
 def test_chat_prompt__model_with_a_template__puts_the_words_into_it(tmp_path: Path, is_chat: bool | None) -> None:
     folder = folder_with(tmp_path, CHAT)
-    assert chat_prompt(folder, "How much is {a}?\n", is_chat) == "<user>How much is {a}?\n</><bot>"
+    assert chat_prompt(load_tokenizer(folder), "How much is {a}?\n", is_chat) == "<user>How much is {a}?\n</><bot>"
 
 
 def test_chat_prompt__template_in_a_file_of_its_own__is_taken(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, None)
     (folder / "chat_template.jinja").write_text(CHAT)
-    assert chat_prompt(folder, "{a}", None) == "<user>{a}</><bot>"
+    assert chat_prompt(load_tokenizer(folder), "{a}", None) == "<user>{a}</><bot>"
 
 
 def test_chat_prompt__braces_of_the_template__are_no_fields(tmp_path: Path) -> None:
-    made = chat_prompt(folder_with(tmp_path, BRACES), "{a} {{}}", None)
+    made = chat_prompt(load_tokenizer(folder_with(tmp_path, BRACES)), "{a} {{}}", None)
     assert made == "{{role: user}} {a} {{}}{{}}"
     assert made.format(a="x") == "{role: user} x {}{}"
 
@@ -50,7 +51,7 @@ def test_chat_prompt__braces_of_the_template__are_no_fields(tmp_path: Path) -> N
 def test_chat_prompt__not_wanted_or_none_there__is_the_prompt(
     tmp_path: Path, template: str | None, is_chat: bool | None
 ) -> None:
-    assert chat_prompt(folder_with(tmp_path, template), "{a} is", is_chat) == "{a} is"
+    assert chat_prompt(load_tokenizer(folder_with(tmp_path, template)), "{a} is", is_chat) == "{a} is"
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,6 @@ def test_chat_prompt__not_wanted_or_none_there__is_the_prompt(
 )
 def test_chat_prompt__wanted_and_unusable__teaches(tmp_path: Path, template: str | None, fault: str) -> None:
     with pytest.raises(OperatorError) as refusal:
-        chat_prompt(folder_with(tmp_path, template), "{a}", True)
+        chat_prompt(load_tokenizer(folder_with(tmp_path, template)), "{a}", True)
     assert fault.format(folder=tmp_path) in str(refusal.value)
     assert "Leave --chat out" in str(refusal.value)

@@ -113,6 +113,10 @@ def _making() -> Iterator[Story]:
     told = Story("a node without an own update makes it, and does not attest it", OPEN, held=rounds(*BEFORE, STEP))
     yield told.tick(0).join(10, X).same(20, X).push(200, X, *rounds(FRONTIER)).ticks(250, 300)
 
+    held = [*rounds(*BEFORE, STEP), mine(0)]
+    told = Story("an own update of step 0 is one: the node attests it", OPEN, held=held)
+    yield told.tick(0).join(10, X).same(20, X).push(200, X, *rounds(FRONTIER)).ticks(250, 300)
+
     held = [*rounds(*BEFORE, STEP), mine(16)]
     told = Story("a relay does not attest it, even with an own update", OPEN, held=held, is_training=False)
     yield told.tick(0).join(10, X).same(20, X).push(200, X, *rounds(FRONTIER)).ticks(250)

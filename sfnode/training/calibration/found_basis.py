@@ -15,7 +15,7 @@ that are drawn. The examples' own labels choose nothing but the rate: by how muc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ _LEVELS_OF_RMS: Final = {2: 0.6, 4: 1.5, 8: 16.0}
 _LENGTH_MAX: Final = 2.0  # of a message, in medians
 _TINY: Final = 1e-12
 
+Drawn: TypeAlias = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
 # Called with the examples that are done, and how many there are
 Progress = Callable[[int, int], None]
 
@@ -67,7 +68,7 @@ class FoundBasis:
         tensors: that have a core, in the order of the manifest.
         learning_rate: that suits the basis.
         rows: that went through the model to find it.
-        rewards: of the answers that were drawn for it, one to a prompt; none where the run has labels or texts.
+        drawn: the answers that it was found with, one to a prompt; none where the run has labels or texts.
     """
 
     content: BasisContent
@@ -75,7 +76,7 @@ class FoundBasis:
     settings: DenseSettings
     learning_rate: float
     rows: int
-    rewards: tuple[float, ...] = ()
+    drawn: tuple[Drawn, ...] = ()
 
 
 def calibrate(
@@ -99,15 +100,15 @@ def calibrate(
     """
     module: nn.Module = shared.model  # the base class's `to` has types
     module.to(choose_device(DeviceOptions().device))
-    rewards: list[float] = []
+    drawn: list[Drawn] = []
     if data.judge is not None:
-        data, rewards = _answered(shared, data, on_progress)
+        data, drawn = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
     moving = moving_tensors(shared, tensors)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     tried = spread_out(examples, _TRIAL_EXAMPLES)
-    done, total = len(rewards), len(rewards) + len(examples) + PASSES_MIN * len(tried)  # the last passes take as long
+    done, total = len(drawn), len(drawn) + len(examples) + PASSES_MIN * len(tried)  # the last passes take as long
     look = look_at(
         shared,
         moving,
@@ -145,7 +146,7 @@ def calibrate(
         settings=settings,
         learning_rate=rate,
         rows=len(look.example) + passes * sum(example.rows for example in tried),
-        rewards=tuple(rewards),
+        drawn=tuple(drawn),
     )
 
 
@@ -155,8 +156,8 @@ def spread_out(examples: Sequence[Example], most: int) -> list[Example]:
     return [examples[number * len(examples) // count] for number in range(count)]
 
 
-def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[float]]:
-    """Return the data with an answer of the model's own after some of the prompts, and what each answer gets.
+def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tuple[TaskData, list[Drawn]]:
+    """Return the data with an answer of the model's own after some of the prompts, and these answers.
 
     Writing an answer and looking at it count as one example each.
     """
@@ -164,14 +165,15 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
     draws = answer_draws(0, len(chosen), judge.rule.tokens)[:, None]
     writer = writer_of(shared, data, {})
     examples: list[Example] = []
-    rewards: list[float] = []
+    drawn: list[Drawn] = []
     for first in range(0, len(chosen), _PROMPTS_AT_ONCE):
         part = chosen[first : first + _PROMPTS_AT_ONCE]
         written = writer.write([example.tokens for example in part], draws[first : first + len(part)])
         examples += [replace(each, candidates=(tokens,)) for each, tokens in zip(part, written.tokens, strict=True)]
-        rewards += [reward for _, reward in checked_answers(judge, part, written)]
+        checked = checked_answers(judge, part, written)
+        drawn += [(*each, ended) for each, ended in zip(checked, written.has_ended, strict=True)]
         on_progress(len(examples), 2 * len(chosen))
-    return replace(data, examples=tuple(examples)), rewards
+    return replace(data, examples=tuple(examples)), drawn
 
 
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
