@@ -37,6 +37,9 @@ _MESSAGE_BYTES_MAX: Final = 1 << 18
 _NO_FORKS: Final = sys.platform != "linux"  # macOS: forks of a process with its system libraries loaded may crash
 _LEAVE_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
+_PACED_WORKER: Final = "tests.netlab.worker"
+_NO_WORKER: Final = frozenset({"--relay", "--worker-socket"})  # options of nodes that start none
+# Commands that need no torch.
 _LIGHT: Final = ("config", "forget", "id", "list", "log", "pause", "report", "resume", "run", "status", "stop", "top")
 
 
@@ -156,7 +159,7 @@ def _server() -> _Server:
 
 def _serve(orders: socket.socket) -> None:
     """Fork for each order, and tell of each end, until the client is gone."""
-    _import_all("sfnode.node.daemon", *(f"sfnode.cli.{name}" for name in _LIGHT if name != "resume"))
+    _import_all("sfnode.node.daemon", "sfnode.cli.join", *(f"sfnode.cli.{name}" for name in _LIGHT if name != "resume"))
     server = os.getpid()
     wakeup = socket.socketpair()
     for end in wakeup:
@@ -177,8 +180,8 @@ def _serve(orders: socket.socket) -> None:
             return
         *standard, tell_end = descriptors
         order = _Order(**json.loads(message))
-        if order.arguments[1:2] == ["sfnode.training"] if order.is_child else _may_train(order):
-            _import_all("sfnode.cli.join", "sfnode.training.worker_process", "sfnode.training.described_model")
+        if _may_train(order) or (order.is_child and order.arguments[1] != _PACED_WORKER):
+            _import_all("sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -233,7 +236,9 @@ def _tell_ends(running: dict[int, int]) -> None:
 
 
 def _may_train(order: _Order) -> bool:
-    return not (order.is_child or set(_LIGHT).intersection(order.arguments[:1]))
+    """Whether it is a command that imports torch, or starts a worker that does."""
+    is_light = not {*_LIGHT}.isdisjoint(order.arguments[:1]) or not _NO_WORKER.isdisjoint(order.arguments)
+    return not (order.is_child or is_light)
 
 
 def _run(order: _Order, standard: list[int]) -> NoReturn:
