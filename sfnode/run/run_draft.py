@@ -55,7 +55,7 @@ class RunOptions:
     batch_rows: int | None = given(
         None,
         "Take this many examples per node and step, with --reward answers. More make a step slower and its result less "
-        f"noisy.  [default: {_ROWS}, and 64 with --reward]",
+        f"noisy.  [default: {_ROWS}, or the answers to one prompt if these are more]",
     )
     trainable: str = given(
         "linear", "Train these groups of tensors, separated by commas: linear, embedding, norm, bias."
