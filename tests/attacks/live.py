@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from tests.attacks.visitor import pid_of
 from tests.support.daemons import JoinProcess, free_ports
 from tests.support.patience import Stopwatch, waits_of
 from tests.support.running_nodes import address_in, running, wait_until
+from tests.support.worker_process import paced_worker
 
 _STEPS = 100_000  # no attack sees the end
 
@@ -66,19 +65,6 @@ def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[Li
         )
         for number, port in enumerate(ports)
     ]
-    with _worker(manifest, socket, pace_ms) as worker, running(nodes):
+    with paced_worker(socket, manifest, pace_ms) as worker, running(nodes):
         wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
         yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses, worker=worker)
-
-
-@contextmanager
-def _worker(manifest: Manifest, socket: Path, pace_ms: int) -> Iterator[int]:
-    command = [sys.executable, "-m", "tests.netlab.worker", "--socket", str(socket), "--pace-ms", str(pace_ms)]
-    command += ["--scalars", str(manifest.method.scalars)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
-        try:
-            yield worker.pid
-        finally:
-            worker.kill()

@@ -36,12 +36,14 @@ def test_reader__worked_numbers_of_the_specification__agree() -> None:
 
 
 def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
-    for path in (REPOSITORY / "protocol" / "vectors").glob("*.json"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    text = (tmp_path / "ledgers.json").read_text()
+    vectors = REPOSITORY / "protocol" / "vectors"
+    for path in vectors.glob("*.json"):
+        (tmp_path / path.name).write_text('{"cases": []}')  # all of them are read by the test above
+    text = (vectors / "ledgers.json").read_text()
     (tmp_path / "ledgers.json").write_text(text.replace('"SLOT_VOID"', '"ALREADY_HELD"', 1))
     finished = conformance.run_reader("run.mjs", tmp_path)
     assert finished.returncode == 1 and "SLOT_VOID" in finished.stdout + finished.stderr
+    assert "missing" not in finished.stdout
 
 
 @pytest.mark.parametrize(

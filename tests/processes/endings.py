@@ -10,12 +10,11 @@ themselves (`--exit-when-finished`), or `sfnode testnet` runs them and stops the
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +31,7 @@ from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
 from tests.support.patience import Patience
 from tests.support.running_nodes import address_in, running
+from tests.support.worker_process import paced_worker
 
 SLOW_STEP: Final = "one step of 30 s"
 UNEQUAL: Final = "paces of 1 : 10"
@@ -142,22 +142,10 @@ def _sockets(network: UnequalNetwork, folder: Path) -> list[Path]:
 @contextmanager
 def _workers(manifest: Manifest, network: UnequalNetwork, folder: Path) -> Iterator[None]:
     """A worker of its own for each node."""
-    command = [sys.executable, "-m", "tests.netlab.worker", "--scalars", str(manifest.method.scalars)]
-    workers = [
-        subprocess.Popen(
-            [*command, "--socket", str(path), "--pace-ms", str(pace_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for path, pace_ms in zip(_sockets(network, folder), network.paces_ms, strict=True)
-    ]
-    try:
-        for worker in workers:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == b"ready\n"
+    with ExitStack() as stack:
+        for path, pace_ms in zip(_sockets(network, folder), network.paces_ms, strict=True):
+            stack.enter_context(paced_worker(path, manifest, pace_ms))
         yield
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
 
 
 def _nodes(network: UnequalNetwork, folder: Path) -> list[JoinProcess]:

@@ -15,6 +15,7 @@ from protocol.state.replica import Replica
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.statement_files import INBOX_FOLDER
+from tests.support import forked_children
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from tests.support.manifests import OWNER_SEED
@@ -171,4 +172,4 @@ def children_of(node: JoinProcess) -> list[psutil.Process]:
     """The processes that the node has started."""
     assert node.process is not None
     children: list[psutil.Process] = psutil.Process(node.process.pid).children(recursive=True)
-    return children
+    return [child for child in children if child.name() != forked_children.ZYGOTE]

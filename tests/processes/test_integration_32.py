@@ -156,7 +156,7 @@ async def scenario(network: ManyNodes) -> list[str]:
 @pytest.mark.parametrize(
     ("edges", "nodes", "steps"),
     [
-        pytest.param(sparse_edges, 32, 16, id="32, sparse"),
+        pytest.param(sparse_edges, 32, 12, id="32, sparse"),
         pytest.param(sparse_edges, 32, 24, id="32, sparse, long", marks=pytest.mark.slow),
         pytest.param(ring_edges, 32, 24, id="32, ring, long", marks=pytest.mark.slow),
     ],

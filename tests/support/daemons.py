@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
+import pickle
 import random
 import socket
 import subprocess
@@ -16,10 +18,11 @@ from typing import IO, Any
 
 from protocol.node.node import Node
 from protocol.run.admission import AdmissionKind, AdmissionSpec
-from protocol.run.manifest import FORMAT, Manifest, SignedManifest, sign_manifest
+from protocol.run.manifest import FORMAT, Manifest, SignedManifest, TensorSpec, sign_manifest
+from protocol.run.model import ModelSpec
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
-from sfnode.model_files.resolve import resolve_model
+from sfnode.children.child_program import Program
 from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
@@ -31,7 +34,7 @@ from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig
-from tests.support.fork_server import start
+from tests.support.fork_server import start, start_child
 from tests.support.manifests import OWNER
 from tests.support.patience import Patience, wait_for_end
 
@@ -43,8 +46,6 @@ def demo_run(
     *, steps: int, batch_rows: int = 8, name: str = "test", admission: str = "open", model: str = MODEL
 ) -> SignedManifest:
     """A signed run that trains the embedded model, or a copy of it."""
-    from sfnode.training.described_model import describe_run
-
     data, sha256 = data_spec(DATA, is_private=False)
     task = TaskSpec(
         kind=TaskKind.CLASSIFICATION,
@@ -57,14 +58,14 @@ def demo_run(
         max_tokens=48,
         batch_rows=batch_rows,
     )
-    described = describe_run(resolve_model(model), "linear", task, DATA)
+    described, tensors = _described(model, task)
     method, schedule = method_of(MethodOptions(rank=8, directions=4))
     manifest = Manifest(
         format=FORMAT,
         name=name,
         owner=OWNER.author.hex(),
-        model=described.spec,
-        tensors=described.tensors,
+        model=described,
+        tensors=tensors,
         task=task,
         method=method,
         schedule=schedule,
@@ -74,6 +75,19 @@ def demo_run(
         authors_max=AUTHORS_MAX,
     )
     return sign_manifest(build_manifest(manifest), OWNER)
+
+
+@functools.cache
+def _described(model: str, task: TaskSpec) -> tuple[ModelSpec, tuple[TensorSpec, ...]]:
+    """The model and what of it is trained, from a process of its own: to import torch here would take seconds."""
+    given = pickle.dumps((model, task, DATA)).hex()
+    process = start_child(Program(module="tests.support.describe_model", arguments=(given,)), stderr=2)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, process.stdout:
+        described: tuple[ModelSpec, tuple[TensorSpec, ...]] = pickle.loads(process.stdout.read())
+    assert process.wait() == 0
+    return described
 
 
 def training(worker: Path | None) -> TrainingConfig:

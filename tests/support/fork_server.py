@@ -1,4 +1,6 @@
-"""Starts `sfnode` commands as forks of one process that has imported them: 1.9 s of processor time less for each.
+"""Starts `sfnode` commands as forks of one process that has imported them: 1.2 s of processor time less for each.
+
+Those that train, and the workers that they start (`forked_children`), are forks of one that has imported torch, too.
 
 What is forked is a process like any other: its own memory, sockets, signals and end. Only Python's start and the
 imports are not repeated, so that forks share one seed of Python's hashes; tests/protocol/test_determinism.py starts
@@ -22,23 +24,31 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Final, NoReturn
 
+from sfnode.children.__main__ import main as run_as_child
+from sfnode.children.child_program import Program
 from sfnode.cli import main
 from tests import REPOSITORY
+from tests.support import forked_children
 
 _MESSAGE_BYTES_MAX: Final = 1 << 18
 _NO_FORKS: Final = sys.platform != "linux"  # macOS: forks of a process with its system libraries loaded may crash
 _LEAVE_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
-_AT_START: Final = ("PYTHON", "OMP_NUM_THREADS")  # what these variables say, Python and libraries read at their start
+_LIGHT: Final = ("config", "forget", "id", "list", "log", "pause", "report", "resume", "run", "status", "stop", "top")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
-    """What a fork does: its command line, and where. Its standard input, output and error come as descriptors."""
+    """What a fork does: its command line, and where. Its standard input, output and error come as descriptors.
+
+    ``is_child``: the arguments follow ``python -P -m sfnode.children``, not ``sfnode``.
+    """
 
     arguments: list[str]
+    is_child: bool
     folder: str
     environment: dict[str, str]
 
@@ -77,22 +87,35 @@ def start(arguments: list[str], *, stdin: int, stdout: int, stderr: int) -> subp
     A fork; a child where there are no forks, or where this environment asks for another start of Python.
     """
     server = None if _NO_FORKS else _server()
-    if server is None or _read_at_start(os.environ) != server.read_at_start:
+    if server is None or forked_children.read_at_start(os.environ) != server.read_at_start:
         command = [sys.executable, "-m", "sfnode", *arguments]
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
-    order = _Order(arguments=arguments, folder=os.getcwd(), environment=dict(os.environ))
+    order = _Order(arguments=arguments, is_child=False, folder=os.getcwd(), environment=dict(os.environ))
     return server.start(order, (stdin, stdout, stderr))
 
 
-def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
+def start_child(program: Program, *, stderr: int) -> subprocess.Popen[bytes]:
+    """Start a module of `sfnode` or of its tests, as `Program.start` does, with pipes for input and output."""
+    server = None if _NO_FORKS else _server()
+    if server is None or forked_children.read_at_start(os.environ) != server.read_at_start:
+        return program.start(stdout=subprocess.PIPE, stderr=stderr, is_own_session=False)
+    words = [f"{program.leave_s:g}", program.module, *program.arguments]
+    order = _Order(arguments=words, is_child=True, folder=os.getcwd(), environment=dict(os.environ))
+    (stdin, held), (read, stdout) = os.pipe(), os.pipe()
+    try:
+        process = server.start(order, (stdin, stdout, stderr))
+    finally:
+        os.close(stdin)
+        os.close(stdout)
+    process.stdin, process.stdout = open(held, "wb"), open(read, "rb")  # noqa: SIM115 - they are the process's
+    return process
 
 
 class _Server:
     """The server as its client sees it."""
 
     def __init__(self) -> None:
-        self.read_at_start = _read_at_start(os.environ)
+        self.read_at_start = forked_children.read_at_start(os.environ)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
@@ -133,8 +156,7 @@ def _server() -> _Server:
 
 def _serve(orders: socket.socket) -> None:
     """Fork for each order, and tell of each end, until the client is gone."""
-    gc.collect()
-    gc.freeze()
+    _import_all("sfnode.node.daemon", *(f"sfnode.cli.{name}" for name in _LIGHT if name != "resume"))
     server = os.getpid()
     wakeup = socket.socketpair()
     for end in wakeup:
@@ -154,6 +176,9 @@ def _serve(orders: socket.socket) -> None:
             _end_all(running)
             return
         *standard, tell_end = descriptors
+        order = _Order(**json.loads(message))
+        if order.arguments[1:2] == ["sfnode.training"] if order.is_child else _may_train(order):
+            _import_all("sfnode.cli.join", "sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -163,7 +188,7 @@ def _serve(orders: socket.socket) -> None:
             for descriptor in (tell_end, *running.values()):
                 os.close(descriptor)
             _end_with_server(server)
-            _run(_Order(**json.loads(message)), standard)
+            _run(order, standard)
         for descriptor in standard:
             os.close(descriptor)
         running[pid] = tell_end
@@ -207,17 +232,36 @@ def _tell_ends(running: dict[int, int]) -> None:
         os.close(tell_end)
 
 
+def _may_train(order: _Order) -> bool:
+    return not (order.is_child or set(_LIGHT).intersection(order.arguments[:1]))
+
+
 def _run(order: _Order, standard: list[int]) -> NoReturn:
-    """Be the command, as ``python -m sfnode`` would; with it the interpreter ends, which is the fork's own now."""
-    for number, descriptor in enumerate(standard):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    os.chdir(order.folder)
-    os.environ.clear()
-    os.environ.update(order.environment)
+    """Be the command, as ``python -m sfnode`` would, or the child."""
+    if _may_train(order):
+        forked_children.fork_children((*standard,), _run_child)
+    forked_children.become(order.folder, order.environment, standard)
+    if order.is_child:
+        _run_child(order.arguments)
     sys.argv = ["sfnode", *order.arguments]
-    main()
-    sys.exit()
+    forked_children.leave_after(main)
+
+
+def _run_child(words: list[str]) -> NoReturn:
+    """Be ``python -P -m sfnode.children WORDS``: a node of a test network has a worker of its own."""
+    if words[1] == "sfnode":
+        forked_children.fork_children((), _run_child)
+    sys.argv = ["sfnode.children", *words]
+    forked_children.leave_after(run_as_child)
+
+
+def _import_all(*modules: str) -> None:
+    """Import them once for all forks."""
+    gc.disable()
+    for module in modules:
+        import_module(module)
+    gc.freeze()
+    gc.enable()
 
 
 if __name__ == "__main__":

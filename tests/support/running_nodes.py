@@ -15,6 +15,7 @@ import pytest
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.testnet.node_process import NodeProcess
+from tests.support import forked_children
 from tests.support.daemons import JoinProcess
 from tests.support.patience import Patience, wait_for_end
 
@@ -106,7 +107,10 @@ def children(process: subprocess.Popen[bytes] | None) -> list[int]:
     assert process is not None
     own = command_of(process.pid)
     commands = {child: command_of(child) for child in children_of(process.pid)}
-    return [child for child, command in commands.items() if b"sfnode" in command and command != own]
+    is_forked = {child: _name_of(child) == forked_children.CHILD for child in commands}
+    return [
+        child for child, command in commands.items() if is_forked[child] or (b"sfnode" in command and command != own)
+    ]
 
 
 def command_of(pid: int) -> bytes:
@@ -117,14 +121,20 @@ def command_of(pid: int) -> bytes:
 
 
 def children_of(pid: int) -> list[int]:
-    """Process ids of the children of a process."""
+    """Process ids of the children of a process, without the zygote of one that the fork server has started."""
     if not Path("/proc/self/task").is_dir():
         pytest.skip("needs Linux: /proc says which processes another one has started")
     found: list[int] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):  # a child belongs to the thread that made it
         with suppress(FileNotFoundError, ProcessLookupError):
             found += map(int, thread.read_text().split())
-    return found
+    return [pid for pid in found if _name_of(pid) != forked_children.ZYGOTE]
+
+
+def _name_of(pid: int) -> str:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def is_alive(pid: int) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from protocol.run import Manifest
 from sfnode.children.child_program import Program
 from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Evaluating, Message, MessageParser, Request, encode_frame
+from tests.support.fork_server import start_child
 
 
 class WorkerProcess:
@@ -20,7 +23,7 @@ class WorkerProcess:
         self._stderr = (folder / "worker.err").open("wb")
         arguments = ("--socket", str(self.path), "--threads", "1")
         program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
-        self.process = program.start(stdout=subprocess.PIPE, stderr=self._stderr, is_own_session=False)
+        self.process = start_child(program, stderr=self._stderr.fileno())
 
     def __enter__(self) -> WorkerProcess:
         assert self.process.stdout is not None
@@ -44,6 +47,19 @@ class WorkerProcess:
     def connect(self) -> WorkerClient:
         """A new connection: a new node."""
         return WorkerClient(self.path)
+
+
+@contextmanager
+def paced_worker(socket: Path, manifest: Manifest, pace_ms: int) -> Iterator[int]:
+    """A worker without torch, of which an estimate takes ``pace_ms``; its process id."""
+    arguments = ("--socket", str(socket), "--scalars", str(manifest.method.scalars), "--pace-ms", str(pace_ms))
+    with start_child(Program(module="tests.netlab.worker", arguments=arguments), stderr=2) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process.pid
+        finally:
+            process.kill()
 
 
 class WorkerClient:
