@@ -114,7 +114,7 @@ class LocalModel:
             task: its prompt and labels or completion; reward: the rule, in their place.
             method: how it trains; None: a dense core where there can be one.
             steps: number of them.
-            batch_rows: examples of a node's step, or answers; None: 16, or 64 answers.
+            batch_rows: examples of a node's step, or answers; None: 16.
 
         OperatorError: an option is wrong, or rewards cannot be learnt with this model and these rows.
         """

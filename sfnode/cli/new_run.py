@@ -173,12 +173,12 @@ def task_of(options: RunOptions, folder: ModelFolder) -> TaskSpec:
     """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.chat import chat_prompt  # imports torch
     from sfnode.training.described_model import default_max_tokens
-    from sfnode.training.model.loading import load_tokenizer
+    from sfnode.training.model import loading
 
     task, data, rows, texts = options.task, options.data, options.rows, options.texts
     if texts.is_reward:
         texts = replace(
-            texts, template=chat_prompt(load_tokenizer(folder.path), texts.template, options.reward.is_chat)
+            texts, template=chat_prompt(loading.load_tokenizer(folder.path), texts.template, options.reward.is_chat)
         )
     if texts != texts.spelled:
         texts = texts.spelled

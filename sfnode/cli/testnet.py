@@ -31,8 +31,7 @@ from sfnode.cli.options import (
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.rows import TaskTemplate, row_files
-from sfnode.run import DataOptions, RunOptions
-from sfnode.run.reward_options import REWARD_STEPS
+from sfnode.run import DataOptions, RewardOptions, RunOptions
 from sfnode.storage import disk, evaluations, example_files, stored_basis
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
@@ -41,7 +40,7 @@ _NAME = "testnet"
 _NODES_MAX = 256  # processes of one machine
 _TASK = example_files.EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
-_STEPS_IN_WORDS = f"{demo.STEPS}, and {REWARD_STEPS} with --reward"
+_STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
 
 
 @click.command()

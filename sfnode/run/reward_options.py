@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, bounded_json, parse_reward, reward
@@ -15,9 +15,8 @@ from sfnode.storage import disk
 
 SAMPLES: Final = 8
 ANSWER_TOKENS: Final = 16
-REWARD_STEPS: Final = 32  # an answer's form is learnt from hundreds, a decision from thousands: docs/rewards.md
 PROMPT: Final = "{prompt}"
-_ANSWERS: Final = 64  # of a message: eight prompts, so that one odd prompt does not turn it
+_ANSWERS: Final = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
 _TEXTS: Final = ("exact", "contains", "regex", "number")
 _COUNTS: Final = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
@@ -36,6 +35,7 @@ class RewardOptions:
         is_chat: None: where the model has a chat template.
     """
 
+    usual_steps: ClassVar = 32  # an answer's form is learnt from hundreds, a decision from thousands: docs/rewards.md
     rule_text: str | None = given(
         None,
         "Learn from rewards in place of labels: nodes sample answers to the prompt of --template, by default "

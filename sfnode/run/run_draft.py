@@ -26,7 +26,7 @@ from sfnode.run import manifest_builder
 from sfnode.run.builtin_tasks import TaskTexts
 from sfnode.run.manifest_builder import AUTHORS_MAX, OPEN, STALENESS, MethodOptions
 from sfnode.run.option_field import given
-from sfnode.run.reward_options import NO_REWARD, REWARD_STEPS, RewardOptions
+from sfnode.run.reward_options import NO_REWARD, RewardOptions
 from sfnode.run.task_options import DataOptions, TaskOptions, reward_texts, task_texts
 from sfnode.storage import DenseSettings
 
@@ -55,7 +55,7 @@ class RunOptions:
     batch_rows: int | None = given(
         None,
         "Take this many examples per node and step, with --reward answers. More make a step slower and its result less "
-        f"noisy.  [default: {_ROWS}, and 64 with --reward]",
+        f"noisy.  [default: {_ROWS}, or the answers to one prompt if these are more]",
     )
     trainable: str = given(
         "linear", "Train these groups of tensors, separated by commas: linear, embedding, norm, bias."
@@ -63,7 +63,7 @@ class RunOptions:
     method: MethodOptions
     data: DataOptions
     steps: int | None = given(
-        None, f"Let each node make this many steps.  [default: {_STEPS}, and {REWARD_STEPS} with --reward]"
+        None, f"Let each node make this many steps.  [default: {_STEPS}, and {NO_REWARD.usual_steps} with --reward]"
     )
     staleness: int = given(
         STALENESS,
@@ -166,7 +166,7 @@ class RunDraft:
         if not is_complete and task.kind is TaskKind.REWARD:
             task = replace(task, kind=TaskKind.COMPLETION)
         options = self.options
-        usual = _STEPS if options.reward.rule_text is None else REWARD_STEPS
+        usual = _STEPS if options.reward.rule_text is None else options.reward.usual_steps
         manifest = Manifest(
             format=FORMAT,
             name=options.name or "",

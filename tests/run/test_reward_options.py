@@ -80,8 +80,8 @@ def test_reward__no_rule__teaches(text: str, parts: tuple[str, ...]) -> None:
     assert [part for part in parts if part not in str(refusal.value)] == []
 
 
-@pytest.mark.parametrize(("samples", "rows"), [(8, 64), (12, 60), (64, 64), (3, 63)])
-def test_batch_rows__not_given__are_about_64_answers(samples: int, rows: int) -> None:
+@pytest.mark.parametrize(("samples", "rows"), [(8, 16), (12, 12), (64, 64), (3, 15)])
+def test_batch_rows__not_given__are_about_16_answers(samples: int, rows: int) -> None:
     assert RewardOptions(rule_text="exact:a", samples=samples).batch_rows(None) == rows
 
 
@@ -103,7 +103,7 @@ def test_task__with_a_rule__is_of_rewards() -> None:
     assert (task.label_words, task.batch_rows) == ((), 16)
     assert parse_reward(task.completion).fields == {"answer"}
     other = task_of(run_options(TaskOptions(template="{a}:"), rule_text="exact:x"), folder)
-    assert (other.template, other.batch_rows) == ("{a}:", 64)
+    assert (other.template, other.batch_rows) == ("{a}:", 16)
 
 
 def test_task__without_a_rule__has_as_many_rows_as_before() -> None:
