@@ -77,7 +77,7 @@ class _InPlaceOfStarts:
         vars(subprocess)["_fork_exec"] = self
 
     def __call__(self, *given: Any) -> int:
-        # The arguments as CPython 3.11 to 3.14 have them.
+        # The arguments as CPython 3.11 to 3.13 pass them.
         words, standard, is_own_session = list(map(os.fsdecode, given[0])), given[6:12], bool(given[15])
         variables = dict(os.fsdecode(each).split("=", 1) for each in given[5] or ())
         is_ours = words[1:4] == ["-P", "-m", "sfnode.children"] and words[5].startswith("sfnode")
