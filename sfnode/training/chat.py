@@ -25,7 +25,7 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool
         return template
     file = Path(tokenizer.name_or_path) / _TEMPLATE_FILE  # where newer models keep it
     own = tokenizer.chat_template
-    if file.is_file():
+    if tokenizer.name_or_path and file.is_file():
         own = disk.read_bytes(file, "the model's chat template", _TEMPLATE_BYTES_MAX).decode("utf-8", "replace")
     if isinstance(own, dict):
         own = own.get("default")

@@ -42,8 +42,12 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
         assert author.replica.ledger.updates == 1
 
 
-def test_make_run__rewards_of_a_model_with_a_chat_template__puts_the_prompt_into_it(tmp_path: Path) -> None:
+def test_make_run__rewards_of_a_model_with_a_chat_template__puts_the_prompt_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the run of the same options asks another question than that of `sfnode init`."""
+    (tmp_path / "chat_template.jinja").write_text("of another model, in the folder where this program runs")
+    monkeypatch.chdir(tmp_path)
     chatting = tiny_tokenizer()
     chatting.chat_template = "<user>{{ messages[0].content }}<bot>"
     model, reward = LocalModel(tiny_llama(), chatting), RewardOptions(rule_text="words:1-4", samples=2, answer_tokens=4)
