@@ -20,13 +20,16 @@ from typing import Final
 
 import click
 
+from tests.support.patience import Patience
+
 REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 PROJECT: Final = "sfnode-compose-test"
 IMAGE: Final = "sfnode:cpu"
 IMAGE_BYTES_MAX: Final = 1_400_000_000
 NODES: Final = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
 STEPS: Final = "1000"  # the bootstrap makes some hundreds alone, and the late joiner comes after a minute
-LIMIT_S: Final = 600.0  # for all nodes to be healthy, and again for one digest
+LIMIT_S: Final = 600.0  # for all nodes to be healthy, and later without a new update anywhere
+POLL_S: Final = 2.0
 ANSWER_S: Final = 120.0
 LINES_TOLD: Final = 30  # of what a command printed that failed
 HEALTHCHECK: Final = ("python", "-I", "-S", "/opt/sfnode/healthcheck.py", "/data/status.json")
@@ -141,7 +144,7 @@ def wait_healthy(engine: ContainerEngine, containers: dict[str, str]) -> None:
         ended = [name for name, state in states.items() if not state.startswith("running ")]
         if ended or time.monotonic() > deadline:
             raise CheckFailed(f"not all nodes are healthy: {states}")
-        time.sleep(2.0)
+        time.sleep(POLL_S)
 
 
 def health_of(engine: ContainerEngine, container: str) -> str:
@@ -151,15 +154,16 @@ def health_of(engine: ContainerEngine, container: str) -> str:
 
 def wait_equal(engine: ContainerEngine, containers: dict[str, str]) -> State:
     """Until all nodes have made their last step and hold one digest. CheckFailed unless each of them contributed."""
-    deadline = time.monotonic() + LIMIT_S
+    found: dict[str, State] = {}
+    patience = Patience(LIMIT_S, progress=lambda: [state.updates for state in found.values()])
     while True:
-        found = {name: state_of(engine, container) for name, container in containers.items()}
+        found.update({name: state_of(engine, container) for name, container in containers.items()})
         (first, *others) = found.values()
         if first.is_finished and first.digest and all(other == first for other in others):
             break
-        if time.monotonic() > deadline:
-            raise CheckFailed(f"the nodes do not come to one digest: {found}")
-        time.sleep(2.0)
+        if patience.is_over():
+            raise CheckFailed(f"no new update for {LIMIT_S:.0f} s, and not one digest: {found}")
+        time.sleep(POLL_S)
     if first.authors != len(NODES):
         raise CheckFailed(f"{first.authors} of {len(NODES)} nodes contributed; STEPS=2000 gives the others more time")
     return first
