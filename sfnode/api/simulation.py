@@ -5,6 +5,7 @@ All nodes may share one learner, and so one model. What is not simulated: disks,
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
@@ -166,12 +167,9 @@ class _Swarm(VirtualNetwork):
         if name == next(iter(self.nodes)):
             self._on_step(wanted.step)
         learner.show(node.replica.coefficients())
-        scalars: tuple[int, ...] | None
-        try:
-            scalars = learner.estimate(wanted.seed, wanted.step, wanted.directions).scalars
-        except NumericError:
-            scalars = self._manifest.scalars_of_nothing(wanted.step, wanted.directions)
-        step = wanted.step
+        step, scalars = wanted.step, self._manifest.scalars_of_nothing(wanted.step, wanted.directions)
+        with suppress(NumericError):
+            scalars = learner.estimate(wanted.seed, step, wanted.directions).scalars
         finished = EstimateSkipped(step=step) if scalars is None else EstimateFinished(step=step, scalars=scalars)
         duration_ms = self._world.step_ms * wanted.directions // self._manifest.method.directions
         self.later(duration_ms, name, finished)

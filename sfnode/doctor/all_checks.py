@@ -12,7 +12,6 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
 from sfnode.doctor.clock import check_clock
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.doctor.reachability import judge_reachability
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
 from sfnode.run import JoinOptions
@@ -104,7 +103,7 @@ class Examination:
             await self._ask_peers(known)
         self._signed = known.signed
         self._tell(check_clock([seen.clock_ahead_s for seen in known.seen]))
-        reachability = judge_reachability(known, bool(listen))
+        reachability = bootstraps.judge_reachability(known, bool(listen))
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:
             await self._check("router", ports.check_router)

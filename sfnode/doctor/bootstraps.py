@@ -1,5 +1,6 @@
-"""Check the bootstraps: whether each answers, how it sees us, and whether it can dial us."""
+"""Check the bootstraps: whether each answers, how it sees us, and whether it and others can dial us."""
 
+import ipaddress
 import secrets
 import socket
 import time
@@ -13,8 +14,9 @@ from protocol.errors import Reject
 from protocol.run import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode import network
-from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.network import Address, Host, Link, ReachAnswer, RefusedError, handshake
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.network import Address, DialBack, Host, Link, ReachAnswer, RefusedError, handshake
+from sfnode.reporter import counted
 
 _RESOLVE_S: Final = 10.0
 _PEER_S: Final = 60.0  # for all questions to one peer
@@ -125,3 +127,26 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
     await channel.send_now(Bye(reason="thank you"))
     agent = hello.agent.encode("unicode_escape").decode("ascii")[:40]
     return ok(name, f"answers in {taken_ms:.0f} ms, {agent!r}, run {hello.run_id.hex()[:16]} at step {hello.head_step}")
+
+
+def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
+    """Judge by the peers' answers whether others can dial this machine."""
+    name = "reachable from outside"
+    if not is_listening:
+        return unknown(name, "not asked: without --listen a node dials out only, and is a full member all the same")
+    if not known.seen:
+        return unknown(name, "nobody to ask: no bootstrap answered this question", "give a --bootstrap that works")
+    outcomes = [seen.answer.outcome for seen in known.seen]
+    port = known.listen_port
+    if DialBack.REACHED in outcomes:
+        hosts = sorted({seen.answer.host for seen in known.seen if seen.answer.outcome is DialBack.REACHED})
+        if all(ipaddress.ip_address(host).is_private for host in hosts):
+            text = f"peers in your own network reached port {port} at {', '.join(hosts)}; nobody outside was asked"
+            return ok(name, text)
+        return ok(name, f"peers reached port {port} at {', '.join(hosts)}")
+    if DialBack.NOT_REACHED in outcomes:
+        host = known.seen[0].answer.host
+        text = f"{counted(outcomes.count(DialBack.NOT_REACHED), 'peer')} could not connect to port {port} at {host}"
+        advice = f"forward TCP port {port} in your router and open it in the firewall, or leave --listen out"
+        return warning(name, text, advice)
+    return unknown(name, "the peers had dialled for others just now", "try again in a minute")

@@ -50,12 +50,9 @@ class RunningNode:
         reporter: Reporter,
         slips: Slips,
     ) -> None:
-        self.config = config
-        self.reporter = reporter
-        self.slips = slips
-        self.manifest = config.signed.manifest
-        self._store = store
-        self.data_sharing = data_sharing
+        self.config, self.manifest = config, config.signed.manifest
+        self.reporter, self.slips = reporter, slips
+        self._store, self.data_sharing = store, data_sharing
         self._inbox_in, self._inbox_out = open_inbox()
         self.overseer = Overseer(config.data_dir.control.paused_until_s, config.limits, reporter, slips)
         reference = None if config.training is None else config.training.model
@@ -99,14 +96,11 @@ class RunningNode:
         if config.training is not None:
             budget = self._noise_budget(config.training, signer.author)
             self.trainer = Trainer(config.training, config.signed, replica.shown, reporter, budget)
-        self.invitations = self._invitations(expects_peers=node_config.expects_peers)
-        self._watch = NodeWatch(self)
-
-    def _invitations(self, *, expects_peers: bool) -> Invitations:
-        claim = None
+        claim, expects_peers = None, node_config.expects_peers
         with self.slips.contained("invitation"):
-            claim = self.config.data_dir.statements.own_claim(self.manifest)
-        return Invitations(self.node, claim, self.config.owner, self.reporter, expects_peers=expects_peers)
+            claim = config.data_dir.statements.own_claim(self.manifest)
+        self.invitations = Invitations(self.node, claim, config.owner, reporter, expects_peers=expects_peers)
+        self._watch = NodeWatch(self)
 
     def _noise_budget(self, training: TrainingConfig, author: Author) -> NoiseBudget | None:
         """Return the account of this node's noise; None without. OperatorError: it differs from earlier messages'."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sfnode.doctor import bootstraps, reachability
+from sfnode.doctor import bootstraps
 from sfnode.doctor.findings import Verdict
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
 
@@ -26,5 +26,5 @@ def seen(host: str, outcome: int) -> bootstraps.Seen:
 def test_doctor__reachability__is_told_from_dials_back(outcomes: list[int], verdict: Verdict, part: str) -> None:
     known = bootstraps.Surroundings(run_id=None, signed=None, listen_port=4001)
     known.seen = [seen("8.8.8.8", each) for each in outcomes]
-    finding = reachability.judge_reachability(known, is_listening=True)
+    finding = bootstraps.judge_reachability(known, is_listening=True)
     assert finding.verdict is verdict and part in finding.text

@@ -65,6 +65,14 @@ BASES = (
         detector=Tests((_DENSE_BASIS + "test_calibrate__rate_that_leaps_too_far__is_halved",)),
     ),
     Mutant(
+        name="rate-tried-for-one-step",
+        breaks="a run of many labels leaps to and fro, further with each step",
+        edits=(Edit(_RATE, "suited_rate", "_TRIAL_STEPS", "1"),),
+        detector=Tests(
+            (_DENSE_BASIS + "test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro",)
+        ),
+    ),
+    Mutant(
         name="arriving-share-ignored",
         breaks="a run has a rate that suits only models whose later layers leave a move as it is",
         edits=(Edit(_RATE, "suited_rate", "rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])", "fall -= 0"),),

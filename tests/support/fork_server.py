@@ -79,7 +79,7 @@ class ForkedProcess(subprocess.Popen[bytes]):
 
     def _look(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._ended], [], [], seconds)[0]:
-            self.returncode = int(os.read(self._ended, 16))
+            self.returncode = int(os.read(self._ended, 16) or -signal.SIGKILL)  # nothing: it went with the server
             os.close(self._ended)
         return self.returncode
 

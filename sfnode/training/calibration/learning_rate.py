@@ -15,10 +15,10 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData, batch_of, chunks_of
 
 _ARRIVES: Final = (0.2, 2.0)  # least and largest share of a move that later layers leave
-_TRIAL_SHARE: Final = 0.5  # of the rate: as much moves the core after the messages of 128 rows (`noise_rows`)
 _SMALL: Final = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX: Final = 8
-_TRIAL_STEPS: Final = 3
+_TRIAL_STEPS: Final = 3  # as long as those of very many rows
+_RISE_MAX: Final = 0.02  # of the loss at first, from one of these steps to the next
 PASSES_MIN: Final = 3 + _TRIAL_STEPS  # of the examples
 
 
@@ -29,8 +29,8 @@ def suited_rate(
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of the examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
-    not stand for either. Then the rate is halved until some steps on these examples all end below the loss without a
-    step: where rows share few of many labels, the loss bends up to half as many times more than in theory.
+    not stand for either. Then the rate is halved until some steps lower the loss: where rows that look alike have a few
+    of many labels, it bends more than in theory, up to half the number of labels times as much.
     """
     batches = [batch_of(data, examples, 1, shared.device) for examples in chunks_of(data.examples, EVALUATION_TOKENS)]
     count, names = len(data.examples), [tensor.name for tensor in tensors]
@@ -45,8 +45,7 @@ def suited_rate(
         nonlocal passes
         passes += 1
         terms = {tensor.name: dense_term(tensor, u, *at) for tensor, *at in zip(tensors, v, core, strict=False)}
-        u_wide = u_Hr.to(shared.loss_dtype)
-        heard = [hear(shared, names, terms, rows, data.label_tokens, u_wide) for rows in batches]
+        heard = [hear(shared, names, terms, rows, data.label_tokens, u_Hr.to(shared.loss_dtype)) for rows in batches]
         gradient = [
             sum((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype) / count for each in heard), torch.zeros(()))
             for place, side in enumerate(v)
@@ -54,12 +53,13 @@ def suited_rate(
         return sum(float(each.loss.sum()) for each in heard) / count, gradient
 
     def is_stable(rate: float) -> bool:
-        core, gradient = [torch.zeros_like(each) for each in down], down
+        core, gradient, lowest = [torch.zeros_like(each) for each in down], down, before
         for _ in range(_TRIAL_STEPS):
-            core = [at - rate * _TRIAL_SHARE * slope for at, slope in zip(core, gradient, strict=True)]
+            core = [at - rate * slope for at, slope in zip(core, gradient, strict=True)]
             loss, gradient = passed(core)
-            if not loss < before:  # nor a number
+            if not loss < min(before, lowest + _RISE_MAX * before):  # nor a number
                 return False
+            lowest = min(lowest, loss)
         return True
 
     before, down = passed(())
