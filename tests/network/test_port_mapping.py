@@ -170,7 +170,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
     options = JoinOptions(source=RunSource(), is_relay=True)
     asked = Examination(options, None, told.append, is_new=True)
     for verdict in (ok("reachable", ""), warning("reachable", "", "")):
-        monkeypatch.setattr("sfnode.doctor.all_checks.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
+        monkeypatch.setattr("sfnode.doctor.bootstraps.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
         await asked._look_around()
     assert [finding.check for finding in told].count("router") == 1 and told[-1].check == "router"
 

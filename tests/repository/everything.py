@@ -2,7 +2,7 @@
 
 All that a change must pass, once its style is right. pytest-xdist deals the tests out; what no plugin does is to give
 way. Tests of real processes mostly wait and mind the clock. So what computes runs beside them in sessions of lower
-priority: mypy and all other tests, and the simulation, which fills the gaps that are left. Each phase prints its output
+priority: all other tests, and the simulation and mypy, which fill the gaps that are left. Each phase prints its output
 when it ends."""
 
 from __future__ import annotations
@@ -159,11 +159,11 @@ def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], .
     simulation = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds))
     return (
         (Phase(name="pytest, real processes", command=waiting),),
+        (Phase(name="pytest, all other tests", command=computing, niceness=NICENESS),),
         (
-            Phase(name="mypy", command=_tool("mypy"), niceness=NICENESS),
-            Phase(name="pytest, all other tests", command=computing, niceness=NICENESS),
+            Phase(name=f"make simulate SEEDS={seeds}", command=simulation, niceness=LAST_NICENESS),
+            Phase(name="mypy", command=_tool("mypy"), niceness=LAST_NICENESS),
         ),
-        (Phase(name=f"make simulate SEEDS={seeds}", command=simulation, niceness=LAST_NICENESS),),
     )
 
 
