@@ -39,6 +39,8 @@ def suited_rate(
         for entries, exp in zip((content.u, *content.v), (content.u_exp, *content.v_exps), strict=True)
     )
     u, passes = perturbed.with_spare_row(u_Hr), 0
+    # A model's own answers are likely already, so their loss says little: rewards keep the trial of one half step
+    steps, share = (_TRIAL_STEPS, 1.0) if data.judge is None else (1, 0.5)
 
     def passed(core: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
         """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
@@ -54,8 +56,8 @@ def suited_rate(
 
     def is_stable(rate: float) -> bool:
         core, gradient, lowest = [torch.zeros_like(each) for each in down], down, before
-        for _ in range(_TRIAL_STEPS):
-            core = [at - rate * slope for at, slope in zip(core, gradient, strict=True)]
+        for _ in range(steps):
+            core = [at - share * rate * slope for at, slope in zip(core, gradient, strict=True)]
             loss, gradient = passed(core)
             if not loss < min(before, lowest + _RISE_MAX * before):  # nor a number
                 return False
