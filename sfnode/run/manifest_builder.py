@@ -38,7 +38,7 @@ _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
 _NOISE_ROWS = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
-_DENSE_RATE_MAX = 16.0  # where the prior alone bends the loss: one layer, whose curvature is about one
+_DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
 OPEN = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK = 32
 BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md

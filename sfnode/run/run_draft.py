@@ -145,9 +145,9 @@ class RunDraft:
         given = self.options.method
         if given.learning_rate is None and not manifest_builder.is_learning_rate(learning_rate):
             raise OperatorError(
-                f"no learning rate was found by which the examples teach anything, down to {learning_rate:.2g}: they "
-                "may all be alike, or the model knows them. Give more and different ones, or --learning-rate 0.001, or "
-                "--plain"
+                f"no learning rate was found by which the examples teach anything (the last was {learning_rate:.2g}): "
+                "they may all be alike, or the model knows them. Give more and different ones, or --learning-rate "
+                "0.001, or --plain"
             )
         rate = learning_rate if given.learning_rate is None else given.learning_rate
         rows, file = self.options.rows, basis_file.encode_basis(content)

@@ -220,6 +220,20 @@ def test_calibrate__long_completions__some_tokens_of_each_are_looked_at(monkeypa
     assert found_for(tiny_llama(), some_texts()) is not None
 
 
+def test_calibrate__label_words_that_begin_alike__rate_is_one_of_tokens_that_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With "class A" to "class F" and 256 rows, one token of each was looked at: the first, which tells nothing."""
+    begun = some_choices()
+    alike = [
+        replace(each, candidates=tuple((9, *some_tokens(100 * row + at, 2)) for at in range(3)))
+        for row, each in enumerate(begun.examples)
+    ]
+    monkeypatch.setattr("sfnode.training.calibration.example_passes._TOKENS_MAX", 3 * len(alike))
+    found = found_for(tiny_llama(), replace(begun, examples=tuple(alike)))
+    assert found is not None and found.learning_rate < 1e4
+
+
 def test_calibrate__model_that_overflows__is_refused() -> None:
     model: Any = tiny_llama()
     model.model.layers[1].mlp.down_proj.weight.data.fill_(float("inf"))

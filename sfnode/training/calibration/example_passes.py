@@ -116,11 +116,15 @@ class _Looking:
         self._examples_seen += len(examples)
 
     def _chosen(self, rows: CandidateBatch) -> Tensor:
-        """Return which of the positions to look at: some of each row, evenly spaced; int64[p]."""
+        """Return which of the positions to look at: some of each row, evenly spaced; int64[p].
+
+        Where candidates begin alike, their first tokens tell nothing: each example begins at another one.
+        """
         row_P = (rows.positions // rows.tokens.shape[1]).cpu().numpy()
         first_P = np.searchsorted(row_P, row_P)  # of the position's row
         length_P = rows.lengths.cpu().numpy()[row_P]
-        share_P = (np.arange(len(row_P)) - first_P) * self._in_row
+        example_R = rows.places.cpu().numpy() // rows.options * (rows.options > 1)
+        share_P = (np.arange(len(row_P)) - first_P + example_R[row_P]) * self._in_row
         is_chosen = (share_P // length_P != (share_P - self._in_row) // length_P) | (length_P <= self._in_row)
         return torch.from_numpy(np.flatnonzero(is_chosen)).to(rows.tokens.device)
 
