@@ -14,8 +14,7 @@ from sfnode.cli.option_values import FilePath, NewFilePath
 from sfnode.cli.options import choice_option, group, group_of_fields, is_json, json_option, model_option, task_options
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import printable
-from sfnode.rewards import rule_in_words
-from sfnode.run import RunOptions, find_data_directory
+from sfnode.run import RunOptions, find_data_directory, rule_in_words
 from sfnode.storage import disk, example_files, pasteable, stored_basis
 
 _LISTEN = "/ip4/0.0.0.0/tcp/4001"

@@ -234,7 +234,15 @@ def is_json() -> bool:
 
 def print_result(fields: object, text: str) -> None:
     """Print the result of a command that has `json_option`: ``fields`` as JSON, or ``text``."""
-    click.echo(json.dumps(fields) if is_json() else text)
+    if is_json():
+        print_json(fields)
+    else:
+        click.echo(text)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    click.echo(json.dumps(value))
 
 
 _NODE_HELP = (

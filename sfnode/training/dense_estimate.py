@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
@@ -103,9 +102,9 @@ def hear(
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
             labels = len(label_tokens)
-            lacking_NL = logits_NL.softmax(dim=1) - functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
+            lacking_NL = logits_NL.softmax(dim=1) - torch.nn.functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
-            loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
+            loss_N = torch.nn.functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
             d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, u_Hr)
         return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)

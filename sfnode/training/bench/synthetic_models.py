@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PretrainedConfig, PreTrainedModel
 
 from protocol.crypto import Signer
@@ -114,7 +113,7 @@ def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
         for name, module in _empty_model(shape).named_modules()
-        if isinstance(module, nn.Linear) and name != "lm_head"
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
     )
 
 

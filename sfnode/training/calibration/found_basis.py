@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
@@ -229,7 +228,7 @@ def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
     known = min(rank, len(values))
     values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
-    return functional.pad(scaled, (0, rank - scaled.shape[1]))
+    return nn.functional.pad(scaled, (0, rank - scaled.shape[1]))
 
 
 def _entries(side: Tensor) -> tuple[Int8Array, int]:
@@ -257,7 +256,7 @@ class _Gradients:
         drawn = words(0, self._examples).astype(np.int64)
         if look.logits.numel():
             labels = look.logits.shape[1]
-            one_hot_NL = functional.one_hot(torch.from_numpy(drawn % labels), labels)
+            one_hot_NL = nn.functional.one_hot(torch.from_numpy(drawn % labels), labels)
             self._excess_Pr = (look.logits.double().softmax(dim=1) - one_hot_NL) @ contrasts(labels)
         self._drawn_N = torch.from_numpy(drawn)
 
