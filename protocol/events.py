@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from protocol.crypto import Author
 from protocol.wire import Message, PeerId
@@ -103,7 +102,7 @@ class Ticked:
     late_ms: int = 0
 
 
-Event: TypeAlias = (
+Event = (
     PeerJoined
     | PeerLeft
     | MessageArrived
@@ -206,7 +205,7 @@ class Halt:
     attestations: tuple[bytes, ...] = ()
 
 
-Effect: TypeAlias = (
+Effect = (
     StoreRecords
     | StoreStatements
     | ReserveStep

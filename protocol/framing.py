@@ -3,11 +3,9 @@
 Sessions between peers (SPEC 8) and the training worker's socket both use these frames, each with its own bound.
 """
 
-from typing import Final
-
 from protocol.errors import Reject, RejectReason
 
-LENGTH_BYTES: Final = 4
+LENGTH_BYTES = 4
 
 
 def frame(payload: bytes) -> bytes:

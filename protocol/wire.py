@@ -5,7 +5,7 @@ A message is its dataclass; the field order is the wire order. ``decode_untruste
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Final, NewType, Self
+from typing import Annotated, NewType, Self
 
 import msgpack
 
@@ -334,8 +334,8 @@ class Kind(IntEnum):
     ATTESTATIONS = 25, Attestations
 
 
-_CLASS_OF_NUMBER: Final = {int(kind): kind.declared for kind in Kind}
-_NUMBER_OF_CLASS: Final = {declared: number for number, declared in _CLASS_OF_NUMBER.items()}
+_CLASS_OF_NUMBER = {int(kind): kind.declared for kind in Kind}
+_NUMBER_OF_CLASS = {declared: number for number, declared in _CLASS_OF_NUMBER.items()}
 
 
 def encode(message: Message) -> bytes:

@@ -7,14 +7,13 @@ The parts call :func:`log`. :func:`show_log` decides once what becomes of the ev
 import logging
 import time
 import traceback
-from typing import Final
 
 from sfnode.reporter import Reporter
 
-LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-REPEAT_S: Final = 10.0  # one line per event in this time, so that a peer cannot fill the disk; the next counts the rest
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+REPEAT_S = 10.0  # one line per event in this time, so that a peer cannot fill the disk; the next counts the rest
 
-_LOGGER: Final = logging.getLogger("sfnode")
+_LOGGER = logging.getLogger("sfnode")
 _LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings on stderr even if no log was requested
 
 

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 
-STRANGERS_MAX: Final = 16
-STRANGERS_PER_ORIGIN_MAX: Final = 8  # a browser opens up to six connections
-PATIENCE_S: Final = 5.0  # for a whole request, from the beginning of the connection
-_IPV6_NETWORK: Final = 64  # one machine may use any number of addresses in a /64
+STRANGERS_MAX = 16
+STRANGERS_PER_ORIGIN_MAX = 8  # a browser opens up to six connections
+PATIENCE_S = 5.0  # for a whole request, from the beginning of the connection
+_IPV6_NETWORK = 64  # one machine may use any number of addresses in a /64
 
 
 def is_name_of_ours(host: str, *names: str) -> bool:

@@ -7,12 +7,11 @@ accuracy is the share of answers with the whole reward.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.run import TaskKind, TaskSpec
 
-SAMPLE_CHARACTERS: Final = 80  # the last ones of a prompt, the first ones of an answer
-_OFTEN: Final = 0.1  # an answer that one prompt in ten gets
+SAMPLE_CHARACTERS = 80  # the last ones of a prompt, the first ones of an answer
+_OFTEN = 0.1  # an answer that one prompt in ten gets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TextIO
+from typing import TextIO
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
 
-_PATIENCE_S: Final = 2.0  # shorter work needs no progress line
-_SCREEN_PAUSE_S: Final = 0.5
-_LINE_PAUSE_S: Final = 5.0
-_PLAIN_PAUSE_S: Final = 30.0  # between progress lines that stay: in a file, a pipe, a journal
+_PATIENCE_S = 2.0  # shorter work needs no progress line
+_SCREEN_PAUSE_S = 0.5
+_LINE_PAUSE_S = 5.0
+_PLAIN_PAUSE_S = 30.0  # between progress lines that stay: in a file, a pipe, a journal
 
 
 class Reporter:
@@ -176,7 +176,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-_DAYS_FROM_H: Final = 72
+_DAYS_FROM_H = 72
 
 
 def format_seconds(seconds: float) -> str:

@@ -1,17 +1,16 @@
 """The parts that all our pictures share: colours, lettering, and a few SVG elements. Text only."""
 
-from typing import Final
 from xml.sax.saxutils import escape
 
-INK: Final = "#1f2933"
-MUTED: Final = "#66727f"
-GRID: Final = "#e6e9ed"
-PAPER: Final = "#ffffff"
-TEAL: Final = "#0f766e"
-ORANGE: Final = "#c2410c"
-BLUE: Final = "#1d4ed8"
-PURPLE: Final = "#7e22ce"
-LETTERING: Final = (
+INK = "#1f2933"
+MUTED = "#66727f"
+GRID = "#e6e9ed"
+PAPER = "#ffffff"
+TEAL = "#0f766e"
+ORANGE = "#c2410c"
+BLUE = "#1d4ed8"
+PURPLE = "#7e22ce"
+LETTERING = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
     ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"
 )
@@ -28,7 +27,7 @@ def opened(width: int, height: int, title: str, style: str) -> list[str]:
     ]
 
 
-CLOSED: Final = "</svg>"
+CLOSED = "</svg>"
 
 
 def text(at: Place, words: str, *, fill: str = MUTED, css: str = "", anchor: str = "start") -> str:

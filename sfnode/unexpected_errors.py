@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
 
 import trio
 
@@ -20,10 +19,10 @@ from protocol.errors import OperatorError, StateMismatchError, StorageDamagedErr
 from sfnode.event_log import log
 
 # These end a node: a person must act, its disk or its arithmetic cannot be trusted, or it was to leave and cannot.
-ENDINGS: Final = (OperatorError, StorageDamagedError, StateMismatchError, UnsettledError)
-PAUSE_START_S: Final = 1.0  # before a retry after a slip; doubled by each further slip, ...
-PAUSE_MAX_S: Final = 60.0  # ... up to this; reset after this long without a slip
-KINDS_MAX: Final = 256  # logged with traceback at most; slips at varying places must not fill memory and disk
+ENDINGS = (OperatorError, StorageDamagedError, StateMismatchError, UnsettledError)
+PAUSE_START_S = 1.0  # before a retry after a slip; doubled by each further slip, ...
+PAUSE_MAX_S = 60.0  # ... up to this; reset after this long without a slip
+KINDS_MAX = 256  # logged with traceback at most; slips at varying places must not fill memory and disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class SlipState:
     last: str = ""
 
 
-NO_SLIPS: Final = SlipState()
+NO_SLIPS = SlipState()
 
 
 class Slips:

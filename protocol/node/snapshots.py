@@ -2,7 +2,6 @@
 
 import hashlib
 from collections import Counter
-from typing import Final
 
 from protocol import events, limits, timings
 from protocol.crypto import Author, Signer
@@ -14,7 +13,7 @@ from protocol.state import Replica, snapshot as snapshot_file, snapshot_proof
 from protocol.sync import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
-_RETRY_MS: Final = 2_000  # until the next fetch when no neighbour had the file
+_RETRY_MS = 2_000  # until the next fetch when no neighbour had the file
 
 
 class Snapshots:

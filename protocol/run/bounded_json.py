@@ -3,12 +3,11 @@
 import json
 import math
 import re
-from typing import Final
 
 from protocol.schema import Malformed
 
-JSON_DEPTH_MAX: Final = 64  # parsers recurse
-EXACT_INTEGER_MAX: Final = 1 << 53  # binary64 holds all up to here
+JSON_DEPTH_MAX = 64  # parsers recurse
+EXACT_INTEGER_MAX = 1 << 53  # binary64 holds all up to here
 _DECIMAL = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
-from typing import Annotated, Final
+from typing import Annotated
 
 from protocol import limits
 from protocol.crypto import hashing
 from protocol.schema import Bound, Hex32, Name, is_hex
 
-CONFIG_NAME: Final = "config.json"
-_DIGEST_BYTES: Final = 32
+CONFIG_NAME = "config.json"
+_DIGEST_BYTES = 32
 
 
 class Sharing(StrEnum):

@@ -9,21 +9,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias, cast
+from typing import cast
 
 from protocol.run import bounded_json
 from protocol.schema import Malformed, has_half_pair
 
-RULE_CHARACTERS_MAX: Final = 4_096  # the bound of `TaskSpec.completion`
-SAMPLES_MIN: Final = 2  # the mean of the others says what to expect of one
-SAMPLES_MAX: Final = 64
-ANSWER_TOKENS_MAX: Final = 1_024
-ANSWER_BYTES_MAX: Final = 16_384  # more of an answer is not looked at
-CHECK_DEPTH_MAX: Final = 8  # of checks in sums and schemas in schemas, so that recursion ends
-TERMS_MAX: Final = 16  # of all sums of a rule
-ENUM_MAX: Final = 64  # an answer can hold thousands of values to compare with each
-TERM_WEIGHT_MAX: Final = 1_000_000  # a sum of weights stays finite and exact enough
-NOT_FIELDS: Final = ("label", "choices", "choice")  # SPEC 5.5: words of other kinds of task
+RULE_CHARACTERS_MAX = 4_096  # the bound of `TaskSpec.completion`
+SAMPLES_MIN = 2  # the mean of the others says what to expect of one
+SAMPLES_MAX = 64
+ANSWER_TOKENS_MAX = 1_024
+ANSWER_BYTES_MAX = 16_384  # more of an answer is not looked at
+CHECK_DEPTH_MAX = 8  # of checks in sums and schemas in schemas, so that recursion ends
+TERMS_MAX = 16  # of all sums of a rule
+ENUM_MAX = 64  # an answer can hold thousands of values to compare with each
+TERM_WEIGHT_MAX = 1_000_000  # a sum of weights stays finite and exact enough
+NOT_FIELDS = ("label", "choices", "choice")  # SPEC 5.5: words of other kinds of task
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[^{}]+")
 _BRACES_HELP = "a field is {name}, and a brace itself is written twice, in patterns too: a{{2,3}}"
 
@@ -86,7 +86,7 @@ class RangeCheck:
     high: float | RowText
 
 
-Constant: TypeAlias = RowText | float | bool | None
+Constant = RowText | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class SumCheck:
     terms: tuple[tuple[float, "Check"], ...]
 
 
-Check: TypeAlias = TextCheck | RangeCheck | JsonSchema | SumCheck
+Check = TextCheck | RangeCheck | JsonSchema | SumCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ class _Grammar:
         return RowText(tuple(literals), tuple(names))
 
 
-_SCHEMA_KEYS: Final = (
+_SCHEMA_KEYS = (
     "type properties required additionalProperties items enum const minimum maximum "
     "minLength maxLength minItems maxItems"
 ).split()

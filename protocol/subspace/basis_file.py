@@ -6,7 +6,6 @@ every epoch. No digest depends on it, so a node without the model does not need 
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import BASIS_MAGIC_BYTES, Manifest, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array, basis
 
-MAGIC: Final = b"sfnode/basis/3" + b"\n\0"
-EXP_MAX: Final = 60  # of |u_exp| and |v_exp|: the view stays within the range of floats
+MAGIC = b"sfnode/basis/3" + b"\n\0"
+EXP_MAX = 60  # of |u_exp| and |v_exp|: the view stays within the range of floats
 
 assert len(MAGIC) == BASIS_MAGIC_BYTES
 

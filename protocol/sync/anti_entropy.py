@@ -19,14 +19,14 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from protocol import limits, wire
 from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
 from protocol.ledger import NO_STATEMENTS, Ledger, StatementKind, digest_buckets
 
-Request: TypeAlias = (
+Request = (
     wire.SpansRequest
     | wire.ShardsRequest
     | wire.AuthorsRequest
@@ -34,9 +34,9 @@ Request: TypeAlias = (
     | wire.PullRequest
     | wire.StatementsRequest
 )
-Reply: TypeAlias = wire.Spans | wire.Shards | wire.Authors | wire.Payloads | wire.PullDone | wire.Statements
-Dialogue: TypeAlias = Generator[Request, Reply, None]
-BucketKey: TypeAlias = tuple[int, Author]
+Reply = wire.Spans | wire.Shards | wire.Authors | wire.Payloads | wire.PullDone | wire.Statements
+Dialogue = Generator[Request, Reply, None]
+BucketKey = tuple[int, Author]
 K = TypeVar("K", int, bytes)
 T = TypeVar("T", wire.Spans, wire.Shards, wire.Authors, wire.Payloads, wire.PullDone, wire.Statements)
 

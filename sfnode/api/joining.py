@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -19,7 +18,7 @@ from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, RunSource, find_manifest, run_address
 from sfnode.storage import DataDirectory
 
-_EVENTS_MAX: Final = 1_024  # that wait to be read; the newest are dropped beyond
+_EVENTS_MAX = 1_024  # that wait to be read; the newest are dropped beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
@@ -23,9 +23,9 @@ from sfnode.worker_protocol import NoiseConfig
 if TYPE_CHECKING:  # at run time `sfnode.training` has to come first: it hides what transformers would fetch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_NAME: Final = "local"
-_MAX_TOKENS: Final = 128
-_DATA: Final = DataOptions(data="rows of this process", is_private=True)  # nothing is read by this name
+_NAME = "local"
+_MAX_TOKENS = 128
+_DATA = DataOptions(data="rows of this process", is_private=True)  # nothing is read by this name
 
 
 def finish_run(

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
 
 from protocol.crypto import Digest, Signer
 from protocol.errors import NumericError, OperatorError, StateMismatchError
@@ -22,7 +21,7 @@ from sfnode.api.authors import Learner
 from sfnode.api.runs import LocalRun
 from sfnode.api.virtual_network import TICK_MS, VirtualLink, VirtualNetwork
 
-_REMEMBERED: Final = 1 << 17  # envelopes: a record that is in the network now is decoded and verified once
+_REMEMBERED = 1 << 17  # envelopes: a record that is in the network now is decoded and verified once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ CPU time enter the virtual clock.
 import heapq
 import random
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from protocol.events import DropPeer, Effect, Event, MessageArrived, PeerJoined, PeerLeft, SendMessage, Ticked
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 
-TICK_MS: Final = 50
+TICK_MS = 50
 
 
 class Core(Protocol):

@@ -10,14 +10,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 import psutil
 
-_ROOM: Final = "sfnode.children"
-_ROOT: Final = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
-_PATH: Final = "PYTHONPATH"
-_SAFE: Final = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
+_ROOM = "sfnode.children"
+_ROOT = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
+_PATH = "PYTHONPATH"
+_SAFE = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,8 @@ class Stillness:
     So its starter waits by this clock and not by the wall clock.
     """
 
-    _LEAST_S: Final = 0.02  # two ticks of the system's clock
-    _SHARE: Final = 0.01  # of a core: a process that only sleeps and polls uses less
+    _LEAST_S = 0.02  # two ticks of the system's clock
+    _SHARE = 0.01  # of a core: a process that only sleeps and polls uses less
 
     def __init__(self, pid: int) -> None:
         self.computed_s = 0.0

@@ -12,16 +12,15 @@ import ctypes
 import re
 import sys
 from pathlib import Path
-from typing import Final
 
-_CMDLINE: Final = Path("/proc/self/cmdline")
-_STAT: Final = Path("/proc/self/stat")
-_ARG_START: Final = 48 - 3  # counted from the third field of proc(5): the fields before it may hold spaces
-_SECRET: Final = re.compile(rb"invite:|sfnode:v[0-9]+\.", re.IGNORECASE)  # how invitations and join strings begin
-_OPTION: Final = b"--invite"
-_GIVEN: Final = _OPTION + b"="
-_STAYS: Final = (b"-", b"/", b"@")  # a word that begins so does not continue a string that the shell has split
-_COVER: Final = b"*"
+_CMDLINE = Path("/proc/self/cmdline")
+_STAT = Path("/proc/self/stat")
+_ARG_START = 48 - 3  # counted from the third field of proc(5): the fields before it may hold spaces
+_SECRET = re.compile(rb"invite:|sfnode:v[0-9]+\.", re.IGNORECASE)  # how invitations and join strings begin
+_OPTION = b"--invite"
+_GIVEN = _OPTION + b"="
+_STAYS = (b"-", b"/", b"@")  # a word that begins so does not continue a string that the shell has split
+_COVER = b"*"
 
 
 def hide_secrets() -> None:

@@ -5,12 +5,11 @@ import selectors
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from sfnode.children import child_program
 
-_READ_BYTES: Final = 1 << 16
-_LINE_BYTES_MAX: Final = 1 << 16  # a program that prints without end must not fill the memory
+_READ_BYTES = 1 << 16
+_LINE_BYTES_MAX = 1 << 16  # a program that prints without end must not fill the memory
 
 
 class Dialogue:

@@ -5,13 +5,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from shutil import which
-from typing import Final
 
 import trio
 
 # Each runs `cat` and lets the machine sleep again when that ends, which it does with its standard input: so the machine
 # may sleep, too, when this process is killed.
-_TOOLS: Final = {
+_TOOLS = {
     "linux": ("systemd-inhibit", "--what=sleep:idle", "--who=sfnode", "--why=a node trains", "--mode=block", "cat"),
     "darwin": ("caffeinate", "-i", "cat"),
 }

@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Final
 
 import click
 import trio
@@ -24,9 +23,9 @@ from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
-FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
+FALSE_ALARMS = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
 # 0 of 106 with the demo's model; on views that lack a tenth of all earlier messages, 4 of 20 with a real one.
-DENSE_FALSE_ALARMS: Final = (
+DENSE_FALSE_ALARMS = (
     "none of 106 honest messages in simulated runs, so at most 3 %; more of authors who had long lacked many messages "
     "(docs/threat-model.md)"
 )

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import click
 import trio
@@ -39,7 +38,7 @@ from sfnode.run import (
 from sfnode.storage import DataDirectory, decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
-_MARKS: Final = {
+_MARKS = {
     Verdict.OK: ("ok  ", "green"),
     Verdict.WARNING: ("warn", "yellow"),
     Verdict.FAIL: ("FAIL", "red"),

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final
 
 import click
 import trio
@@ -25,9 +24,9 @@ from sfnode.storage import AtStep, DataDirectory, EvaluatedStep, Gain, disk, eva
 from sfnode.worker import evaluate_alone, evaluate_states, evaluated_step
 from sfnode.worker_protocol import DeviceOptions, Evaluated, TrainingConfig
 
-_NAMES: Final = {"before": evaluations.ALONE, "after": evaluations.NOW, "own": evaluations.OWN_ALONE}
-_ANSWERS_SHOWN: Final = 3
-_ALONE: Final = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
+_NAMES = {"before": evaluations.ALONE, "after": evaluations.NOW, "own": evaluations.OWN_ALONE}
+_ANSWERS_SHOWN = 3
+_ALONE = bytes(32)  # seed of a key that signs nothing for others: the same examples train the same model
 
 
 @click.command("eval")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
     USAGE = 2
 
 
-MEANINGS: Final[Mapping[IntEnum, str]] = {
+MEANINGS: Mapping[IntEnum, str] = {
     ExitCode.DONE: "done; of `status`: all is well",
     ExitCode.FAILED: "failed, and said why; a check has found something; interrupted",
     ExitCode.USAGE: "the command line was not understood",
@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[IntEnum, str]] = {
     Health.IDLE: "`status`: the node may contribute, and is paused or cannot measure",
 }
 # The end of `sfnode --help`.
-EXIT_TABLE: Final = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])
+EXIT_TABLE = "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])
 
 
 def wants_json() -> bool:

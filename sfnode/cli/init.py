@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -19,7 +18,7 @@ from sfnode.rewards import rule_in_words
 from sfnode.run import RunOptions, find_data_directory
 from sfnode.storage import disk, example_files, pasteable, stored_basis
 
-_LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
+_LISTEN = "/ip4/0.0.0.0/tcp/4001"
 
 _admission_options = group(
     "admission",

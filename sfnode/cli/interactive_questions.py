@@ -7,7 +7,7 @@ whole line can be shown as a command that asks nothing.
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -19,14 +19,14 @@ from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, task_texts
 from sfnode.storage import disk, example_files, pasteable, stored_basis
 
-_ASKED: Final = "sfnode.asked"
-_OWN: Final = "own"
-_PRIVATE: Final = "private"
-_LIST: Final = "list"
-_OUT: Final = "my.run"
-_TEMPLATE: Final = 'Template: the prompt, with fields of the data in braces, such as "{sentence} It was"'
-_LABELS: Final = 'Label words with their spaces, separated by commas, such as " no, yes"; none: a completion follows'
-_COMPLETION: Final = 'Completion, such as " {choice}", " {response}" or "{text}"'
+_ASKED = "sfnode.asked"
+_OWN = "own"
+_PRIVATE = "private"
+_LIST = "list"
+_OUT = "my.run"
+_TEMPLATE = 'Template: the prompt, with fields of the data in braces, such as "{sentence} It was"'
+_LABELS = 'Label words with their spaces, separated by commas, such as " no, yes"; none: a completion follows'
+_COMPLETION = 'Completion, such as " {choice}", " {response}" or "{text}"'
 
 Given = Mapping[str, str | None]
 Value = TypeVar("Value")

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import click
 
@@ -12,7 +11,7 @@ from sfnode.cli.options import is_json
 from sfnode.cli.remembered_options import given_settings
 from sfnode.run import JoinOptions, private_words
 
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+GROUPS: Mapping[str, tuple[str, ...]] = {
     "Options that matter most": (
         "--invite", "--data", "--model", "--data-dir", "--listen", "--device", "--dtype", "--hours",
         "--max-memory", "--relay",
@@ -31,7 +30,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "--no-share-model", "--share-rate", "--no-fetch-model", "--fetch-rate",
     ),
 }  # fmt: skip
-_OTHERS: Final = "Other options"
+_OTHERS = "Other options"
 
 
 class GroupedCommand(click.Command):

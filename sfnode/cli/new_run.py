@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
 
-_ANSWER_SHOWN: Final = 60
+_ANSWER_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import math
 import os
 import stat
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -12,7 +11,7 @@ from protocol.errors import OperatorError
 from sfnode.run import default_directory
 from sfnode.storage import DataDirectory
 
-_NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
+_NUMBER_MAX = 2**31 - 1  # for a number whose size does not change the work
 
 
 class PathFromHome(click.Path):

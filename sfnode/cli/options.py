@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import click
 
@@ -28,7 +28,7 @@ _MODEL_NAMES = (
 
 _DEVICE = DeviceOptions()
 _LIST = "list"
-_JSON: Final = "sfnode.json"
+_JSON = "sfnode.json"
 
 
 def group(name: str, kind: type, *options: Decorator) -> Decorator:
@@ -193,7 +193,7 @@ device_option = click.option(
     show_default=True,
     help="Compute on this device; `auto` takes a CUDA card if there is one, else the processor.",
 )
-_QUANTISED: Final = (
+_QUANTISED = (
     "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
     "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`)."
 )

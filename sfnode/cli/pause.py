@@ -3,7 +3,6 @@
 import math
 import time
 from contextlib import suppress
-from typing import Final
 
 import click
 
@@ -14,8 +13,8 @@ from sfnode.run import parse_time
 from sfnode.status import read_status
 from sfnode.storage import DataDirectory, pasteable
 
-_LOOK_S: Final = 0.1
-_HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
+_LOOK_S = 0.1
+_HEARD_S = 5.0  # the node looks every second; on a busy machine later
 
 
 @click.command()

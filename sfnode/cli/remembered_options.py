@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
 
 import click
 from click.core import ParameterSource
@@ -18,10 +17,10 @@ from sfnode.run import FieldValue, JoinOptions, RunSource, node_toml, run_addres
 from sfnode.storage import DataDirectory, disk, example_files, pasteable
 
 # Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
-_NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
-_BOOTSTRAP: Final = "bootstrap"
-_FILES: Final = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
-_MODEL: Final = "model"
+_NOT_REMEMBERED = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
+_BOOTSTRAP = "bootstrap"
+_FILES = frozenset({"data", "eval-data", "worker-socket", "owner-key"})
+_MODEL = "model"
 
 
 class Origin(StrEnum):
@@ -64,7 +63,7 @@ def _declared(options: JoinOptions) -> None:
     """Holds the options; nobody calls it."""
 
 
-SETTINGS: Final[Mapping[str, click.Option]] = {
+SETTINGS: Mapping[str, click.Option] = {
     _key(option): option
     for option in _declared.params
     if isinstance(option, click.Option) and _key(option) not in _NOT_REMEMBERED

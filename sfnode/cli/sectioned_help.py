@@ -3,11 +3,11 @@
 import gc
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import click
 
-_ELSEWHERE: Final = {"resume": "pause"}  # command -> the module that it lives in, where that has another name
+_ELSEWHERE = {"resume": "pause"}  # command -> the module that it lives in, where that has another name
 
 
 class SectionedGroup(click.Group):

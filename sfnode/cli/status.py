@@ -1,7 +1,6 @@
 """``sfnode status``: print the status of a running node."""
 
 import json
-from typing import Final
 
 import click
 
@@ -24,7 +23,7 @@ from sfnode.status import (
 )
 from sfnode.storage import DataDirectory, pasteable
 
-_CURVE_COLUMNS: Final = 48
+_CURVE_COLUMNS = 48
 
 
 @click.command()

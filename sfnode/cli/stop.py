@@ -1,7 +1,6 @@
 """``sfnode stop``: ask the node to end, by a file in its data directory, and wait until it has."""
 
 import time
-from typing import Final
 
 import click
 
@@ -9,7 +8,7 @@ from protocol.errors import OperatorError
 from sfnode.cli.options import json_option, node_option, number_option, print_result
 from sfnode.storage import DataDirectory, pasteable
 
-_LOOK_S: Final = 0.1
+_LOOK_S = 0.1
 
 
 @click.command()

@@ -5,22 +5,21 @@ Only paths and constants live here, so that the command line can name the demo w
 """
 
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 
 __all__ = ["DATA_NAME", "LABEL_WORDS", "MODEL_NAME", "STEPS", "TEMPLATE", "data_file", "model_folder"]
 
-FOLDER: Final = Path(__file__).resolve().parent
-MODEL_NAME: Final = "tiny-opt"
-DATA_NAME: Final = "reviews"
-TEMPLATE: Final = "{sentence} It was"
+FOLDER = Path(__file__).resolve().parent
+MODEL_NAME = "tiny-opt"
+DATA_NAME = "reviews"
+TEMPLATE = "{sentence} It was"
 # Class 0 (did not like it) and 1 (liked it), each one token. Pre-training put ` terrible` and ` great` after this
 # prompt where they belong, and ` no` and ` yes` now and then without regard to the review: the model starts at chance,
 # although it has all it needs to learn the task.
-LABEL_WORDS: Final = (" no", " yes")
-PRETRAINED_WORDS: Final = (" terrible", " great")  # an upper bound for the task
-STEPS: Final = 150  # four nodes learn the task at the default learning rate, in about a minute
+LABEL_WORDS = (" no", " yes")
+PRETRAINED_WORDS = (" terrible", " great")  # an upper bound for the task
+STEPS = 150  # four nodes learn the task at the default learning rate, in about a minute
 
 
 def model_folder(name: str = MODEL_NAME) -> Path:

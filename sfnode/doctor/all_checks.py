@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
@@ -19,11 +18,11 @@ from sfnode.status import last_status
 from sfnode.storage import DataDirectory, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
 
-_QUICK_S: Final = 20.0
-_LEDGER_S: Final = 60.0
-_HASHING_S: Final = 300.0  # 100 GB from a good disk
-_DEVICE_S: Final = 100.0
-_REMEMBERED: Final = 3  # peers to ask when no bootstrap is given
+_QUICK_S = 20.0
+_LEDGER_S = 60.0
+_HASHING_S = 300.0  # 100 GB from a good disk
+_DEVICE_S = 100.0
+_REMEMBERED = 3  # peers to ask when no bootstrap is given
 
 
 class Examination:

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 
@@ -18,9 +17,9 @@ from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import Address, DialBack, Host, Link, ReachAnswer, RefusedError, handshake
 from sfnode.reporter import counted
 
-_RESOLVE_S: Final = 10.0
-_PEER_S: Final = 60.0  # for all questions to one peer
-_ADVICE_OF_REASON: Final = {
+_RESOLVE_S = 10.0
+_PEER_S = 60.0  # for all questions to one peer
+_ADVICE_OF_REASON = {
     "connection refused": "no program listens there: start that node, or correct host and port",
     "no answer within": "the host is off, the address wrong, or a firewall in between: ask its owner, try another",
     "another node answers": "it has a new key: ask its owner for its present address",

@@ -2,14 +2,13 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, warning
 from sfnode.reporter import counted, format_seconds
 
-_BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
-_LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
-_AHEAD_S_MAX: Final = 30.0
+_BUILT_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
+_LATEST_S = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+_AHEAD_S_MAX = 30.0
 
 
 def check_clock(offsets_s: list[float]) -> Finding:

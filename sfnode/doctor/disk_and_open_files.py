@@ -4,15 +4,14 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import allowed_files, bounds, connections_max
 from sfnode.storage import disk
 
-_FREE_BYTES_MIN: Final = 100 << 20
-_FREE_BYTES_GOOD: Final = 1 << 30
-_FSYNC_S_GOOD: Final = 0.1  # two for each own update
+_FREE_BYTES_MIN = 100 << 20
+_FREE_BYTES_GOOD = 1 << 30
+_FSYNC_S_GOOD = 0.1  # two for each own update
 
 
 def existing_part(folder: Path) -> Path:

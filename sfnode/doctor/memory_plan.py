@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
@@ -21,15 +21,15 @@ from sfnode.worker_protocol import (
     temporary_folder,
 )
 
-_HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
-_NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
-_WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
-_READING_BYTES: Final = 7  # per weight during quantising: as in the file, in bf16, and in fp32
-_WIDE_BYTES: Final = 4  # of a number in fp32, in which many processors multiply
-_BASES_KEPT: Final = 2  # by the worker: those of the present epoch and of a neighbouring one
-_RECORD_BYTES: Final = 205  # in memory, besides the record's own bytes above 110 (docs/scale.md)
-_BUCKET_BYTES: Final = 2_300  # docs/scale.md
-_AUTHORS_GUESSED: Final = 16
+_HEADER_BYTES_MAX = 100 << 20  # safetensors' own bound
+_NODE_BYTES = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
+_WORKER_BYTES = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
+_READING_BYTES = 7  # per weight during quantising: as in the file, in bf16, and in fp32
+_WIDE_BYTES = 4  # of a number in fp32, in which many processors multiply
+_BASES_KEPT = 2  # by the worker: those of the present epoch and of a neighbouring one
+_RECORD_BYTES = 205  # in memory, besides the record's own bytes above 110 (docs/scale.md)
+_BUCKET_BYTES = 2_300  # docs/scale.md
+_AUTHORS_GUESSED = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

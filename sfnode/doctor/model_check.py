@@ -8,7 +8,6 @@ from hashlib import sha256
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import FileSpec, ModelSpec, TaskSpec
@@ -20,10 +19,10 @@ from sfnode.model_files import model_folder as files, weight_files
 from sfnode.storage import disk
 from sfnode.worker_protocol import DeviceReport
 
-_CHUNK_BYTES: Final = 1 << 22
-_CUDA_BUILD: Final = "+cu"  # in torch's version; without a card, `docker run` may lack --gpus
-_NVIDIA: Final = Path("/proc/driver/nvidia/version")  # the driver of a card makes it
-_TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
+_CHUNK_BYTES = 1 << 22
+_CUDA_BUILD = "+cu"  # in torch's version; without a card, `docker run` may lack --gpus
+_NVIDIA = Path("/proc/driver/nvidia/version")  # the driver of a card makes it
+_TORCH_S = 90.0  # its first import from a cold disk takes half a minute
 
 
 # --- files

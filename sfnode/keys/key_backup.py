@@ -10,7 +10,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -21,15 +21,15 @@ from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.storage import disk
 
-_FORMAT: Final = "sfnode/key-backup/1"
-_SALT_BYTES: Final = 16
-_NONCE_BYTES: Final = 12
-_CHECK_BYTES: Final = 2  # one wrong passphrase in 65,536 looks like a damaged file; an attacker learns next to nothing
-_N: Final = 1 << 17  # 128 MiB and about half a second for each passphrase that is tried
-_R: Final = 8
-_N_MAX: Final = 1 << 20  # 1 GiB: the most that a file from elsewhere may make us spend
-_FILE_BYTES_MAX: Final = 4_096
-PASSPHRASE_LENGTH_MIN: Final = 8
+_FORMAT = "sfnode/key-backup/1"
+_SALT_BYTES = 16
+_NONCE_BYTES = 12
+_CHECK_BYTES = 2  # one wrong passphrase in 65,536 looks like a damaged file; an attacker learns next to nothing
+_N = 1 << 17  # 128 MiB and about half a second for each passphrase that is tried
+_R = 8
+_N_MAX = 1 << 20  # 1 GiB: the most that a file from elsewhere may make us spend
+_FILE_BYTES_MAX = 4_096
+PASSPHRASE_LENGTH_MIN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import secrets
 from pathlib import Path
-from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
@@ -10,8 +9,8 @@ from protocol.ledger import Invitation, StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import KeyFile
 
-KEY_ENDING: Final = ".key"  # of files that `sfnode init` writes next to the run file
-INVITATION_ENDING: Final = ".invite"
+KEY_ENDING = ".key"  # of files that `sfnode init` writes next to the run file
+INVITATION_ENDING = ".invite"
 
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:

@@ -3,7 +3,6 @@
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
 
 import trio
 
@@ -11,7 +10,7 @@ from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
 
-TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait
+TRIES_AT_ONCE = 500  # 10 ms: the longest that a signal has to wait
 _REPORT_S = 2.0
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -34,10 +34,10 @@ class Metric(NamedTuple):
 
 
 _gauge, _counter = partial(Metric, MetricKind.GAUGE), partial(Metric, MetricKind.COUNTER)
-INFO: Final = "sfnode_run_info"
-INFO_TEXT: Final = "Always 1; its labels name the run, this node's key and its name."
+INFO = "sfnode_run_info"
+INFO_TEXT = "Always 1; its labels name the run, this node's key and its name."
 
-METRICS: Final = (
+METRICS = (
     _gauge("sfnode_status_timestamp_seconds", "When the node took these figures, since 1970.", lambda s: s.life.time),
     _gauge("sfnode_step", "Next step of this node.", lambda s: s.node.step),
     _gauge("sfnode_run_steps", "Length of the run in steps.", lambda s: s.node.steps),

@@ -6,7 +6,6 @@ An exception in one connection ends only that connection, and counts as a slip.
 import ipaddress
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 import trio
 
@@ -16,11 +15,11 @@ from sfnode.metrics.prometheus_text import exposition
 from sfnode.status import Status
 from sfnode.unexpected_errors import Slips
 
-METRICS_ADDRESS: Final = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
-_REQUEST_BYTES_MAX: Final = 8_192
-_ANSWER_S: Final = 10.0  # Prometheus waits as long by default
-_AT_ONCE_MAX: Final = 8
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_ADDRESS = "127.0.0.1:9464"  # Prometheus' list gives this port to exporters without one of their own
+_REQUEST_BYTES_MAX = 8_192
+_ANSWER_S = 10.0  # Prometheus waits as long by default
+_AT_ONCE_MAX = 8
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def parse_metrics_address(text: str) -> tuple[str, int]:

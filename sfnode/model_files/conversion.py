@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.children.child_program import Program
@@ -19,14 +18,14 @@ from sfnode.model_files.model_folder import CONFIG_FILE, copy_beside, gguf_file,
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
-_PROCESS: Final = "sfnode.training.conversion.process"
-_STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
-_LEFT_OVER_S: Final = 60.0  # an older folder that nobody has locked was left by a killed process
-_LEFT_OVER_MAX_S: Final = 86_400.0  # where folders cannot be locked: no conversion takes a day
-_MAKING: Final = ".making-"
-_LOOK_S: Final = 0.5
-TOTAL_FILE: Final = "total"  # next to the folder that the process fills: the bytes of its weights
-REFUSED: Final = 3  # the exit code of the process when its last line is the reason
+_PROCESS = "sfnode.training.conversion.process"
+_STALL_S = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
+_LEFT_OVER_S = 60.0  # an older folder that nobody has locked was left by a killed process
+_LEFT_OVER_MAX_S = 86_400.0  # where folders cannot be locked: no conversion takes a day
+_MAKING = ".making-"
+_LOOK_S = 0.5
+TOTAL_FILE = "total"  # next to the folder that the process fills: the bytes of its weights
+REFUSED = 3  # the exit code of the process when its last line is the reason
 
 
 class WeightForm(StrEnum):

@@ -8,7 +8,6 @@ import os
 import secrets
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec
@@ -16,9 +15,9 @@ from sfnode.model_files.model_cache import cache_folder
 from sfnode.model_files.model_folder import INDEX_FILE, is_definition, tokenizer_files
 from sfnode.model_files.verify import check_definition
 
-_WEIGHTS: Final = ".safetensors"
-_CONTENT_DIGITS: Final = 16
-_FILES_DIGITS: Final = 8
+_WEIGHTS = ".safetensors"
+_CONTENT_DIGITS = 16
+_FILES_DIGITS = 8
 
 
 class FetchedModel:

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import model_folder as files
@@ -12,8 +12,8 @@ from sfnode.model_files.model_folder import ModelFolder
 from sfnode.model_files.watched_process import OnProgress, watching
 from sfnode.storage import disk
 
-_LIBRARY: Final = "huggingface_hub"
-_NEWEST: Final = "main"
+_LIBRARY = "huggingface_hub"
+_NEWEST = "main"
 
 
 def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> ModelFolder:

@@ -4,12 +4,11 @@ import os
 import re
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
 
 from sfnode.storage import disk
 
-_HOME: Final = Path("~/.sfnode/models")
-VARIABLE: Final = "SFNODE_MODELS"  # names another folder
+_HOME = Path("~/.sfnode/models")
+VARIABLE = "SFNODE_MODELS"  # names another folder
 
 
 def cache_folder() -> Path:

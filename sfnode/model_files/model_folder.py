@@ -8,24 +8,23 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.storage import disk
 
-CONFIG_FILE: Final = "config.json"
-SINGLE_FILE: Final = "model.safetensors"
-INDEX_FILE: Final = "model.safetensors.index.json"
-GGUF: Final = ".gguf"
-PICKLE_FILE: Final = "pytorch_model.bin"
-PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
-QUANTISED_FIELD: Final = "quantization_config"
-DECODED: Final = ("mxfp4", "fp8", "mxfp8")  # formats of quantised weights that `conversion` turns into 16 bits
-_JSON_BYTES_MAX: Final = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
+CONFIG_FILE = "config.json"
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+GGUF = ".gguf"
+PICKLE_FILE = "pytorch_model.bin"
+PICKLE_INDEX_FILE = "pytorch_model.bin.index.json"
+QUANTISED_FIELD = "quantization_config"
+DECODED = ("mxfp4", "fp8", "mxfp8")  # formats of quantised weights that `conversion` turns into 16 bits
+_JSON_BYTES_MAX = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
 # What the tokenizers of transformers are loaded from: `vocab_files_names` of their classes, and what all of them read
-TOKENIZER_FILE: Final = "tokenizer.json"
-TOKENIZER_FILES: Final = (
+TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_FILES = (
     TOKENIZER_FILE,
     "tokenizer_config.json",
     "tokenizer.model",
@@ -54,9 +53,9 @@ TOKENIZER_FILES: Final = (
     "word_pronunciation.json",
     "word_shape.json",
 )
-GENERATION_FILE: Final = "generation_config.json"
+GENERATION_FILE = "generation_config.json"
 # Files that say how programs use a model. They travel and are exported, but no token and no weight depends on them.
-USAGE_FILES: Final = (
+USAGE_FILES = (
     GENERATION_FILE,
     "chat_template.jinja",
     "chat_template.json",
@@ -65,12 +64,12 @@ USAGE_FILES: Final = (
     "video_preprocessor_config.json",
     "tekken.json",  # the same tokenizer for Mistral's own library
 )
-DEFINITION_FILES: Final = (CONFIG_FILE, *TOKENIZER_FILES, *USAGE_FILES)
+DEFINITION_FILES = (CONFIG_FILE, *TOKENIZER_FILES, *USAGE_FILES)
 # Further chat templates are files of this folder. A run names each with a point for the slash: `FOLDER.NAME.jinja`.
-_TEMPLATES: Final = "additional_chat_templates"
-_TEMPLATE: Final = re.compile(rf"{_TEMPLATES}[./]([^/\\:\0]+\.jinja)")
-_MARKS: Final = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_UNLOADED: Final = (".onnx", ".pth", ".pt", ".ckpt", ".h5", ".msgpack", ".npz", ".tflite", ".mlmodel", ".ggml")
+_TEMPLATES = "additional_chat_templates"
+_TEMPLATE = re.compile(rf"{_TEMPLATES}[./]([^/\\:\0]+\.jinja)")
+_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UNLOADED = (".onnx", ".pth", ".pt", ".ckpt", ".h5", ".msgpack", ".npz", ".tflite", ".mlmodel", ".ggml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

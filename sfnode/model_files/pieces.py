@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
@@ -19,10 +18,10 @@ from protocol.run import FileSpec, piece_count
 from sfnode.model_files.verify import hash_file, hash_in_pieces
 from sfnode.storage import disk
 
-HASH_BYTES: Final = 32
-_PART: Final = ".part"
-_REST_S: Final = 0.003  # pause after each hashed piece
-_BLOCK_BYTES: Final = 512  # what stat counts in
+HASH_BYTES = 32
+_PART = ".part"
+_REST_S = 0.003  # pause after each hashed piece
+_BLOCK_BYTES = 512  # what stat counts in
 
 
 def piece_bytes(file: FileSpec, number: int) -> int:

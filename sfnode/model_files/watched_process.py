@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
 
 from sfnode.children.child_program import Program, end
 from sfnode.storage import disk
 
-OnProgress: TypeAlias = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
 
-_LOOK_S: Final = 0.5
-_SAID_BYTES_MAX: Final = 1 << 16  # of its standard error; only the last lines matter
+_LOOK_S = 0.5
+_SAID_BYTES_MAX = 1 << 16  # of its standard error; only the last lines matter
 
 
 class StoodStill(Exception):  # the name says what happened, without the ending Error

@@ -8,11 +8,10 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 _FOLDER = Path(__file__).resolve().parent.parent / "bundled"
 # The names that libp2p/crypto/ecc.py and key_exchange.py import.
-_NAMES: Final = {
+_NAMES = {
     "fastecdsa": (),
     "fastecdsa.curve": ("Curve",),
     "fastecdsa.keys": (),

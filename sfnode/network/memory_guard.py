@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 import trio
 
 from sfnode.network import bounds
 
-_STATM: Final = Path("/proc/self/statm")  # in pages: address space, resident, ...
+_STATM = Path("/proc/self/statm")  # in pages: address space, resident, ...
 
 
 def resident_bytes() -> int | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 import trio
 
@@ -10,9 +9,9 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords
 from protocol.wire import AuthorsRequest, PullRequest, Records
 
 INBOX_EVENTS_MAX = 256  # beyond it the network's readers wait, and so do the senders
-EVENTS_TOGETHER: Final = 32  # handled before the network and the timers run again
+EVENTS_TOGETHER = 32  # handled before the network and the timers run again
 # Bytes of messages in one turn. The core handles as many bytes of fresh or old records in 3 to 15 ms.
-BYTES_TOGETHER: Final = 8_192
+BYTES_TOGETHER = 8_192
 
 
 def open_inbox() -> tuple[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]]:

@@ -7,14 +7,13 @@ the hash. The right file shows which segments were wrong, and who gave them.
 
 import hashlib
 from dataclasses import replace
-from typing import Final
 
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
 from sfnode.network import Pace, Wanted, sessions
 from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher
 
-SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one for each neighbour
+SEGMENT_BYTES = 4 * PART_BYTES_MAX  # a snapshot of 1 MiB has eight: one for each neighbour
 
 
 class FileFetcher:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -18,11 +18,11 @@ from sfnode.reporter import Reporter, described_bytes, format_rate
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import disk
 
-RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
-SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
-_RATE_S: Final = 5.0  # over which the rate is measured
-_LISTED_TOGETHER: Final = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
-_ASKED_TOGETHER: Final = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
+RETRY_S = 30.0  # the disk is full or not writable: the operator may change that
+SILENCE_S = 15.0  # without a piece; then the progress says that no peer gives any
+_RATE_S = 5.0  # over which the rate is measured
+_LISTED_TOGETHER = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
+_ASKED_TOGETHER = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
 
 _T = TypeVar("_T")
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -18,7 +17,7 @@ from sfnode.run import SharingOptions
 from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import disk
 
-_RESOLVING: Final = "sfnode.model_files.resolve_process"
+_RESOLVING = "sfnode.model_files.resolve_process"
 
 
 class ModelFinder:

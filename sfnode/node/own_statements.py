@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -15,7 +14,7 @@ from protocol.run import Manifest
 from sfnode.reporter import Reporter, counted
 from sfnode.storage import DataDirectory, read_statements_file
 
-_LOOK_S: Final = 1.0
+_LOOK_S = 1.0
 
 
 async def submit_due(due: Callable[[], Iterable[bytes]], inbox: trio.MemorySendChannel[Event]) -> None:

@@ -2,15 +2,14 @@
 
 from collections import Counter, deque
 from statistics import median
-from typing import Final
 
 from protocol.wire import PeerId
 
-WAIT_MIN_S: Final = 1.0  # even if the others were faster: a neighbour may be busy for a moment
-WAIT_FACTOR: Final = 4  # times the median of the last pieces: a neighbour may be slower than the others
-ASKED_MAX: Final = 2  # peers for one piece at a time: a duplicate costs one piece, and occurs only at the end
-BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, until a pace is measured: 5 s for a piece of the model
-_TIMES_KEPT: Final = 16  # pieces whose times give the present pace
+WAIT_MIN_S = 1.0  # even if the others were faster: a neighbour may be busy for a moment
+WAIT_FACTOR = 4  # times the median of the last pieces: a neighbour may be slower than the others
+ASKED_MAX = 2  # peers for one piece at a time: a duplicate costs one piece, and occurs only at the end
+BYTES_PER_S_MIN = 200_000  # of a neighbour, until a pace is measured: 5 s for a piece of the model
+_TIMES_KEPT = 16  # pieces whose times give the present pace
 
 
 class PieceBoard:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 
@@ -13,11 +12,11 @@ from protocol.wire import PeerId
 from sfnode.network import Download, Pace, RefusedError, Wanted, sessions
 from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S, PieceBoard
 
-PEERS_MAX: Final = 8  # asked at once: with 2 MiB on the way from each, more would cost memory and not be faster
-STREAMS: Final = 2  # per neighbour: while one piece ends, the other flows
-REST_START_S: Final = 2.0  # the rest of a neighbour that gave no piece; it doubles each time
-REST_MAX_S: Final = 60.0  # the neighbour may get the model later, or make room
-_LOOK_S: Final = 0.25  # how often to look for neighbours whose rest is over, and for pieces that take too long
+PEERS_MAX = 8  # asked at once: with 2 MiB on the way from each, more would cost memory and not be faster
+STREAMS = 2  # per neighbour: while one piece ends, the other flows
+REST_START_S = 2.0  # the rest of a neighbour that gave no piece; it doubles each time
+REST_MAX_S = 60.0  # the neighbour may get the model later, or make room
+_LOOK_S = 0.25  # how often to look for neighbours whose rest is over, and for pieces that take too long
 
 
 Keep = Callable[[int, bytes, PeerId], Awaitable[None]]

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -17,8 +16,8 @@ from sfnode.reporter import Reporter
 from sfnode.storage import DataDirectory, disk
 from sfnode.unexpected_errors import Slips
 
-_KEPT: Final = 2  # a joiner may still be fetching the older one
-_TEXTS: Final = {
+_KEPT = 2  # a joiner may still be fetching the older one
+_TEXTS = {
     SnapshotOutcome.USED: "training on the snapshot of {authors} authors while the ledger is replayed",
     SnapshotOutcome.PROVED: "the replay has proved the snapshot of {authors} authors: every bit is the same",
     SnapshotOutcome.UNPROVED: "the updates have changed since the snapshot: going on with what was replayed",

@@ -4,17 +4,16 @@ import ipaddress
 import secrets
 import socket
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.storage import DataDirectory, disk
 
-LOOPBACK: Final = "127.0.0.1"
-PORT: Final = 8420
-_PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a page
-TOKEN_FILE: Final = "web.token"
-_TOKEN_BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line
-_TOKEN_LENGTH: Final = 32
+LOOPBACK = "127.0.0.1"
+PORT = 8420
+_PORTS = 20  # ports to try: this many nodes on one machine can serve a page
+TOKEN_FILE = "web.token"
+_TOKEN_BYTES = 24  # 192 bits: impossible to guess, and short enough for a line
+_TOKEN_LENGTH = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

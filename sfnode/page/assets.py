@@ -5,15 +5,14 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Final
 
-_FOLDER: Final = Path(__file__).parent / "static"
-SCRIPTS: Final = ("marks.js", "charts.js", "map.js", "page.js")  # in this order: each uses those before it
-STYLE: Final = "page.css"
-INDEX: Final = "index.html"
-ICON: Final = "icon.svg"
-SERVED: Final = (*SCRIPTS, STYLE, ICON)  # by name; the index is at the root
-_DATA: Final = '<script type="application/json" id="view"></script>'
+_FOLDER = Path(__file__).parent / "static"
+SCRIPTS = ("marks.js", "charts.js", "map.js", "page.js")  # in this order: each uses those before it
+STYLE = "page.css"
+INDEX = "index.html"
+ICON = "icon.svg"
+SERVED = (*SCRIPTS, STYLE, ICON)  # by name; the index is at the root
+_DATA = '<script type="application/json" id="view"></script>'
 
 
 @cache

@@ -3,14 +3,13 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
 
 from protocol import limits
 from protocol.crypto import Author
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 
-CELLS: Final = 40  # parts of the drawn run: a phone still has some pixels for each
+CELLS = 40  # parts of the drawn run: a phone still has some pixels for each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

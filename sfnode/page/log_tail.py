@@ -3,14 +3,13 @@
 import re
 import time
 from collections import deque
-from typing import Final
 
 from sfnode.reporter import printable
 
-_LINES_MAX: Final = 100
-_LENGTH_MAX: Final = 400  # characters of a line; a peer's text may be long
+_LINES_MAX = 100
+_LENGTH_MAX = 400  # characters of a line; a peer's text may be long
 
-_SECRET: Final = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
+_SECRET = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
 
 LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logging``, text
 

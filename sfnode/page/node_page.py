@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.ledger import Ledger
@@ -18,11 +17,11 @@ from sfnode.run import purpose_of
 from sfnode.status import Names, Status, StatusWords, author_names, describe_learning, health_of, last_status
 from sfnode.storage import DataDirectory, Gain, evaluations
 
-_ANSWERS_MAX: Final = 4
-AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
+_ANSWERS_MAX = 4
+AUTHORS_MAX = 60  # most updates first; the page says how many more there are
 
 # An address of the run may hold an invitation; the values in `detail` have sections of their own.
-_NOT_SHOWN: Final = frozenset({"join", "join_string", "pid", "detail"})
+_NOT_SHOWN = frozenset({"join", "join_string", "pid", "detail"})
 
 Sections = Mapping[str, object]
 

@@ -5,17 +5,16 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from protocol.state import Replica
 from sfnode.page.assets import single_file
 from sfnode.page.node_page import Page
 from sfnode.storage import DataDirectory, disk, export_log
 
-_PAGE: Final = "index.html"
-_LOG: Final = "run.sflog"
-_TEXT: Final = "verify.txt"
-_HOW: Final = """\
+_PAGE = "index.html"
+_LOG = "run.sflog"
+_TEXT = "verify.txt"
+_HOW = """\
 {name}
 run           {run_id}
 updates       {updates:,}

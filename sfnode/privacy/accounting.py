@@ -11,7 +11,6 @@ with them which messages drew a row: chance adds no protection.
 
 import math
 from collections.abc import Iterable
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from protocol.subspace import example_indices
 from sfnode.privacy.noisy_sum import ROW_LENGTH, gaussian_measurement, opendp
 
 RowsOfStep = tuple[int, int]  # a step, and of how many rows its message is
-_DELTA_MAX: Final = 1e-5
-_RHO_MAX: Final = 500.0  # far beyond any protection; the library's exponentials overflow somewhere above
+_DELTA_MAX = 1e-5
+_RHO_MAX = 500.0  # far beyond any protection; the library's exponentials overflow somewhere above
 
 
 def delta_of(rows: int) -> float:

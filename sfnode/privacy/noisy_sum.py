@@ -8,7 +8,7 @@ clipped rows and the noise, and all that follows is arithmetic on what is public
 
 import math
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,11 @@ from sfnode.extras import how_to_add
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_LIBRARY: Final = "opendp.prelude"  # only nodes with noise need it (the extra `privacy`); it has few types
+_LIBRARY = "opendp.prelude"  # only nodes with noise need it (the extra `privacy`); it has few types
 # The length of a row in whole numbers. Truncation costs at most one for each number: nothing, even of 2^20 numbers.
 # Squares of a row add up to 2^48, and a message's rows to 2^32: int64 holds both.
-ROW_LENGTH: Final = 1 << 24
-_BELOW_ONE: Final = 1 - 2.0**-30  # floats err by less, so that no rounded row is longer than ROW_LENGTH
+ROW_LENGTH = 1 << 24
+_BELOW_ONE = 1 - 2.0**-30  # floats err by less, so that no rounded row is longer than ROW_LENGTH
 
 
 def length_max(method: Method, numbers: int) -> float:

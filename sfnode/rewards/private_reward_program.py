@@ -6,14 +6,13 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.children.operator_command import Dialogue
 
-_RESTARTS_MAX: Final = 3  # over a node's whole time: a command that ends again and again has a fault of its own
-_LIMIT_S: Final = 10.0
-_HELP: Final = (
+_RESTARTS_MAX = 3  # over a node's whole time: a command that ends again and again has a fault of its own
+_LIMIT_S = 10.0
+_HELP = (
     'for each line such as {"row": {...}, "answer": "...", "ended": true} it prints one line with a number of 0 to 1, '
     "and flushes it"
 )

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 import re2
 
@@ -24,11 +23,11 @@ from protocol.schema import has_half_pair
 from sfnode.rewards.json_schema import fits
 
 # The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
-_PATTERN_MEMORY_BYTES: Final = 1 << 17
-_BYTES_MAX: Final = reward.ANSWER_BYTES_MAX
-_WHITE: Final = " \t\n\r\f\v"
+_PATTERN_MEMORY_BYTES = 1 << 17
+_BYTES_MAX = reward.ANSWER_BYTES_MAX
+_WHITE = " \t\n\r\f\v"
 _WORD = re.compile(f"[^{_WHITE}]+")
-_EXAMPLE_VALUE: Final = "1"  # stands for a row's value when a pattern is tried before there is a row
+_EXAMPLE_VALUE = "1"  # stands for a row's value when a pattern is tried before there is a row
 
 
 class Checker:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
 
-_DELIMITERS: Final = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
+_DELIMITERS = "\t,;|"  # a tab first: a table with tabs may have commas in its texts
 
 
 def header_of(text: str) -> tuple[list[str], str]:

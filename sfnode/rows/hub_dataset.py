@@ -5,14 +5,14 @@ import os
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
 
-HUB: Final = "hub:"
-_FORM: Final = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
-_FOLDER: Final = Path("~/.sfnode/data")
+HUB = "hub:"
+_FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
+_FOLDER = Path("~/.sfnode/data")
 
 
 def fetched(reference: str) -> Path:

@@ -10,19 +10,18 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
 from sfnode.rows import csv_and_parquet
 from sfnode.rows.row_templates import TaskTemplate
 
-Placed: TypeAlias = tuple[str, object]  # where a row stands, for messages, and its decoded value
+Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
-BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
-_HEAD_BYTES: Final = 4_096
-_PARQUET: Final = b"PAR1"
+BYTES_MAX = 1 << 36  # of a data file: hashed in minutes
+_HEAD_BYTES = 4_096
+_PARQUET = b"PAR1"
 # How files begin that are no text -> what they are, and how people get at the rows in them
-_REFUSED: Final = (
+_REFUSED = (
     (b"\x1f\x8b", "packed with gzip: unpack it with `gunzip`"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd: unpack it with `unzstd`"),
     (b"BZh", "packed with bzip2: unpack it with `bunzip2`"),
@@ -50,17 +49,17 @@ _REFUSED: Final = (
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
 )
-_TAR: Final = b"ustar"
-_TAR_AT: Final = 257
-_EXCEL_LINE: Final = re.compile(r"\Asep=.\r?\n")  # says what divides the columns, for Excel alone
-_KNOWN: Final = {  # what the decoder says -> what people can act on
+_TAR = b"ustar"
+_TAR_AT = 257
+_EXCEL_LINE = re.compile(r"\Asep=.\r?\n")  # says what divides the columns, for Excel alone
+_KNOWN = {  # what the decoder says -> what people can act on
     "Invalid control character at": "a control character, which a text in JSON writes as \\t, \\n or \\u0001,",
     "Unexpected UTF-8 BOM (decode using utf-8-sig)": "a byte order mark within the file, as where files were joined,",
     "Unterminated string starting at": "a text without its closing quote, which begins",
     "Expecting value": "a comma too many, or something that is no value of JSON,",
     "Extra data": "more after the end of the object: a comma, or a second object, which needs a line of its own,",
 }
-_ENCODINGS: Final = (
+_ENCODINGS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),

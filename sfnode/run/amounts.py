@@ -1,19 +1,18 @@
 """Amounts as people write them: sizes ("1.5 GB"), rates ("500 kB/s", "4 Mbit/s"), noise ("1.5"), times ("4h")."""
 
 import re
-from typing import Final
 
 from protocol.errors import OperatorError
 
-_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
-_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
-_TIME: Final = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(min|h|d)", re.IGNORECASE)
-_SECONDS: Final = {"min": 60, "h": 3_600, "d": 86_400}
-_NUMBER: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
+_TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(min|h|d)", re.IGNORECASE)
+_SECONDS = {"min": 60, "h": 3_600, "d": 86_400}
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMBER_MIN, _NUMBER_MAX = 0.01, 10_000.0
-_PROGRAM_MAX: Final = 128
-RATE_BYTES_MIN: Final = 16_000  # below it, updates of others are passed on too late
+_PROGRAM_MAX = 128
+RATE_BYTES_MIN = 16_000  # below it, updates of others are passed on too late
 
 
 def parse_size(text: str) -> int:

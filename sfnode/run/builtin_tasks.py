@@ -6,14 +6,13 @@ No torch here: the command line lists them. docs/tasks.md says where the data of
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from protocol.run import DATA_PRIVATE, Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.rows import TaskTemplate
 
 _TOKENS, _ROWS = 128, 16  # placeholders: rows are filled in without regard to them
-_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
+_ENDS_IN_WORD = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +76,9 @@ def kind_of(completion: str) -> TaskKind:
     return TaskKind.CHOICE if "{choice}" in completion else TaskKind.COMPLETION
 
 
-_NO_YES: Final = ("No", "Yes")  # after a line break, hence without a leading space
+_NO_YES = ("No", "Yes")  # after a line break, hence without a leading space
 
-BUILTIN_TASKS: Final[Mapping[str, TaskTexts]] = {
+BUILTIN_TASKS: Mapping[str, TaskTexts] = {
     "sst2": TaskTexts(
         about="sentiment of a film review; label 0 negative, 1 positive",
         template="{sentence} It was",

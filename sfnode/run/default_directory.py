@@ -3,13 +3,12 @@
 import os
 import re
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.storage import DataDirectory
 
-HOME: Final = Path("~/.sfnode")
+HOME = Path("~/.sfnode")
 _NAME_LENGTH_MAX = 64
 
 

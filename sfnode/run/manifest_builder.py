@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError, Reject
@@ -28,8 +28,8 @@ from protocol.subspace import NORMALISED_UNIT
 from sfnode.run.option_field import given
 from sfnode.storage import DenseSettings, disk
 
-AUTHORS_MAX: Final = 1_024
-STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
+AUTHORS_MAX = 1_024
+STALENESS = 1  # rounds: nobody idles while the others' last updates are on their way
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
 # Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
@@ -37,12 +37,12 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
-_NOISE_ROWS: Final = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
-_DENSE_RATE_MAX: Final = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
-OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
-RANK: Final = 32
-BITS: Final = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
-LEARNING_RATE: Final = 3e-4
+_NOISE_ROWS = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
+_DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
+OPEN = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
+RANK = 32
+BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
+LEARNING_RATE = 3e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

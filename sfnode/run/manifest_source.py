@@ -5,7 +5,6 @@ They come from the operator's files, from the data directory, or from a bootstra
 
 import time
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
@@ -14,7 +13,7 @@ from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
 from sfnode.storage import DataDirectory, decode_run_file, disk, stored_basis
 
-_PROGRESS_S: Final = 1.0
+_PROGRESS_S = 1.0
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:

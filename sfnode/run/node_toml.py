@@ -5,7 +5,6 @@ Here the fields are names with plain values. The command line knows which fields
 
 import json
 from collections.abc import Mapping
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.run.manifest_builder import read_toml
@@ -13,8 +12,8 @@ from sfnode.storage import DataDirectory, disk
 
 FieldValue = str | int | bool | list[str]
 
-_MODE: Final = 0o600
-_HEADER: Final = """\
+_MODE = 0o600
+_HEADER = """\
 # What this node was told, and what holds at its next start: the options of `sfnode join`.
 # `sfnode config` shows and changes them. It writes this file anew: no comments of yours survive that.
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
-REPEAT: Final = "Repeat the option to name several."
-OPTION_KEY: Final = "option"  # in a field's metadata
+REPEAT = "Repeat the option to name several."
+OPTION_KEY = "option"  # in a field's metadata
 _Value = TypeVar("_Value")
 Form = tuple[str, Callable[[str], object]]
 

@@ -6,21 +6,20 @@
 import base64
 import hashlib
 import re
-from typing import Final
 
 from protocol.errors import OperatorError
 
-SCHEME: Final = "sfnode:"
-_VERSION: Final = "v1."
-_PREFIX: Final = SCHEME + _VERSION
-_LENGTH_BYTES: Final = 2
-_CHECKSUM_BYTES: Final = 4  # one wrong letter in 2^32 goes unnoticed
-_BYTES_MAX: Final = 1 << 12  # four addresses with long names and an invitation take a third
+SCHEME = "sfnode:"
+_VERSION = "v1."
+_PREFIX = SCHEME + _VERSION
+_LENGTH_BYTES = 2
+_CHECKSUM_BYTES = 4  # one wrong letter in 2^32 goes unnoticed
+_BYTES_MAX = 1 << 12  # four addresses with long names and an invitation take a third
 # What chats, mail programs and quotations insert: white space, marks of a quotation, invisible joiners, soft hyphens.
-_INSERTED: Final = re.compile("(?:=\r?\n|[\\s>|\u00ad\u200b-\u200f\u2060\ufeff])+")
-_AROUND: Final = "\"'`<>()[]*_.,;!?\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
-_BEFORE: Final = re.compile(rf".*{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)  # words, an address
-_HOW: Final = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
+_INSERTED = re.compile("(?:=\r?\n|[\\s>|\u00ad\u200b-\u200f\u2060\ufeff])+")
+_AROUND = "\"'`<>()[]*_.,;!?\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
+_BEFORE = re.compile(rf".*{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)  # words, an address
+_HOW = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
 
 
 def wrapped(content: bytes) -> str:

@@ -1,12 +1,10 @@
 """Say in a sentence what a run's model learns, for those who join it or look at it."""
 
-from typing import Final
-
 from protocol.run import TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import rule_in_words
 
-_WORDS_MAX: Final = 6
-_LINE_MAX: Final = 100
+_WORDS_MAX = 6
+_LINE_MAX = 100
 
 
 def purpose_of(task: TaskSpec) -> str:

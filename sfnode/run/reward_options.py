@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, bounded_json, parse_reward, reward
@@ -13,14 +13,14 @@ from sfnode.rewards import Checker
 from sfnode.run.option_field import given
 from sfnode.storage import disk
 
-SAMPLES: Final = 8
-ANSWER_TOKENS: Final = 16
-PROMPT: Final = "{prompt}"
-_ANSWERS: Final = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
-_TEXTS: Final = ("exact", "contains", "regex", "number")
-_COUNTS: Final = ("words", "characters")
+SAMPLES = 8
+ANSWER_TOKENS = 16
+PROMPT = "{prompt}"
+_ANSWERS = 16  # of a message, if there may be several prompts: all figures in docs/rewards.md are with these
+_TEXTS = ("exact", "contains", "regex", "number")
+_COUNTS = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
-_FORMS: Final = (
+_FORMS = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
     'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with either in JSON; '
     "{answer} is a field of the data. A program of your own says how good answers are by `sfnode join --private-reward`"
@@ -94,7 +94,7 @@ class RewardOptions:
         return asked
 
 
-NO_REWARD: Final = RewardOptions()
+NO_REWARD = RewardOptions()
 
 
 def check_data(given_rule: str) -> dict[str, object]:

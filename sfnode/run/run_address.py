@@ -5,7 +5,7 @@ The longer form holds all that a joiner needs, with an invitation: `sfnode:v1.` 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgpack
 
@@ -17,8 +17,8 @@ from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untruste
 from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
-NODES_MAX: Final = 4  # in a join string: each makes its QR code larger, and one that answers is enough
-_INVITATION_BYTES_MAX: Final = 97
+NODES_MAX = 4  # in a join string: each makes its QR code larger, and one that answers is enough
+_INVITATION_BYTES_MAX = 97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

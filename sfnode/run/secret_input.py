@@ -5,14 +5,13 @@ Everybody can read a command line in the process list.
 
 import getpass
 import sys
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
 
-_FILE: Final = "@"
-_INPUT: Final = "-"
-_BYTES_MAX: Final = 1 << 16  # a join string takes less than two thousand
+_FILE = "@"
+_INPUT = "-"
+_BYTES_MAX = 1 << 16  # a join string takes less than two thousand
 
 
 def private_words(given: str, what: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
@@ -11,7 +10,7 @@ from sfnode.run.option_field import given
 from sfnode.run.reward_options import PROMPT, RewardOptions
 from sfnode.storage import example_files
 
-_TEXT_MAX: Final = 4_096  # of a template in a manifest; tokenising a longer one takes minutes
+_TEXT_MAX = 4_096  # of a template in a manifest; tokenising a longer one takes minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

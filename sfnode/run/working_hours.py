@@ -2,12 +2,11 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.errors import OperatorError
 
-DAY_MINUTES: Final = 24 * 60
-_SPAN: Final = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
+DAY_MINUTES = 24 * 60
+_SPAN = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

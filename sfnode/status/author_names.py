@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.ledger import Roster
 from sfnode.network import PeerState, policy, saved_peers
 from sfnode.storage import DataDirectory, StoredRecords
 
-KEY_DIGITS: Final = 16  # of a key in short: too many to make another key with the same beginning
-_PREFIX_DIGITS_MIN: Final = 8  # that a person must type of a key
+KEY_DIGITS = 16  # of a key in short: too many to make another key with the same beginning
+_PREFIX_DIGITS_MIN = 8  # that a person must type of a key
 
 
 def short_key(author: str) -> str:

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_ASCII_BARS: Final = "_.-=*#"
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII_BARS = "_.-=*#"
 _Point = TypeVar("_Point")
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sfnode.storage import pasteable
 
 if TYPE_CHECKING:  # every command takes its exit codes from here, and a status takes the protocol along
     from sfnode.status.node_status import Status
 
-ADMITTED: Final = "admitted"
-_WITHOUT_MODEL: Final = "the node follows the run, and loads no model"
+ADMITTED = "admitted"
+_WITHOUT_MODEL = "the node follows the run, and loads no model"
 
 
 class Health(IntEnum):

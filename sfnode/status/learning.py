@@ -3,18 +3,17 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
 from sfnode.quality_figures import Quality
 from sfnode.status.node_status import Status
 from sfnode.status.status_detail import LossPoint
 from sfnode.storage import evaluations
 
-_HELD_OUT_MIN: Final = 6  # points: fewer do not show their noise
-_TRAINING_MIN: Final = 40  # points; each is the loss of a few rows, so more are needed
-_PART: Final = 5  # the first and the last fifth are compared
-_NOISES: Final = 2.0  # a drop of less than two standard errors may be chance
-_SOLVED: Final = 0.98  # a mean reward that can hardly rise
+_HELD_OUT_MIN = 6  # points: fewer do not show their noise
+_TRAINING_MIN = 40  # points; each is the loss of a few rows, so more are needed
+_PART = 5  # the first and the last fifth are compared
+_NOISES = 2.0  # a drop of less than two standard errors may be chance
+_SOLVED = 0.98  # a mean reward that can hardly rise
 
 
 def describe_learning(status: Status) -> str:

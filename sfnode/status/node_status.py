@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Final, get_type_hints
+from typing import get_type_hints
 
 from protocol.errors import OperatorError
 from protocol.ledger import LedgerStatistics, RosterStatistics
@@ -16,7 +16,7 @@ from sfnode.storage import DataDirectory, disk
 from sfnode.unexpected_errors import SlipState
 from sfnode.worker import TrainingStatistics
 
-_FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
+_FRESH_S = 15.0  # a status older than this means that the daemon hangs
 
 
 class ModelStage(StrEnum):

@@ -2,15 +2,14 @@
 
 import math
 import time
-from typing import Final
 
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.node_status import Status
 from sfnode.storage import evaluations
 
-_UNIX_S_MAX: Final = 1e11  # the year 5138
-_LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
+_UNIX_S_MAX = 1e11  # the year 5138
+_LEFT_S_MAX = 100 * 86_400.0  # a longer time would be a guess
 
 
 class StatusWords:

@@ -8,11 +8,10 @@ import math
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from sfnode.storage.disk import os_errors, write_durably
 
-_MODE: Final = 0o600
+_MODE = 0o600
 
 
 class ControlFiles:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
@@ -21,16 +20,16 @@ from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
 from sfnode.storage.stored_records import StoredRecords, stored_records
 
-MANIFEST_FILE: Final = "manifest.run"
-LEDGER_FILE: Final = "ledger.sqlite3"
-STATUS_FILE: Final = "status.json"
-NODE_FILE: Final = "node.toml"
-_EVALUATIONS_FILE: Final = "evaluations.json"
-_GAIN_FILE: Final = "gain.json"
-_END_FILE: Final = "end.json"
-_INVITED_FILE: Final = "invited.json"
+MANIFEST_FILE = "manifest.run"
+LEDGER_FILE = "ledger.sqlite3"
+STATUS_FILE = "status.json"
+NODE_FILE = "node.toml"
+_EVALUATIONS_FILE = "evaluations.json"
+_GAIN_FILE = "gain.json"
+_END_FILE = "end.json"
+_INVITED_FILE = "invited.json"
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
-_MORE_NAMES: Final = (
+_MORE_NAMES = (
     "ledger.sqlite3-*",
     "paused",
     "stop",

@@ -10,24 +10,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
 
-READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # a basis: the longest file that is held in memory
-_LFS: Final = (
-    "a Git LFS pointer, not the file itself: run `git lfs pull` in its folder (once `git lfs install` has run)"
-)
-_PAGE: Final = "a web page, not the file itself: look at it in a browser, which may ask you to log in"
-_PLACEHOLDERS: Final = {  # what a file begins with, in lower case, that stands in the place of another
+READ_BYTES_MAX = BASIS_BYTES_MAX  # a basis: the longest file that is held in memory
+_LFS = "a Git LFS pointer, not the file itself: run `git lfs pull` in its folder (once `git lfs install` has run)"
+_PAGE = "a web page, not the file itself: look at it in a browser, which may ask you to log in"
+_PLACEHOLDERS = {  # what a file begins with, in lower case, that stands in the place of another
     b"version https://git-lfs.github.com/spec/": _LFS,
     b"version https://hawser.github.com/spec/": _LFS,  # its name before 2015
     b"/annex/objects/": "a git-annex pointer, not the file itself: run `git annex get` in its folder",
     b"<!doctype html": _PAGE,
     b"<html": _PAGE,
 }
-_BEGINNING_BYTES: Final = 64
+_BEGINNING_BYTES = 64
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:

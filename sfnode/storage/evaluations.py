@@ -5,27 +5,27 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.storage.disk import read_bytes, write_json
 
-BEST_STEP: Final = "best"
+BEST_STEP: Literal["best"] = "best"
 AtStep = int | Literal["best"]
 
-_LATER: Final = 3  # how many evaluations after the best one decide whether the run gets worse
-_WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
-_REWARD_LOST: Final = 0.05  # or the part of the best mean reward that is gone
-_NOISES: Final = 2.0  # if it is more than these standard errors of a mean reward
+_LATER = 3  # how many evaluations after the best one decide whether the run gets worse
+_WORSE = 1.05  # their mean loss, as a multiple of the best loss
+_REWARD_LOST = 0.05  # or the part of the best mean reward that is gone
+_NOISES = 2.0  # if it is more than these standard errors of a mean reward
 # What a model is called wherever it is measured
-ALONE: Final = "the model alone"
-NOW: Final = "the run now"
-OWN_ALONE: Final = "own data alone"
-HOW_TO_MEASURE: Final = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
-_ONE_ANSWER: Final = 0.95  # the share of the prompts from which one answer is an answer to everything
-_SHARE_GAINED: Final = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
+ALONE = "the model alone"
+NOW = "the run now"
+OWN_ALONE = "own data alone"
+HOW_TO_MEASURE = f"`sfnode eval --compare` measures {ALONE}, {NOW} and {OWN_ALONE}"
+_ONE_ANSWER = 0.95  # the share of the prompts from which one answer is an answer to everything
+_SHARE_GAINED = 0.25  # or what the commonest answer has gained since the best step, where rewards have fallen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
@@ -13,9 +12,9 @@ from sfnode.rows import hub_dataset, row_files
 from sfnode.storage.disk import check_is_content, from_home, opened_file, os_errors
 
 EMBEDDED = "embedded:"
-ELSEWHERE: Final = (EMBEDDED, hub_dataset.HUB)  # what names data, and is no path
+ELSEWHERE = (EMBEDDED, hub_dataset.HUB)  # what names data, and is no path
 FILE = "file:"
-_ENDINGS: Final = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
@@ -14,7 +13,7 @@ from sfnode.storage.disk import opened_file, os_errors, write_new
 from sfnode.storage.pasted_commands import pasteable
 
 IDENTITY_FILE = "identity.key"
-_FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them
+_FILE_BYTES_MAX = 1_024  # of a key file: 64 digits, and what an editor may add around them
 
 
 class KeyFile:

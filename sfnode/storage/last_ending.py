@@ -4,14 +4,13 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
-_BYTES: Final = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
-_TEXT_MAX: Final = 600  # characters, of at most six bytes each in JSON
-_MODE: Final = 0o600
+_BYTES = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
+_TEXT_MAX = 600  # characters, of at most six bytes each in JSON
+_MODE = 0o600
 
 
 class EndFile:

@@ -12,7 +12,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from protocol.crypto import Signer
 from protocol.documents import log_file
@@ -29,9 +28,9 @@ from sfnode.storage.stored_basis import read_bases
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 # What a new data directory may contain already: a key that is to be kept, and the lock next to it.
-_MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
-_STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
-_STAGED_FILES: Final = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
+_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE})
+_STAGED = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
+_STAGED_FILES = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

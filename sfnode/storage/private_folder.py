@@ -3,14 +3,14 @@
 import fcntl
 import os
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors
 
-LOCK_FILE: Final = "lock"
-_MODE: Final = 0o700
-_ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
+LOCK_FILE = "lock"
+_MODE = 0o700
+_ROOT = 0  # may do anything anyway; a separate volume has its "lost+found"
 
 
 class PrivateFolder:

@@ -1,13 +1,12 @@
 """The largest size of a run on a joiner's machine, by the bounds in its manifest."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest, coefficient_count
 
-_COEFFICIENT_BYTES: Final = 8
-_ON_DISK: Final = 1.3  # times the bytes of the records: pages and index of the database (docs/scale.md)
+_COEFFICIENT_BYTES = 8
+_ON_DISK = 1.3  # times the bytes of the records: pages and index of the database (docs/scale.md)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,14 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest
 from protocol.subspace import Bases, BasisContent, basis_file
 from sfnode.storage.disk import read_bytes, write_durably
 
-BASIS_FILE: Final = "basis.bin"  # in a node's data directory
-BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes next to the run file
+BASIS_FILE = "basis.bin"  # in a node's data directory
+BASIS_ENDING = ".basis"  # of the file that `sfnode init` writes next to the run file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,10 +176,19 @@ class LocalNetwork:
     # --- start --------------------------------------------------------------------------------------------
 
     async def _start_all(self) -> None:
+        """Start the first nodes; none measures before all of them listen, for many take minutes to start."""
         for index in range(self._config.nodes):
-            self._start(f"node{index}", is_late=False)
+            name = f"node{index}"
+            directory = DataDirectory(self._config.folder / name)
+            directory.claim()
+            directory.control.pause()
+            self._start(name, is_late=False)
             if index == 0:
                 await self._wait_for_address(self.nodes[0])
+        for node in self.nodes:
+            await self._wait_for_address(node)
+        for node in self.nodes:
+            DataDirectory(node.process.directory).control.resume()
 
     def _start(self, name: str, *, is_late: bool) -> None:
         process = NodeProcess(self._config.folder / name, self._arguments(is_late=is_late))
@@ -213,6 +222,7 @@ class LocalNetwork:
         stillness, deadline = Stillness(node.process.process.pid), trio.current_time() + self._config.timeout_s
         while not node.address:
             self._listen()
+            self._watcher(self.nodes)
             if (still_s := stillness.look()) > _STILL_S or trio.current_time() > deadline:
                 text = f"{node.name} did not start: it did nothing for {still_s:.0f} s"
                 raise OperatorError(f"{text}; see {node.process.logs[-1]}")
@@ -255,16 +265,18 @@ class LocalNetwork:
     # --- stop and check -----------------------------------------------------------------------------------
 
     async def _stop_all(self) -> bool:
-        """Send SIGTERM to all nodes; return whether each ended in time with exit code 0."""
+        """Send SIGTERM to all nodes; return whether each ended with exit code 0, and none hung."""
         for node in self.nodes:
             node.process.terminate()
-        deadline = trio.current_time() + _STOP_S
-        while trio.current_time() < deadline:
-            for node in self.nodes:
-                node.listen()
-            if not any(node.process.is_alive for node in self.nodes):
-                break
-            await trio.sleep(_POLL_S)
+        pids = {process.pid: node for node in self.nodes if (process := node.process.process) is not None}
+        stillness = {pid: Stillness(pid) for pid in pids}
+        with trio.move_on_after(self._config.timeout_s):
+            while alive := [pid for pid, node in pids.items() if node.process.is_alive]:
+                for node in self.nodes:
+                    node.listen()
+                if max(stillness[pid].look() for pid in alive) > _STOP_S:
+                    break
+                await trio.sleep(_POLL_S)
         return all(node.process.exit_code == 0 for node in self.nodes)
 
     async def _check(self, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:

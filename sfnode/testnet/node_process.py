@@ -6,11 +6,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from sfnode.children.child_program import Program
 
-_LEAVE_S: Final = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
+_LEAVE_S = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
 
 NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says which
 

@@ -8,21 +8,20 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from sfnode import svg
 from sfnode.storage import disk
 
-WIDTH: Final = 960
-HEIGHT: Final = 620
-LEFT: Final = 84
-RIGHT: Final = 900
-ACCURACY_ROWS: Final = (112.0, 344.0)  # top and bottom of the upper panel
-LOSS_ROWS: Final = (416.0, 556.0)
-ACCURACY_COLOUR: Final = svg.TEAL
-LOSS_COLOUR: Final = svg.ORANGE
-SMOOTHING_SHARE: Final = 20  # the bold loss line is a mean over about a twentieth of the run
-STYLE: Final = (
+WIDTH = 960
+HEIGHT = 620
+LEFT = 84
+RIGHT = 900
+ACCURACY_ROWS = (112.0, 344.0)  # top and bottom of the upper panel
+LOSS_ROWS = (416.0, 556.0)
+ACCURACY_COLOUR = svg.TEAL
+LOSS_COLOUR = svg.ORANGE
+SMOOTHING_SHARE = 20  # the bold loss line is a mean over about a twentieth of the run
+STYLE = (
     svg.LETTERING
     # The halo keeps values readable on a line.
     + ".halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}"

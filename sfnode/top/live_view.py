@@ -8,7 +8,6 @@ import time
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
 
 from rich.console import Console
 from rich.live import Live
@@ -19,9 +18,9 @@ from sfnode.storage import DataDirectory
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
-_LOOK_S: Final = 1.0
-_LINE_S: Final = 5.0  # between looks where output scrolls
-_QUIT: Final = "qQ\x03\x04"
+_LOOK_S = 1.0
+_LINE_S = 5.0  # between looks where output scrolls
+_QUIT = "qQ\x03\x04"
 
 
 def show(data_dirs: Sequence[DataDirectory], *, is_once: bool = False) -> bool:

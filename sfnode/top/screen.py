@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -23,17 +22,17 @@ from sfnode.status import (
 )
 from sfnode.top.node_view import NodeView
 
-_LABEL_COLUMNS: Final = 9
-_BAR_COLUMNS: Final = 18
-_CURVE_COLUMNS: Final = 30
-_PEERS_MAX: Final = 6  # more would not fit into 24 lines with the rest
-_WARNING_LINES: Final = 3  # that a warning may take
-_NEWS_MAX: Final = 3
-_NAME_COLUMNS: Final = 20
-_LINES: Final = 24
-_PARTS: Final = 1_000  # of a progress bar
-_PEER_COLUMNS: Final = ("peer", "", "address", "delay", "updates", "equal", "score")
-_FIGURES: Final = ("delay", "updates", "score")
+_LABEL_COLUMNS = 9
+_BAR_COLUMNS = 18
+_CURVE_COLUMNS = 30
+_PEERS_MAX = 6  # more would not fit into 24 lines with the rest
+_WARNING_LINES = 3  # that a warning may take
+_NEWS_MAX = 3
+_NAME_COLUMNS = 20
+_LINES = 24
+_PARTS = 1_000  # of a progress bar
+_PEER_COLUMNS = ("peer", "", "address", "delay", "updates", "equal", "score")
+_FIGURES = ("delay", "updates", "score")
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:

@@ -4,15 +4,15 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
-_TRIM_THRESHOLD: Final = -1  # numbers of glibc's mallopt(3)
-_MMAP_THRESHOLD: Final = -3
-_MMAP_MAX: Final = -4
-_INT_MAX: Final = (1 << 31) - 1
+_TRIM_THRESHOLD = -1  # numbers of glibc's mallopt(3)
+_MMAP_THRESHOLD = -3
+_MMAP_MAX = -4
+_INT_MAX = (1 << 31) - 1
 # glibc's initial values. Unless set, it raises the threshold to the largest block freed: the heap then becomes full of
 # holes and five times as large.
-_DEFAULTS: Final = {_MMAP_MAX: 1 << 16, _MMAP_THRESHOLD: 1 << 17, _TRIM_THRESHOLD: 1 << 17}
+_DEFAULTS = {_MMAP_MAX: 1 << 16, _MMAP_THRESHOLD: 1 << 17, _TRIM_THRESHOLD: 1 << 17}
 
 
 def keep_freed_memory() -> None:

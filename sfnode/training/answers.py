@@ -9,7 +9,7 @@ Shapes: P prompts, N = P x copies answers, T tokens, H width of the hidden state
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,15 +20,12 @@ from sfnode.training.model import MatrixTerm, layer_probe
 from sfnode.training.shared_model import SharedModel
 
 Tokens = tuple[int, ...]
-# Pass prompts, then one token of each answer at a time. Both return the hidden state at the last token, [N, H], and the
-# inputs there of the layers that are listened to.
-Passes: TypeAlias = "CachedPasses | WholePasses"
 # Called for each token of all answers: how likely each token was [N, V], the one drawn int64[N], inputs of the layers
 # that are listened to [N, I], and which answers had not ended before, bool[N].
 Listener = Callable[[Tensor, Tensor, list[Tensor], Tensor], None]
 
-_PROBED: Final = ((3, 9, 4), (7, 2, 5, 11, 6))  # prompts of unlike lengths, below every vocabulary that is in use
-_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest number; 16-bit dtypes: 0.05
+_PROBED = ((3, 9, 4), (7, 2, 5, 11, 6))  # prompts of unlike lengths, below every vocabulary that is in use
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest number; 16-bit dtypes: 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +115,14 @@ def stop_tokens(shared: SharedModel, further: Iterable[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def passes_of(shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str] = ()) -> Passes:
+def passes_of(
+    shared: SharedModel, terms: Mapping[str, MatrixTerm], names: Sequence[str] = ()
+) -> "CachedPasses | WholePasses":
     """Return the quickest way to pass tokens with these terms that gives the model's own numbers.
 
-    names: weights of the layers that are listened to. OperatorError: one of these layers is not linear.
+    It passes prompts, then one token of each answer at a time. Both return the hidden state at the last token, [N, H],
+    and the inputs there of the layers that are listened to: those of the weights in ``names``.
+    OperatorError: one of these layers is not linear.
     """
     if shared.has_cache is None:
         shared.has_cache = _cache_agrees(shared)
@@ -213,7 +214,7 @@ def _cache_agrees(shared: SharedModel) -> bool:
     token_N = torch.tensor([8, 8, 10, 10], device=shared.device)
     found = []
     for kind in (CachedPasses, WholePasses):
-        passes: Passes = kind(shared, {}, ())
+        passes: CachedPasses | WholePasses = kind(shared, {}, ())
         try:
             ends = [passes.prompts(_PROBED, 2)[0], passes.further(token_N)[0], passes.further(token_N)[0]]
         except (AttributeError, TypeError, ValueError, LookupError, RuntimeError) as error:

@@ -1,7 +1,6 @@
 """Put a run's prompt into its model's own chat template, once, when the run is made: the manifest holds the result."""
 
 from pathlib import Path
-from typing import Final
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -9,10 +8,10 @@ from transformers import PreTrainedTokenizerBase
 from protocol.errors import OperatorError
 from sfnode.storage import disk
 
-_TEMPLATE_FILE: Final = "chat_template.jinja"
-_TEMPLATE_BYTES_MAX: Final = 1 << 20
-_WORDS: Final = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
-_LEAVE_OUT: Final = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
+_TEMPLATE_FILE = "chat_template.jinja"
+_TEMPLATE_BYTES_MAX = 1 << 20
+_WORDS = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
+_LEAVE_OUT = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
 
 def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool | None) -> str:

@@ -6,7 +6,6 @@ The program is for `sfnode doctor`, which can end it when a driver hangs, and su
 import json
 import sys
 from collections.abc import Iterator
-from typing import Final
 
 import torch
 
@@ -15,11 +14,11 @@ from protocol.schema import to_plain
 from sfnode.training.model import loading, quantised, wide_products
 from sfnode.worker_protocol import PRECISIONS, CudaDevice, DeviceReport, ProductSpeed
 
-_CPU: Final = torch.device("cpu")
-_ROWS: Final = 256  # tokens: 16 short examples
+_CPU = torch.device("cpu")
+_ROWS = 256  # tokens: 16 short examples
 _OUTPUTS, _INPUTS = 1_536, 576  # SmolLM2-135M's widest layer
-_OPERATIONS: Final = 2 * _ROWS * _OUTPUTS * _INPUTS
-DEVICES: Final = ("auto", "cpu", "cuda", "mps")
+_OPERATIONS = 2 * _ROWS * _OUTPUTS * _INPUTS
+DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def choose_device(name: str) -> torch.device:

@@ -8,7 +8,6 @@ the trained weights, which are remade when these change. The base weights stay s
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import torch
@@ -28,9 +27,9 @@ from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
 
 Progress = Callable[[int, int], None]
 
-EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and is large enough for full speed
-EVALUATIONS_KEPT: Final = 64
-_PREDICTIONS_KEPT: Final = 8
+EVALUATION_TOKENS = 8_192  # per pass: bounds activation memory, and is large enough for full speed
+EVALUATIONS_KEPT = 64
+_PREDICTIONS_KEPT = 8
 
 
 class Estimator:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -20,9 +20,9 @@ from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of
 
-_NO_RESPONSE: Final = "."  # placeholder for the response that the model is asked for
-_NOT_GIVEN: Final = ""  # placeholder for what the rule of rewards reads of a row
-_CPU: Final = torch.device("cpu")
+_NO_RESPONSE = "."  # placeholder for the response that the model is asked for
+_NOT_GIVEN = ""  # placeholder for what the rule of rewards reads of a row
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

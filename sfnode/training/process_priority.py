@@ -3,11 +3,10 @@
 import os
 import time
 from pathlib import Path
-from typing import Final
 
-_AUTOGROUP: Final = Path("/proc/self/autogroup")
-_TRIES: Final = 50
-_TRY_AGAIN_S: Final = 0.1
+_AUTOGROUP = Path("/proc/self/autogroup")
+_TRIES = 50
+_TRY_AGAIN_S = 0.1
 
 
 def yield_to_others(niceness: int) -> None:

@@ -10,7 +10,6 @@ Shapes: N answers, P tokens that were written, r = core_rows, k = rank.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 import torch
@@ -28,8 +27,8 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, TaskData
 from sfnode.worker_protocol import ANSWER_TOKENS_AT_ONCE, Evaluated
 
-_SPREAD_LEAST: Final = 0.25  # SPEC 5.7
-_SAMPLES_KEPT: Final = 3  # of an evaluation, for people to read
+_SPREAD_LEAST = 0.25  # SPEC 5.7
+_SAMPLES_KEPT = 3  # of an evaluation, for people to read
 
 
 def judge_of(data: TaskData) -> AnswerJudge:

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import cast
 from weakref import WeakValueDictionary
 
 import torch
@@ -18,8 +18,8 @@ from sfnode.training.model import Weight, WeightSwitch, layer_probe, loading, pe
 from sfnode.training.task import CandidateBatch, OutputHead, RowBatch, Scores, scoring
 from sfnode.worker_protocol import Evaluated
 
-BASES_KEPT: Final = 2  # the current epoch, and the next one, which fast nodes reach first
-_CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
+BASES_KEPT = 2  # the current epoch, and the next one, which fast nodes reach first
+_CHECK_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
 
 
 class FoldedWeights(dict[str, Weight]):

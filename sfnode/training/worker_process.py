@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import torch
@@ -38,8 +37,8 @@ from sfnode.worker_protocol import messages
 
 log = logging.getLogger("sfnode.worker")
 
-READ_BYTES: Final = 1 << 20
-SEND_TIMEOUT_S: Final = 10.0  # replies are small; a node that does not read one within this time is gone
+READ_BYTES = 1 << 20
+SEND_TIMEOUT_S = 10.0  # replies are small; a node that does not read one within this time is gone
 
 
 class ModelPool:

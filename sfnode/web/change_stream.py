@@ -6,16 +6,15 @@ Nothing is queued for a slow browser: it gets the newest sections when it is rea
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import trio
 
 from sfnode.page import Page
 from sfnode.unexpected_errors import Slips
 
-VIEWERS_MAX: Final = 8
-_LOOK_S: Final = 1.0
-_SILENCE_S: Final = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
+VIEWERS_MAX = 8
+_LOOK_S = 1.0
+_SILENCE_S = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
 
 
 class Viewers:

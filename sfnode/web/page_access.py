@@ -3,7 +3,6 @@
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -11,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfnode.http_guard import is_name_of_ours
 
-_HEADERS: Final = {
+_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
@@ -22,11 +21,11 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_NO_TOKEN: Final = (
+_NO_TOKEN = (
     "This page needs its token. The node said the whole address, with ?token=..., when it made the token; it is kept "
     "in the file web.token of the node's data directory.\n"
 )
-_WRONG_NAME: Final = (
+_WRONG_NAME = (
     "This page is not served under this name: open it by the IP address that the node said, or as localhost.\n"
 )
 

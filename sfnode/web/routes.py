@@ -1,7 +1,6 @@
 """Answer a browser. The answers are read-only: no request changes anything in the node."""
 
 from pathlib import PurePath
-from typing import Final
 
 import trio
 from starlette.applications import Starlette
@@ -15,8 +14,8 @@ from sfnode.page import SERVED, asset
 from sfnode.web.change_stream import Viewers
 from sfnode.web.page_access import Gate, PageAccess, Recognise
 
-_TYPES: Final = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+_TYPES = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_STREAM = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
 def page_app(viewers: Viewers, access: PageAccess, recognise: Recognise) -> Starlette:

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final
 
 import trio
 from hypercorn.config import Config
@@ -22,10 +21,10 @@ from sfnode.web.change_stream import VIEWERS_MAX, Viewers
 from sfnode.web.page_access import Client, PageAccess, Recognise
 from sfnode.web.routes import page_app
 
-_CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
-_SEND_S: Final = 10.0  # a browser that reads nothing for so long is asleep or out of reach
-_REFUSAL_S: Final = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer
-_IDLE_S: Final = 5.0
+_CONNECTIONS_MAX = 4 * VIEWERS_MAX  # a browser opens up to six
+_SEND_S = 10.0  # a browser that reads nothing for so long is asleep or out of reach
+_REFUSAL_S = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer
+_IDLE_S = 5.0
 
 
 async def serve_page(page: Page, access: PageAccess, listener: socket.socket, slips: Slips) -> None:

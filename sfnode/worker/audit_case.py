@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from protocol.documents import audit_report
 from protocol.ledger import Envelope
@@ -25,11 +24,11 @@ from protocol.run import Method, ScalarKind
 Scalars = tuple[int, ...]
 Measured = Sequence[Scalars | None]  # of several seeds; None if the loss was not finite
 
-TOLERANCE_MIN: Final = 0.1  # of the measurement's length: kernels differ, even with equal formats
-TOLERANCE_MAX: Final = 1.0  # a claim of zeros is this far off: agreement within more proves nothing
-SPARE_SCALARS: Final = 6.0
-_ENERGY: Final = 1_024  # mean square of the normalised scalars that were measured (SPEC 5.2)
-_ROUNDING: Final = 0.5  # quanta by which rounding alone may change one scalar
+TOLERANCE_MIN = 0.1  # of the measurement's length: kernels differ, even with equal formats
+TOLERANCE_MAX = 1.0  # a claim of zeros is this far off: agreement within more proves nothing
+SPARE_SCALARS = 6.0
+_ENERGY = 1_024  # mean square of the normalised scalars that were measured (SPEC 5.2)
+_ROUNDING = 0.5  # quanta by which rounding alone may change one scalar
 
 
 class AuditVerdict(StrEnum):

@@ -9,7 +9,6 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Final
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError, WorkerMemoryError
@@ -22,12 +21,12 @@ from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker_protocol import TrainingConfig
 
-_CONTROL_SCALARS: Final = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
-_EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far as this node knows
-_FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
-_LACKING: Final = 4  # each fourth of the late messages is missing: the steps of a dense run become shorter and shorter
-_WITNESSES: Final = 5
-_WITNESSES_NEEDED: Final = 2
+_CONTROL_SCALARS = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
+_EXPULSIONS_TRIED = 4  # before and after the last one in force, as far as this node knows
+_FORMATS = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
+_LACKING = 4  # each fourth of the late messages is missing: the steps of a dense run become shorter and shorter
+_WITNESSES = 5
+_WITNESSES_NEEDED = 2
 
 
 def check_auditable(manifest: Manifest) -> None:

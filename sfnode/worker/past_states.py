@@ -8,7 +8,6 @@ later rounds of faster authors. So there is a family of states, not a single one
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Final
 
 from protocol.crypto import Author
 from protocol.ledger import Envelope, Ledger, StatementCodec
@@ -16,8 +15,8 @@ from protocol.run import Manifest
 from protocol.state import Coefficients
 from sfnode.storage import StoredRecords
 
-ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # how far others may be ahead of an author who is in touch (SPEC 9.1.4)
-_SUMMED_AT_ONCE: Final = 4_096
+ROUNDS_AHEAD = (1, 2, 4, 8)  # how far others may be ahead of an author who is in touch (SPEC 9.1.4)
+_SUMMED_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

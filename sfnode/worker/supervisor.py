@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -25,7 +24,7 @@ _PATIENCE_MAX = 16  # times these limits, which double each time that a worker d
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less often
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
 _POLL_S = 0.05
-_TASKS: Final = Path("/proc/self/task")
+_TASKS = Path("/proc/self/task")
 
 
 class NotUpError(WorkerError):

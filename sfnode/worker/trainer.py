@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import trio
 
@@ -32,7 +31,7 @@ class Evaluate:
 Job = StartEstimate | Evaluate
 Inbox = trio.MemorySendChannel[Event]
 
-_REST_FACTOR: Final = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
+_REST_FACTOR = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import trio
 
@@ -18,8 +18,8 @@ from sfnode.worker_protocol import TrainingConfig, messages
 
 _RETRY_S = 0.05
 _READ_BYTES = 65_536  # replies are small
-HUNG_S: Final = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
-_LOOK_S: Final = 5.0
+HUNG_S = 300.0  # without computing while a request waits: a disk or a card that sleeps wakes up within seconds
+_LOOK_S = 5.0
 
 R = TypeVar("R", bound=messages.Reply)
 

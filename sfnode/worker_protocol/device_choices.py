@@ -1,10 +1,9 @@
 """Where a worker computes and in which number format: what there is to choose, and what a machine can do. No torch."""
 
 from dataclasses import dataclass
-from typing import Final
 
-AUTO: Final = "auto"
-_SMALL_BYTES: Final = 64 << 20  # of weights as the run's owner holds them; half of it is not worth any rounding
+AUTO = "auto"
+_SMALL_BYTES = 64 << 20  # of weights as the run's owner holds them; half of it is not worth any rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class Precision:
         return self.linear_bytes < self.compute_bytes
 
 
-PRECISIONS: Final = {
+PRECISIONS = {
     "fp32": Precision(compute="float32", compute_bytes=4.0, linear_bytes=4.0),
     "bf16": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=2.0),
     "fp16": Precision(compute="float16", compute_bytes=2.0, linear_bytes=2.0),
@@ -59,7 +58,7 @@ PRECISIONS: Final = {
     "int8-fp32": Precision(compute="float32", compute_bytes=4.0, linear_bytes=1.01),
     "int4": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=0.625),
 }
-FLOATS: Final = tuple(name for name, precision in PRECISIONS.items() if not precision.is_quantised)
+FLOATS = tuple(name for name, precision in PRECISIONS.items() if not precision.is_quantised)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

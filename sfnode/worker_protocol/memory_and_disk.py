@@ -3,14 +3,13 @@
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from sfnode.storage import disk
 
-_MEMINFO: Final = Path("/proc/meminfo")
-_MOUNTS: Final = Path("/proc/mounts")
-_CGROUP: Final = Path("/sys/fs/cgroup")
-_IN_MEMORY: Final = ("tmpfs", "ramfs")
+_MEMINFO = Path("/proc/meminfo")
+_MOUNTS = Path("/proc/mounts")
+_CGROUP = Path("/sys/fs/cgroup")
+_IN_MEMORY = ("tmpfs", "ramfs")
 
 
 def free_memory() -> int | None:

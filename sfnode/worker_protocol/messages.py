@@ -6,7 +6,7 @@ No torch, trio or sockets here: both sides import it.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias, get_args
+from typing import get_args
 
 import msgpack
 
@@ -16,8 +16,8 @@ from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.quality_figures import AnswerSpread, SampleAnswer
 from sfnode.worker_protocol.training_config import TrainingConfig
 
-FAILURES: Final = {each.__name__: each for each in (OperatorError, NumericError, WorkerMemoryError, WorkerError)}
-FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
+FAILURES = {each.__name__: each for each in (OperatorError, NumericError, WorkerMemoryError, WorkerError)}
+FRAME_BYTES_MAX = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ class WorkerFailure:
     message: str
 
 
-Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateRequest
-Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
-Message: TypeAlias = Request | Reply | Evaluating
+Request = OpenSession | SetCoefficients | EstimateRequest | EvaluateRequest
+Reply = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
+Message = Request | Reply | Evaluating
 
-_KINDS: Final[dict[str, type[Message]]] = {kind.__name__: kind for kind in get_args(Message)}
+_KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode_frame(message: Message) -> bytes:

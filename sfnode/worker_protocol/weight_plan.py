@@ -7,15 +7,14 @@ the device computes in main memory, they wait in temporary files.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.worker_protocol.device_choices import PRECISIONS
 from sfnode.worker_protocol.memory_and_disk import free_disk, free_memory, temporary_folder
 
-ANSWER_TOKENS_AT_ONCE: Final = 8_192  # of prompts and answers: bounds the memory of keys and values
-_OWN_MEMORY: Final = "cuda"  # the one kind of device that does not compute in main memory
-_SMALLER: Final = "use a smaller --dtype (bf16) or another model"
+ANSWER_TOKENS_AT_ONCE = 8_192  # of prompts and answers: bounds the memory of keys and values
+_OWN_MEMORY = "cuda"  # the one kind of device that does not compute in main memory
+_SMALLER = "use a smaller --dtype (bf16) or another model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ GLOBAL_RANDOMNESS = frozenset(
 )
 TRAINING = ("sfnode.training", "sfnode.api.local_model")  # they import torch
 OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
+FOREIGN_CONSTANTS = ("yamux",)  # modules of libraries: one of its constants makes libp2p unsafe
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
@@ -170,6 +171,26 @@ def imports_on_top(module: Module) -> Iterator[str]:
             leads_to_torch = name.partition(".")[0] in TORCH or name.startswith((*TRAINING, *OF_EXTRAS))
             if not (may_be_lazy and leads_to_torch):
                 yield module.at(node, f"{function.name}() imports {name}")
+
+
+def constants(module: Module) -> Iterator[str]:
+    """A name in capitals at the top of a module is set once, and from nowhere else: so none of ours needs `Final`."""
+    if not module.is_in(*OURS):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr.isupper():
+            sets_one = dotted(node.value) not in FOREIGN_CONSTANTS
+        else:
+            sets_one = isinstance(node, ast.Global) and any(map(str.isupper, node.names))
+        if sets_one:
+            yield module.at(node, f"sets a constant: {ast.unparse(node)}")
+    seen: set[str] = set()
+    for statement in module.tree.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        names = {name.id for each in targets if each for name in ast.walk(each) if isinstance(name, ast.Name)}
+        for name in sorted(names & seen):
+            yield module.at(statement, f"sets {name} again")
+        seen |= {name for name in names if name.isupper()}
 
 
 def relative_imports(module: Module) -> Iterator[str]:
@@ -342,6 +363,7 @@ RULES: tuple[Rule, ...] = (
     set_order,
     global_randomness,
     imports_on_top,
+    constants,
     relative_imports,
     function_length,
     file_length,

@@ -3,18 +3,17 @@
 import io
 import sys
 from pathlib import Path
-from typing import Final
 
 import segno
 
 from sfnode.storage import disk
 
-_BORDER: Final = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
-_SVG_SCALE: Final = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen
+_BORDER = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
+_SVG_SCALE = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen
 
 
 # A dark module has the terminal's background colour, a light one its text colour.
-_BLOCKS: Final = {(False, False): "█", (False, True): "▀", (True, False): "▄", (True, True): " "}
+_BLOCKS = {(False, False): "█", (False, True): "▀", (True, False): "▄", (True, True): " "}
 
 
 def is_qr_shown() -> bool:

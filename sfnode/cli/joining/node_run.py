@@ -4,7 +4,6 @@ import contextlib
 import signal
 from pathlib import Path
 from types import TracebackType
-from typing import Final
 
 import trio
 
@@ -35,8 +34,8 @@ from sfnode.storage import DataDirectory, pasteable
 from sfnode.unexpected_errors import Slips
 from sfnode.worker_protocol import free_memory
 
-_LOOK_S: Final = 0.5
-_NVIDIA: Final = Path("/proc/driver/nvidia/version")
+_LOOK_S = 0.5
+_NVIDIA = Path("/proc/driver/nvidia/version")
 
 
 class Life:

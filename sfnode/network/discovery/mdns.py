@@ -13,7 +13,6 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
 
 import trio
 
@@ -23,8 +22,8 @@ from sfnode.network import bounds
 from sfnode.network.discovery import mdns_packets
 from sfnode.network.policy import Address, parse_untrusted
 
-GROUP: Final = "224.0.0.251"
-PORT: Final = 5353
+GROUP = "224.0.0.251"
+PORT = 5353
 Found = Callable[[Address], object]
 
 

@@ -7,21 +7,20 @@ addresses as ``dnsaddr=`` strings. Our answers also name the run by its tag: `ru
 import hashlib
 import struct
 from dataclasses import dataclass
-from typing import Final
 
 from sfnode.network import bounds
 
-SERVICE: Final = (b"_p2p", b"_udp", b"local")
-_DNSADDR: Final = b"dnsaddr="
-_RUN: Final = b"sfnode-run="
-_TAG_DOMAIN: Final = b"sfnode/mdns/1"
-_TAG_BYTES: Final = 8  # another tag means another run; if tags are equal, hello compares the run ids
-_HEADER: Final = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
-_RECORD: Final = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
+SERVICE = (b"_p2p", b"_udp", b"local")
+_DNSADDR = b"dnsaddr="
+_RUN = b"sfnode-run="
+_TAG_DOMAIN = b"sfnode/mdns/1"
+_TAG_BYTES = 8  # another tag means another run; if tags are equal, hello compares the run ids
+_HEADER = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
+_RECORD = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
 _IS_ANSWER, _AUTHORITATIVE = 0x8000, 0x0400
 _PTR, _TXT, _ANY, _IN, _FLUSH = 12, 16, 255, 1, 0x8000
-_TTL_S: Final = 120
-_POINTER: Final = 0xC0
+_TTL_S = 120
+_POINTER = 0xC0
 
 Name = tuple[bytes, ...]  # labels
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 import trio
 
@@ -13,7 +12,7 @@ from sfnode.network import bounds, policy
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions import OpenSessions, Session
 
-NEARBY: Final = PeerId("local network")  # the source of all addresses found by mDNS, in place of a neighbour's id
+NEARBY = PeerId("local network")  # the source of all addresses found by mDNS, in place of a neighbour's id
 
 
 class PeerExchange:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final
 
 from base58 import b58decode, b58encode
 
@@ -13,15 +12,15 @@ from protocol.errors import OperatorError
 from protocol.wire import PeerId
 
 # libp2p: a short public key is its own id: identity multihash (00, length 24) of the protobuf {1: Ed25519, 2: 32 bytes}
-_ED25519_ID_PREFIX: Final = bytes.fromhex("002408011220")
-_ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
-_ED25519_ID_DIGITS: Final = 52  # the number of base58 digits is constant, because the second byte is not zero
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
-_THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems treat all of it as loopback
-_INSIDE: Final = tuple(  # not routed on the internet: private networks, and carrier-grade NAT
+_ED25519_ID_PREFIX = bytes.fromhex("002408011220")
+_ED25519_ID_BYTES = len(_ED25519_ID_PREFIX) + 32
+_ED25519_ID_DIGITS = 52  # the number of base58 digits is constant, because the second byte is not zero
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
+_THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")  # some systems treat all of it as loopback
+_INSIDE = tuple(  # not routed on the internet: private networks, and carrier-grade NAT
     map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
 )
-_KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
+_KINDS = ("ip4", "ip6", "dns", "dns4", "dns6")
 
 
 def peer_of_author(author: bytes) -> PeerId:

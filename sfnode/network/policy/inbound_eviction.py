@@ -9,13 +9,12 @@ crowded than its own. No network gets more than a quarter of the places.
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-PROTECTED_OLD: Final = 8  # the oldest inbound neighbours are never evicted
-PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most new records
+PROTECTED_OLD = 8  # the oldest inbound neighbours are never evicted
+PROTECTED_USEFUL = 8  # nor are those of the others that brought most new records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

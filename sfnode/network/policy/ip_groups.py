@@ -4,17 +4,17 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NewType
+from typing import NewType
 
 from protocol.errors import OperatorError
 from sfnode.network import bounds
 
-INBOUND_GROUP_PART: Final = 4  # one network (/16, IPv6 /32) gets no more than this part of the inbound places
+INBOUND_GROUP_PART = 4  # one network (/16, IPv6 /32) gets no more than this part of the inbound places
 
 Group = NewType("Group", str)
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-_REMEMBERED: Final = 4 * bounds.CONNECTIONS_MAX  # addresses in the cache: each newcomer is compared with all others
+_REMEMBERED = 4 * bounds.CONNECTIONS_MAX  # addresses in the cache: each newcomer is compared with all others
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -91,7 +91,7 @@ class Origins:
         return address is not None and any(address in network for network in self.proxies)
 
 
-DEFAULT_ORIGINS: Final = Origins()  # for operators without settings of their own
+DEFAULT_ORIGINS = Origins()  # for operators without settings of their own
 
 
 def parse_proxy(text: str) -> IpNetwork:

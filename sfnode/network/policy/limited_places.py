@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from sfnode.network import bounds
 
-_HOLDERS_REMEMBERED: Final = 1_024  # beyond it the earliest is forgotten and counts as new
+_HOLDERS_REMEMBERED = 1_024  # beyond it the earliest is forgotten and counts as new
 
 
 class Places:

@@ -6,18 +6,17 @@ A name is for people to read, and anybody may take any name: nothing is decided 
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from protocol.crypto import SIGNATURE_BYTES, Signer, is_signed
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network.policy.addresses import author_of_peer
 
-NAME_LENGTH_MAX: Final = 32
-NAMES_MAX: Final = 1_024  # of other nodes; the one heard longest ago is forgotten for a new one
-_PREFIX: Final = "name:"
-_TAG: Final = b"sfnode/name/1..."
-_SECONDS_DIGITS_MAX: Final = 11
+NAME_LENGTH_MAX = 32
+NAMES_MAX = 1_024  # of other nodes; the one heard longest ago is forgotten for a new one
+_PREFIX = "name:"
+_TAG = b"sfnode/name/1..."
+_SECONDS_DIGITS_MAX = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

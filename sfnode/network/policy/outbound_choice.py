@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
 
 from protocol.wire import PeerId
 from sfnode.network.policy.ip_groups import Group
 
-OUTBOUND_GROUP_MAX: Final = 2  # per network (/16, IPv6 /32) while peers of others can be dialled: a quarter
+OUTBOUND_GROUP_MAX = 2  # per network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 Candidate = tuple[PeerId, Group | None]  # that may be dialled; None for private addresses and host names: not counted
 
 

@@ -6,7 +6,7 @@ is booked afterwards; until then no other question of the peer is read.
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeGuard
+from typing import TypeGuard
 
 from protocol import wire
 from protocol.limits import PULL_BYTES_MAX
@@ -15,7 +15,7 @@ from sfnode.network.policy.token_bucket import TokenBucket
 
 # Microseconds to make and write the most expensive answer of each kind, rounded up. Measured on a slow core with
 # 131,072 records in one span, all in memory. Answers that are read from the disk take longer.
-_COST_US: Final[dict[type[wire.Message], int]] = {
+_COST_US: dict[type[wire.Message], int] = {
     wire.SpansRequest: 300,
     wire.ShardsRequest: 1_200,
     wire.AuthorsRequest: 4_500,
@@ -26,9 +26,9 @@ _COST_US: Final[dict[type[wire.Message], int]] = {
     wire.StatementsRequest: 1_000,
     wire.AttestationsRequest: 1_500,
 }
-_AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest without shards; the rest of its cost grows with their number
-_SHARDS: Final = 256
-PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer no request
+_AUTHORS_BASE_US = 500  # of an AuthorsRequest without shards; the rest of its cost grows with their number
+_SHARDS = 256
+PUSHED = 0  # SPEC 8.1: the request number of records that answer no request
 
 
 def cost_us(message: wire.Message) -> int:

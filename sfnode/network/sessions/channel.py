@@ -1,7 +1,6 @@
 """Messages over one link: frames, codec, pace and deadline of a write, and the count of bytes."""
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 
@@ -13,7 +12,7 @@ from sfnode.network.network_config import Timings
 from sfnode.network.policy import TokenBucket
 from sfnode.network.transport import Link, LinkBrokenError
 
-_BURST_BYTES: Final = 8 * PART_BYTES_MAX  # the bytes in flight of one stream: a short file is never delayed
+_BURST_BYTES = 8 * PART_BYTES_MAX  # the bytes in flight of one stream: a short file is never delayed
 
 
 class Pace:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -22,7 +21,7 @@ from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Link, LinkBrokenError
 
-FILES_PROTOCOL: Final = TProtocol("/sfnode/files/1")
+FILES_PROTOCOL = TProtocol("/sfnode/files/1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

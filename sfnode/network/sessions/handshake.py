@@ -1,7 +1,6 @@
 """The handshake of a session. The dialler says hello; the other side answers with its own hello or a bye."""
 
 import re
-from typing import Final
 
 import trio
 
@@ -12,17 +11,17 @@ from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.transport import LinkBrokenError
 
-OBSERVER_RUN_ID: Final = bytes(32)  # in a hello: an observer, which wants only manifest and files
+OBSERVER_RUN_ID = bytes(32)  # in a hello: an observer, which wants only manifest and files
 # Beginnings of a bye's reason. The dialler waits longer before it retries if a reason does not change by itself.
-OTHER_RUN: Final = "other run"
-OTHER_VERSION: Final = "other protocol version"
-FULL: Final = "full"
-GIVE_WAY: Final = "full, and a newcomer from another network needs the place"
-SHORT_OF_MEMORY: Final = "full, and this node is short of memory"
-NO_BASIS: Final = "no basis here"
-DISCOURAGED: Final = "not now"
-DUPLICATE: Final = "there is a newer session between us"
-_MISMATCH: Final = re.compile(rf"^({OTHER_RUN}|{OTHER_VERSION}): (\w+) there, (\w+) here")
+OTHER_RUN = "other run"
+OTHER_VERSION = "other protocol version"
+FULL = "full"
+GIVE_WAY = "full, and a newcomer from another network needs the place"
+SHORT_OF_MEMORY = "full, and this node is short of memory"
+NO_BASIS = "no basis here"
+DISCOURAGED = "not now"
+DUPLICATE = "there is a newer session between us"
+_MISMATCH = re.compile(rf"^({OTHER_RUN}|{OTHER_VERSION}): (\w+) there, (\w+) here")
 
 
 class RefusedError(Exception):

@@ -9,7 +9,7 @@ them is read more slowly.
 """
 
 import struct
-from typing import Any, Final
+from typing import Any
 
 import trio
 from libp2p.io.exceptions import ConnectionClosedError
@@ -19,10 +19,10 @@ from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, TYPE_WINDOW_
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBucket
 
-_HEADER: Final = struct.Struct(YAMUX_HEADER_FORMAT)
-_LENGTH_BYTES: Final = 2  # before each Noise message
+_HEADER = struct.Struct(YAMUX_HEADER_FORMAT)
+_LENGTH_BYTES = 2  # before each Noise message
 # Each wait allocates a buffer of this size and cuts it to the received bytes: larger ones fragment the heap more.
-_READ_BYTES: Final = 16_384
+_READ_BYTES = 16_384
 
 
 class DirectSession:

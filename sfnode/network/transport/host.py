@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import trio
 from libp2p import new_host
@@ -42,12 +42,12 @@ from sfnode.network.transport.link import Link
 from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary, Slips
 
-PROTOCOL: Final = TProtocol("/sfnode/1")
+PROTOCOL = TProtocol("/sfnode/1")
 
 # Usual errors when a stream cannot be opened: the peer has gone, is slow, or lacks the protocol.
-_NOT_OPENED: Final = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
+_NOT_OPENED = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
 
-_LISTEN_ADVICE: Final = {
+_LISTEN_ADVICE = {
     errno.EADDRINUSE: "another program, perhaps another node, uses this port; stop it or choose another port",
     errno.EADDRNOTAVAIL: "this machine has no such address; /ip4/0.0.0.0 means every interface",
     errno.EACCES: "ports below 1024 need root; choose a higher one",

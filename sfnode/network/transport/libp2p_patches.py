@@ -9,7 +9,7 @@ TCP address only, 60 s negative cache, stale addresses), the default security li
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 import trio
 from libp2p.exceptions import ParseError
@@ -29,7 +29,7 @@ from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
 from sfnode.network.transport.stream_guard import Doorkeeper, StreamGuard
 from sfnode.unexpected_errors import Boundary
 
-LIBRARY_VERSION: Final = "0.8.1"
+LIBRARY_VERSION = "0.8.1"
 
 
 def check_library() -> None:

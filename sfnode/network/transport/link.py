@@ -1,7 +1,7 @@
 """Bytes between two nodes: a libp2p stream together with its connection."""
 
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 import trio
 from libp2p.exceptions import BaseLibp2pError
@@ -12,7 +12,7 @@ from sfnode.network import bounds
 from sfnode.network.transport.libp2p_patches import drop_connection
 
 # The library raises these when a stream or its connection is gone. Other exceptions are bugs and are not caught.
-_GONE: Final = (BaseLibp2pError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+_GONE = (BaseLibp2pError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class LinkBrokenError(Exception):

@@ -4,7 +4,6 @@ The library's own handler echoes as fast as a peer asks: 62 bytes on the wire ke
 """
 
 from contextlib import suppress
-from typing import Final
 
 import trio
 
@@ -12,8 +11,8 @@ from sfnode.network import bounds
 from sfnode.network.policy import TokenBucket
 from sfnode.network.transport.link import Link, LinkBrokenError
 
-PROTOCOL: Final = "/ipfs/ping/1.0.0"
-_PING_BYTES: Final = 32
+PROTOCOL = "/ipfs/ping/1.0.0"
+_PING_BYTES = 32
 
 
 async def answer_pings(link: Link) -> None:

@@ -10,16 +10,15 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 import trio
 
 from sfnode.network import bounds
 from sfnode.network.transport.link import Link, LinkBrokenError
 
-PROTOCOL: Final = "/sfnode/reach/1"
-_REQUEST: Final = struct.Struct(">H")
-_ANSWER: Final = struct.Struct(">BQ16sH")
+PROTOCOL = "/sfnode/reach/1"
+_REQUEST = struct.Struct(">H")
+_ANSWER = struct.Struct(">BQ16sH")
 
 
 class DialBack(IntEnum):

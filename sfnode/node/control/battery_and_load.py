@@ -8,15 +8,15 @@ import math
 import os
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import psutil
 
-_MEMORY_S: Final = 20.0  # the load is averaged over this time: a page that loads is no reason to pause
-_PROGRAMS_S: Final = 5.0  # between two looks at the names of all processes, which take some milliseconds
-_PASSIVE: Final = ("idle", "iowait", "guest", "guest_nice")  # kinds of time; user and nice already include guests
+_MEMORY_S = 20.0  # the load is averaged over this time: a page that loads is no reason to pause
+_PROGRAMS_S = 5.0  # between two looks at the names of all processes, which take some milliseconds
+_PASSIVE = ("idle", "iowait", "guest", "guest_nice")  # kinds of time; user and nice already include guests
 # What psutil raises where the system lacks or hides the file that it reads or parses.
-_UNREADABLE: Final = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, AttributeError)
+_UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, AttributeError)
 
 _T = TypeVar("_T")
 

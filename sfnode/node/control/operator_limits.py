@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
 
 import trio
 
@@ -15,7 +14,7 @@ from sfnode.reporter import Reporter
 from sfnode.unexpected_errors import Slips
 from sfnode.worker import Job, Trainer
 
-_LOOK_S: Final = 1.0
+_LOOK_S = 1.0
 
 
 class Overseer:

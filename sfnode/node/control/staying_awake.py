@@ -1,14 +1,13 @@
 """Keeps the machine awake while the node works, and lets it sleep while the node is paused or the run is over."""
 
 from collections.abc import Callable
-from typing import Final
 
 import trio
 
 from sfnode.children import sleep_inhibitor
 from sfnode.reporter import Reporter
 
-_LOOK_S: Final = 1.0
+_LOOK_S = 1.0
 
 
 async def stay_awake(is_working: Callable[[], bool], reporter: Reporter) -> None:

@@ -4,15 +4,14 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
 
 from sfnode.reporter import format_seconds
 from sfnode.run import LimitOptions, OnBattery, WorkingHours, parse_hours, parse_rate, parse_size
 
 # Shares of all cores that other programs use. A working node pauses above the first, and a paused node resumes below
 # the second. In between nothing changes, so that the node does not switch with every click.
-BUSY_ABOVE: Final = 0.25
-IDLE_BELOW: Final = 0.10
+BUSY_ABOVE = 0.25
+IDLE_BELOW = 0.10
 
 
 class PauseReason(StrEnum):

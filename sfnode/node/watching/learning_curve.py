@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.node.watching.recent_rate import LossSeries
@@ -13,8 +12,8 @@ from sfnode.reporter import Reporter
 from sfnode.status import CurveStatistics, thinned
 from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations, pasteable
 
-_EVALUATIONS_MAX: Final = 64  # in a status
-_USUAL: Final = Quality(is_reward=False)
+_EVALUATIONS_MAX = 64  # in a status
+_USUAL = Quality(is_reward=False)
 
 
 class LearningCurve:

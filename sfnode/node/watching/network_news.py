@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from protocol.wire import PeerId
@@ -17,9 +16,9 @@ from sfnode.reporter import Reporter, format_seconds
 from sfnode.status import ADMITTED, News, Status, admission_of
 from sfnode.storage import DataDirectory
 
-_NEWS_MAX: Final = 8
-_AGENT: Final = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
-_REPORTS_MAX: Final = 3  # of one life: a neighbour can claim any number
+_NEWS_MAX = 8
+_AGENT = re.compile(r"sfnode/(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+_REPORTS_MAX = 3  # of one life: a neighbour can claim any number
 
 
 class NetworkNews:

@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -28,8 +28,8 @@ from sfnode.worker import TrainingStatistics
 if TYPE_CHECKING:
     from sfnode.node.running_node import RunningNode
 
-_LOOK_S: Final = 1.0
-_PEERS_SAVED_S: Final = 5.0  # a node killed earlier has forgotten the first peers that it met
+_LOOK_S = 1.0
+_PEERS_SAVED_S = 5.0  # a node killed earlier has forgotten the first peers that it met
 
 
 class NodeWatch:

@@ -5,14 +5,13 @@ And keep a series of losses that stays short in a long run.
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
 
 from sfnode.status import LossPoint, Status
 
-_JUMP_ROUNDS: Final = 8  # a run's messages come in bursts of fewer rounds
-_JUMP_PACES: Final = 4.0  # times what the pace lets expect since the last look
-_POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
-WINDOW_S: Final = 60.0  # of catching up: a report for each in which the gap has not shrunk
+_JUMP_ROUNDS = 8  # a run's messages come in bursts of fewer rounds
+_JUMP_PACES = 4.0  # times what the pace lets expect since the last look
+_POINTS_MAX = 128  # twice the width of a sparkline; ten bytes a point in the file
+WINDOW_S = 60.0  # of catching up: a report for each in which the gap has not shrunk
 
 
 class RecentRate:

@@ -1,7 +1,6 @@
 """Gather the details in the status file that the log lacks: rates, curves, neighbours, news."""
 
 from dataclasses import replace
-from typing import Final
 
 import trio
 
@@ -15,9 +14,9 @@ from sfnode.node.watching.recent_rate import RecentRate, StepRate
 from sfnode.status import Names, Status, StatusDetail
 from sfnode.worker import Trainer, children_bytes
 
-_EQUAL_S: Final = 30.0  # heads come every few seconds; at work, only some of them meet an equal ledger here
-_PACE_S: Final = 120.0
-_TRAFFIC_S: Final = 10.0
+_EQUAL_S = 30.0  # heads come every few seconds; at work, only some of them meet an equal ledger here
+_PACE_S = 120.0
+_TRAFFIC_S = 10.0
 
 
 class StatusDetails:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
@@ -19,10 +19,10 @@ from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge
 
-_PROMPT_TOKENS: Final = 64  # a short question in a chat template
+_PROMPT_TOKENS = 64  # a short question in a chat template
 # What a random model writes differs in its digits: of one token in few of them, of a thousand in few rows of four. So
 # two answers are hardly ever equally good.
-_DIGITS: Final = (*"01234567", "12", "34", "56", "78", "135", "246", "1357", "2468")
+_DIGITS = (*"01234567", "12", "34", "56", "78", "135", "246", "1357", "2468")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

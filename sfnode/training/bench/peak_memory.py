@@ -13,7 +13,6 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Final
 
 import torch
 from transformers import PreTrainedModel
@@ -28,12 +27,12 @@ from sfnode.training.devices import choose_device
 from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.task import TaskData, row_batch
 
-_RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
-_PROCESSES: Final = 3  # the layout of the heap differs by a tenth between them
-_SECONDS_MAX: Final = 3_600
-_STATUS: Final = Path("/proc/self/status")
-_CLEAR: Final = Path("/proc/self/clear_refs")
-_RESET_PEAK: Final = "5"  # proc(5): sets VmHWM to the resident memory of now
+_RUNS = 2  # the second has what the first one keeps: moments, bases, caches
+_PROCESSES = 3  # the layout of the heap differs by a tenth between them
+_SECONDS_MAX = 3_600
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # proc(5): sets VmHWM to the resident memory of now
 
 
 class Alternative(StrEnum):

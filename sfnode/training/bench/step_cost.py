@@ -1,7 +1,5 @@
 """``sfnode bench step``: compare one estimate with bare forward passes of the same rows."""
 
-from typing import Final
-
 from sfnode.training.bench import peak_memory, synthetic_models, timing
 from sfnode.training.bench.peak_memory import Alternative
 from sfnode.training.bench.synthetic_models import BenchBasis
@@ -10,8 +8,8 @@ from sfnode.training.model import loading, trainable_tensors
 from sfnode.training.task import row_batch
 
 # What a step's peak is divided by, and the steps whose peaks are measured, by the ending of their ratios' names
-_DENSE: Final = (Alternative.FORWARD_ONCE, {"": Alternative.STEP_DENSE})
-_OTHERS: Final = (Alternative.FORWARD, {"": Alternative.STEP, "_later": Alternative.STEP_LATER})
+_DENSE = (Alternative.FORWARD_ONCE, {"": Alternative.STEP_DENSE})
+_OTHERS = (Alternative.FORWARD, {"": Alternative.STEP, "_later": Alternative.STEP_LATER})
 
 
 def bench_step(

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ def _opt(hidden: int, layers: int, heads: int) -> OPTConfig:
 
 
 # OPT: Zhang et al., arXiv 2205.01068, table 1; SmolLM2: Ben Allal et al., arXiv 2502.02737
-SHAPES: Final[dict[str, PretrainedConfig]] = {
+SHAPES: dict[str, PretrainedConfig] = {
     "opt-tiny": _opt(64, 2, 2),
     "opt-125m": _opt(768, 12, 12),
     "opt-1.3b": _opt(2_048, 24, 32),
@@ -54,30 +54,30 @@ SHAPES: Final[dict[str, PretrainedConfig]] = {
         tie_word_embeddings=True,
     ),
 }
-_VOCABULARY_MIN: Final = 49_152
-_WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
-_STREAM: Final = 0  # of the generator; the keys below separate its uses
-_CLIP: Final = 1 << 10
-_METHOD: Final = """{
+_VOCABULARY_MIN = 49_152
+_WEIGHTS_STD = 0.02  # OPT's own initialisation
+_STREAM = 0  # of the generator; the keys below separate its uses
+_CLIP = 1 << 10
+_METHOD = """{
     "epoch_steps": 1024, "basis_sha256": "", "core_rows": 0, "noise_rows": 0, "energy_max": 0,
     "scalar": "raw", "epsilon_exp": -10, "sides": 2, "shares": 1, "local_steps": 1, "alpha_exp": -30, "quantum_exp": -3
 }"""  # slopes of random models are large: with this quantum_exp, no scalar is at the clip
-_DENSE_METHOD: Final = """{
+_DENSE_METHOD = """{
     "epoch_steps": 1, "basis_sha256": "%s", "core_rows": 1, "noise_rows": 128,
     "energy_max": 1048576, "epsilon_exp": 0, "sides": 1, "clip": 127
 }""" % ("00" * 32)  # there is no file
-_DENSE_RANK: Final = 64
-_TASK: Final = """{
+_DENSE_RANK = 64
+_TASK = """{
     "kind": "classification", "template": "{text}", "completion": "", "objective": "loss", "label_words": ["a", "b"],
     "data": "private", "data_sha256": ""
 }"""
-_RUN: Final = """{
+_RUN = """{
     "name": "bench", "steps": 4096, "staleness": 1, "authors_max": 1024, "admission": {"kind": "open", "pow_bits": 0},
     "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}
 }"""
 # The layers of these shapes that `calibration.writers_of` finds in a loaded model
-_WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
-_DENSE_EXP: Final = -7  # of each side, whose entries are then below one
+_WRITING = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
+_DENSE_EXP = -7  # of each side, whose entries are then below one
 
 
 class BenchBasis(StrEnum):

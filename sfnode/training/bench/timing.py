@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import Final
 
 import numpy as np
 import torch
 
-_QUARTILES: Final = (0.25, 0.75)
+_QUARTILES = (0.25, 0.75)
 
 
 def timed_in_turn(

@@ -7,7 +7,6 @@ I inputs of a layer, V vocabulary.
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from sfnode.training.model import attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 
-_TOKENS_MAX: Final = 2_048  # to look at
-_INPUT_BYTES_MAX: Final = 512 << 20  # of all layers
+_TOKENS_MAX = 2_048  # to look at
+_INPUT_BYTES_MAX = 512 << 20  # of all layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

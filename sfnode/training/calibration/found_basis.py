@@ -15,7 +15,6 @@ that are drawn. The examples' own labels choose nothing but the rate: by how muc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
 
 import numpy as np
 import torch
@@ -38,24 +37,24 @@ from sfnode.training.task import Example, TaskData
 from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
-RATE: Final = 1.5
-REWARD_SHARE: Final = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
-_PROMPTS: Final = 128  # that the model answers, in a run that learns from rewards
-_PROMPTS_AT_ONCE: Final = 32  # to tell of progress
-_TRIAL_EXAMPLES: Final = 64
-EXAMPLES: Final = 256
-EXAMPLES_MIN: Final = 32  # fewer say too little about the inputs to come
-_RANK: Final = 64
-_RANK_MIN: Final = 8
-_CORE_ROWS: Final = 16  # with candidates, at most
-_LEAST: Final = 0.003  # share of the gradients' squares in a direction that is worth a row
-_RIDGE: Final = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
+RATE = 1.5
+REWARD_SHARE = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
+_PROMPTS = 128  # that the model answers, in a run that learns from rewards
+_PROMPTS_AT_ONCE = 32  # to tell of progress
+_TRIAL_EXAMPLES = 64
+EXAMPLES = 256
+EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
+_RANK = 64
+_RANK_MIN = 8
+_CORE_ROWS = 16  # with candidates, at most
+_LEAST = 0.003  # share of the gradients' squares in a direction that is worth a row
+_RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
-_LEVELS_OF_RMS: Final = {2: 0.6, 4: 1.5, 8: 16.0}
-_LENGTH_MAX: Final = 2.0  # of a message, in medians
-_TINY: Final = 1e-12
+_LEVELS_OF_RMS = {2: 0.6, 4: 1.5, 8: 16.0}
+_LENGTH_MAX = 2.0  # of a message, in medians
+_TINY = 1e-12
 
-Drawn: TypeAlias = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
+Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
 # Called with the examples that are done, and how many there are
 Progress = Callable[[int, int], None]
 

@@ -1,7 +1,6 @@
 """Find the learning rate that suits a basis and its model, by trying steps on some examples."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -14,12 +13,12 @@ from sfnode.training.model import perturbed
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData, batch_of, chunks_of
 
-_ARRIVES: Final = (0.2, 2.0)  # least and largest share of a move that later layers leave
-_SMALL: Final = 0.05  # nats by which a small step lowers the loss, if all of it arrives
-_HALVINGS_MAX: Final = 8
-_TRIAL_STEPS: Final = 3  # as long as those of very many rows
-_RISE_MAX: Final = 0.02  # of the loss at first, from one of these steps to the next
-PASSES_MIN: Final = 4  # of the examples: three, and one step
+_ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers leave
+_SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
+_HALVINGS_MAX = 8
+_TRIAL_STEPS = 3  # as long as those of very many rows
+_RISE_MAX = 0.02  # of the loss at first, from one of these steps to the next
+PASSES_MIN = 4  # of the examples: three, and one step
 
 
 def suited_rate(

@@ -7,7 +7,6 @@ in its module. So it is tried: a move of a writing layer's output arrives at the
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import torch
@@ -20,11 +19,11 @@ from protocol.subspace import words
 from sfnode.training.model import TensorGroup, layer_probe, places
 from sfnode.training.shared_model import SharedModel
 
-_MOVING: Final = 1 / 3  # share of the writing layers that get a core: the last ones
-_ROWS: Final = 8
-_TOKENS: Final = 5
-_MOVE: Final = 0.1  # of the stream's size: in 16 bits it is not lost, and later layers change nearly linearly
-_ALONG: Final = 1 / 3  # least cosine of what arrives with the move; of one that does not it is 0 +- sqrt(1 / 8 H)
+_MOVING = 1 / 3  # share of the writing layers that get a core: the last ones
+_ROWS = 8
+_TOKENS = 5
+_MOVE = 0.1  # of the stream's size: in 16 bits it is not lost, and later layers change nearly linearly
+_ALONG = 1 / 3  # least cosine of what arrives with the move; of one that does not it is 0 +- sqrt(1 / 8 H)
 
 
 def moving_tensors(shared: SharedModel, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:

@@ -1,7 +1,7 @@
 """Convert a GGUF file to a model folder, by transformers' own reader."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from transformers import AutoTokenizer
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
@@ -13,10 +13,10 @@ from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
 from sfnode.training.model import check_configs, loading
 
-_FLOAT_BYTES: Final = 4  # of a weight in memory: fp32
-_HELD_TWICE: Final = 2  # one tensor while it is copied; all of them where experts are gathered
-_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
-_OF_THE_PLACE: Final = ("is_local", "local_files_only", "name_or_path")  # fields that say where it was made
+_FLOAT_BYTES = 4  # of a weight in memory: fp32
+_HELD_TWICE = 2  # one tensor while it is copied; all of them where experts are gathered
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_OF_THE_PLACE = ("is_local", "local_files_only", "name_or_path")  # fields that say where it was made
 
 
 def convert_gguf(source: Path, out: Path) -> None:

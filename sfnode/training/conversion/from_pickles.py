@@ -5,7 +5,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,13 @@ from sfnode.model_files import model_folder
 from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_weights
 
-_TORCH_MIN: Final = "2.6"  # earlier versions could be made to run code despite weights_only: CVE-2025-32434
-_FLOATS: Final = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-_PICKLE_BYTES_MAX: Final = 1 << 24  # names and shapes; 100,000 tensors take 10 MB
-_GROWTH_MAX: Final = 2  # tied tensors lie in the file once, but are written under each name
-_MAPPED_AND_COPIED: Final = 3  # the mapped files, and two copies of what is being written
-_SLACK_BYTES: Final = 1 << 20  # headers
-_GLOBAL: Final = re.compile(r"GLOBAL ([\w.]+)")
+_TORCH_MIN = "2.6"  # earlier versions could be made to run code despite weights_only: CVE-2025-32434
+_FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_PICKLE_BYTES_MAX = 1 << 24  # names and shapes; 100,000 tensors take 10 MB
+_GROWTH_MAX = 2  # tied tensors lie in the file once, but are written under each name
+_MAPPED_AND_COPIED = 3  # the mapped files, and two copies of what is being written
+_SLACK_BYTES = 1 << 20  # headers
+_GLOBAL = re.compile(r"GLOBAL ([\w.]+)")
 
 
 def convert_pickles(source: Path, out: Path) -> None:

@@ -5,7 +5,7 @@ A format is decoded if that takes no other library and no kernel of a card (`mod
 
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,11 @@ from sfnode.training.conversion.resource_limits import allow
 from sfnode.training.conversion.weight_writer import write_json_file, write_weights
 from sfnode.training.model import loading
 
-_WIDENED_MAX: Final = 8  # times that the decoded weights may take of the files: 2 of 8 bits, 4 of 4
-_SLACK_BYTES: Final = 1 << 24  # the header, the parts that are not weights
-_HELD: Final = 4  # times the decoded weights: the model, a shard, and what threads are just decoding
-_DECODING_BYTES: Final = 16 << 30  # of address space: indices of the largest tensor's parts
-_DTYPES: Final = {"float16": torch.float16, "float32": torch.float32}  # bfloat16 otherwise
+_WIDENED_MAX = 8  # times that the decoded weights may take of the files: 2 of 8 bits, 4 of 4
+_SLACK_BYTES = 1 << 24  # the header, the parts that are not weights
+_HELD = 4  # times the decoded weights: the model, a shard, and what threads are just decoding
+_DECODING_BYTES = 16 << 30  # of address space: indices of the largest tensor's parts
+_DTYPES = {"float16": torch.float16, "float32": torch.float32}  # bfloat16 otherwise
 
 
 def convert_quantised(source: Path, out: Path) -> None:

@@ -8,25 +8,24 @@ import mmap
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from protocol.errors import OperatorError
 from sfnode.storage import disk
 
-_MAGIC: Final = b"GGUF"
-_VERSIONS: Final = (2, 3)  # version 1 had other lengths, and no model of today uses it
-_HEADER_BYTES_MAX: Final = 1 << 26  # the largest vocabulary, 262,144 tokens, takes some 10 MB
-_ENTRIES_MAX: Final = 1 << 21  # tokens, scores, types and merges of it; the library makes an object of each
-_TENSORS_MAX: Final = 1 << 17
-_DIMENSIONS_MAX: Final = 4
-_ALIGNMENT: Final = 32  # of files that name none
-_ALIGNMENT_KEY: Final = b"general.alignment"
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)  # version 1 had other lengths, and no model of today uses it
+_HEADER_BYTES_MAX = 1 << 26  # the largest vocabulary, 262,144 tokens, takes some 10 MB
+_ENTRIES_MAX = 1 << 21  # tokens, scores, types and merges of it; the library makes an object of each
+_TENSORS_MAX = 1 << 17
+_DIMENSIONS_MAX = 4
+_ALIGNMENT = 32  # of files that name none
+_ALIGNMENT_KEY = b"general.alignment"
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _STRING, _ARRAY, _UINT32 = 8, 9, 4
-_SCALAR_BYTES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+_SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 
 def check_header(path: Path) -> int:

@@ -4,9 +4,8 @@ import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
-_SLACK_BYTES: Final = 1 << 30  # what the libraries take besides the tensors: parsing a vocabulary, threads, copies
+_SLACK_BYTES = 1 << 30  # what the libraries take besides the tensors: parsing a vocabulary, threads, copies
 
 
 def allow(*, memory: int, file: int) -> None:

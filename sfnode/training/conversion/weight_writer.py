@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import torch
 from safetensors.torch import save_file
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from sfnode.model_files import INDEX_FILE, SINGLE_FILE, TOTAL_FILE
 
-_SHARD_BYTES: Final = 1 << 30  # one shard is in memory at a time
+_SHARD_BYTES = 1 << 30  # one shard is in memory at a time
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:

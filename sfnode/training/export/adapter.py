@@ -8,7 +8,6 @@ that add up to it exactly.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from sfnode.training.export.gguf_adapter import Factors, write_gguf_adapter
 from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
-_LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
+_LOCAL_IDS = ("embedded:", "local:")  # of models that are on no hub
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]

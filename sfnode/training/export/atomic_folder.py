@@ -6,14 +6,13 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
 from sfnode.training.write_errors import describe_write_error
 
-ORIGIN_FILE: Final = "sfnode.json"  # names the run and state of the weights, and the files that an export has made
+ORIGIN_FILE = "sfnode.json"  # names the run and state of the weights, and the files that an export has made
 
 
 @contextmanager

@@ -5,19 +5,18 @@ Source of the format: https://github.com/ggml-org/llama.cpp, convert_lora_to_ggu
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeAlias
 
 import gguf
 from torch import Tensor
 
 from protocol.errors import OperatorError
 
-Factors: TypeAlias = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the update is B @ A
+Factors = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the update is B @ A
 
 # Kind of model in transformers -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
-_KINDS: Final = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
+_KINDS = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
 # Layers -> the field with their heads, in each of which models of kind LLAMA interleave the outputs of both halves.
-_REORDERED: Final = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+_REORDERED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 
 
 def write_gguf_adapter(factors: Mapping[str, Factors], config: Mapping[str, object], out: Path) -> None:

@@ -5,7 +5,6 @@ which weights change, and into what.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -16,11 +15,11 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from protocol.errors import OperatorError
 
-_METHOD: Final = "sfnode"  # its name within transformers
+_METHOD = "sfnode"  # its name within transformers
 
-Choose: TypeAlias = Callable[[PreTrainedModel], Iterable[str]]
-Change: TypeAlias = Callable[[str, Tensor], Tensor]
-Converted: TypeAlias = dict[str, Tensor | list[Tensor]]  # a list has one entry here
+Choose = Callable[[PreTrainedModel], Iterable[str]]
+Change = Callable[[str, Tensor], Tensor]
+Converted = dict[str, Tensor | list[Tensor]]  # a list has one entry here
 
 
 class AsRead(QuantizationConfigMixin):  # type: ignore[misc]  # mypy reads no transformers

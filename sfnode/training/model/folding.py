@@ -11,7 +11,7 @@ Equal states give equal bits even in the floats, on CPU and CUDA:
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ from protocol.run import TensorKind
 from protocol.state import CoefficientLayout, Int64Array, view_exp
 from protocol.subspace import Bases, Int8Array
 
-BLOCK_ENTRIES: Final = 1 << 17  # entries of a matrix folded at a time: the scratch, 3 x 1 MiB, stays in the cache
+BLOCK_ENTRIES = 1 << 17  # entries of a matrix folded at a time: the scratch, 3 x 1 MiB, stays in the cache
 
-_GOLDEN: Final = 2_654_435_769  # 2^32 divided by the golden ratio
-_DROPPED_BITS: Final = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
+_GOLDEN = 2_654_435_769  # 2^32 divided by the golden ratio
+_DROPPED_BITS = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
 
 
 def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ be trained wrongly without any error, so they are refused by name.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,11 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError, first_line
 
-_ROWS: Final = 3  # odd, and different from the tokens, so that no transposed shape passes
-_TOKENS: Final = 5
-_IN_VAIN: Final = 3  # keys and values lie between the queries and the layers after the attention
-_SAME: Final = 0.05  # largest change, of the largest number, that counts as none: rounding, a norm's epsilon
-Shape: TypeAlias = tuple[int, ...]
+_ROWS = 3  # odd, and different from the tokens, so that no transposed shape passes
+_TOKENS = 5
+_IN_VAIN = 3  # keys and values lie between the queries and the layers after the attention
+_SAME = 0.05  # largest change, of the largest number, that counts as none: rounding, a norm's epsilon
+Shape = tuple[int, ...]
 
 
 def probe_tokens(model: PreTrainedModel, rows: int, tokens: int) -> Tensor:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -14,10 +13,10 @@ from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE
 from sfnode.training.model.change_while_loading import AsRead
 
-_CLASS: Final = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
-_FETCH: Final = "Mend it, or fetch the model again"
+_CLASS = re.compile(r"<class '(?:\w+\.)*(\w+)'>")
+_FETCH = "Mend it, or fetch the model again"
 # What transformers says -> what people can act on; the first that is found in it
-_SAID: Final = {
+_SAID = {
     r"Unrecognized configuration class.*?(\w+)Config'": (
         r"\1 is no causal language model, which is one that continues a text: take one that is"
     ),
@@ -25,7 +24,7 @@ _SAID: Final = {
         "transformers has no such kind of model, and the code that comes with a model is never run: take another model"
     ),
 }
-_LONG: Final = 300  # of a list of all that a field may be, a message has the beginning and the end
+_LONG = 300  # of a list of all that a field may be, a message has the beginning and the end
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,8 +25,8 @@ from sfnode.training.model.load_errors import named_errors
 from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
-_WHOLE: Final = ("I", "U")  # safetensors' names of number formats without a fraction
-_NO_MODEL: Final = "cannot be loaded as a causal language model"
+_WHOLE = ("I", "U")  # safetensors' names of number formats without a fraction
+_NO_MODEL = "cannot be loaded as a causal language model"
 
 
 def positions_of(folder: Path) -> int | None:

@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +56,7 @@ class VectorTerm:
     delta: Tensor
 
 
-Term: TypeAlias = MatrixTerm | VectorTerm
+Term = MatrixTerm | VectorTerm
 
 
 def with_spare_row(u: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,12 @@ from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_
 from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
 
-_LIBRARY: Final = "torchao.quantization"
-_CHATTY: Final = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for other cards
-_INT4_GROUP: Final = 32  # weights that share a scale: the finest choice; 5 bits a weight with the scale
-_INT4_OUTPUTS: Final = 16  # the CPU's product needs multiples of this as outputs; CUDA quantises the same layers
-_INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product on CUDA
-_INT4_ON_CPU: Final = "torchao.prototype.quantization.int4.inference_workflow"  # the same four bits on a CPU
+_LIBRARY = "torchao.quantization"
+_CHATTY = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for other cards
+_INT4_GROUP = 32  # weights that share a scale: the finest choice; 5 bits a weight with the scale
+_INT4_OUTPUTS = 16  # the CPU's product needs multiples of this as outputs; CUDA quantises the same layers
+_INT4_LAYOUT = "tile_packed_to_4d"  # PyTorch's own int4 product on CUDA
+_INT4_ON_CPU = "torchao.prototype.quantization.int4.inference_workflow"  # the same four bits on a CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Correction:
     right: Tensor
 
 
-Weight: TypeAlias = Tensor | Correction
+Weight = Tensor | Correction
 
 
 class QuantisedLinear(nn.Linear):

@@ -7,21 +7,20 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.model_files import CONFIG_FILE, model_folder as files, read_config
 from sfnode.storage import disk
 
-_CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
+_CONFIG_FILES = (CONFIG_FILE, "tokenizer_config.json")
 
 # Values of attn_implementation and experts_implementation that PyTorch computes by itself. All others are kernels of a
 # hub, or may be taken from a hub when their package is not installed ("flash_attention_2", "sonicmoe").
-_OWN_IMPLEMENTATIONS: Final = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
+_OWN_IMPLEMENTATIONS = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
 # auto_map is absent: the view hides a model's code, and transformers uses its own class where it has one.
-_CODE_FIELDS: Final = ("trust_remote_code", "use_kernels", "kernel_config")
-PARTS_MAX: Final = 1 << 17  # layers, experts and all parts of them; the largest models of 2026 have 100,000
-_NUMBERS_OF_PARTS: Final = ("layer", "block", "expert")  # in the names of fields that count such parts
+_CODE_FIELDS = ("trust_remote_code", "use_kernels", "kernel_config")
+PARTS_MAX = 1 << 17  # layers, experts and all parts of them; the largest models of 2026 have 100,000
+_NUMBERS_OF_PARTS = ("layer", "block", "expert")  # in the names of fields that count such parts
 
 
 @contextmanager

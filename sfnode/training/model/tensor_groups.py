@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from sfnode.training.model.offload import laid_aside, waiting_weights
 from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, is_norm, normalised, perturbed_class
 from sfnode.training.model.quantised import Correction, Weight
 
-_AFFINE_TOLERANCE: Final = 1e-3  # relative; the error of a different kind of norm is of the size of its output
+_AFFINE_TOLERANCE = 1e-3  # relative; the error of a different kind of norm is of the size of its output
 
 
 class TensorGroup(StrEnum):
@@ -33,7 +32,7 @@ class TensorGroup(StrEnum):
     BIAS = "bias"  # biases of linear layers
 
 
-DEFAULT_GROUPS: Final = (TensorGroup.LINEAR,)
+DEFAULT_GROUPS = (TensorGroup.LINEAR,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

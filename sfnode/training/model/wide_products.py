@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,12 @@ from torch.overrides import TorchFunctionMode
 
 from sfnode.training.model.folding import is_packed, is_quantised
 
-_HALVES: Final = (torch.bfloat16, torch.float16)
-_ROWS_TRIED: Final = (1, 4, 16, 64, 256)  # with few rows, a product waits for weights, which are half as large as held
-_ROWS_AT_ONCE: Final = 512  # are widened at a time: their copies stay in the cache
-_SIZE: Final = 768  # inputs and outputs of the layer that is measured
-_GAIN_MIN: Final = 1.2  # what is less may be another program's work
-_TIMES: Final = 5
+_HALVES = (torch.bfloat16, torch.float16)
+_ROWS_TRIED = (1, 4, 16, 64, 256)  # with few rows, a product waits for weights, which are half as large as held
+_ROWS_AT_ONCE = 512  # are widened at a time: their copies stay in the cache
+_SIZE = 768  # inputs and outputs of the layer that is measured
+_GAIN_MIN = 1.2  # what is less may be another program's work
+_TIMES = 5
 
 
 class WideProducts(TorchFunctionMode):
@@ -91,7 +91,7 @@ def _attend(query: Tensor, *others: Any, **settings: Any) -> Tensor:
 
 
 # Which argument has the rows, with the weight after it, and what takes the place of the function
-_PRODUCTS: Final[Mapping[object, tuple[int, Callable[..., Tensor]]]] = {
+_PRODUCTS: Mapping[object, tuple[int, Callable[..., Tensor]]] = {
     functional.linear: (0, _linear),
     torch.addmm: (1, lambda base, x, weight: _add_product_(base.expand(len(x), weight.shape[1]).clone(), x, weight)),
     Tensor.addmm_: (1, _add_product_),

@@ -1,7 +1,6 @@
 """Say how good the answers are that a model wrote: tokens to texts, texts to rewards."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 from transformers import PreTrainedTokenizerBase
 
@@ -10,7 +9,7 @@ from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
 from sfnode.rewards import Checker, RewardCommand
 
 Fields = Sequence[tuple[str, object]]
-RewardFunction: TypeAlias = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields
+RewardFunction = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields
 
 
 class AnswerJudge:

@@ -8,7 +8,6 @@ are compared, so a row is its prompt alone. Otherwise every text that may follow
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,8 +19,8 @@ from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
-Rows: TypeAlias = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
-_CONTEXT: Final = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
+Rows = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
+_CONTEXT = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ H width of the hidden state, G groups of contiguous rows, V vocabulary, r rank.
 """
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias, assert_never, cast
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ from protocol.run import Objective
 from sfnode.training.model import LogitScale, MatrixTerm, PassContext
 from sfnode.training.task.candidates import CandidateBatch
 
-LOGITS_MAX: Final = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is processed in parts
+LOGITS_MAX = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is processed in parts
 
-Words: TypeAlias = Tensor | slice
+Words = Tensor | slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
