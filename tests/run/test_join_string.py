@@ -86,7 +86,7 @@ def test_join_string__with_a_book_behind_it__is_refused_in_words() -> None:
         [f"{STRING}\n{STRING}"],
     ],
     ids=[
-        *("upper case", "around", "quoted", "linked", "lines", "mail", "invisible", "words", "reply", "source of a mail"),
+        *("upper case", "around", "quoted", "linked", "lines", "mail", "invisible", "words", "reply", "source"),
         *("sentence", "address", "encoded", "slashes", "curly quotes", "Markdown", "twice"),
     ],
 )
