@@ -207,8 +207,9 @@ class RewardCommand:
             raise self._fault("name a program")
         if shutil.which(self._words[0]) is None:
             is_there = os.path.exists(self._words[0])
-            help_ = "is no program: chmod +x makes a file one, or begin with python3" if is_there else "is not found"
-            raise self._fault(f"{self._words[0]} {help_}")
+            help_ = "is not found; no shell reads the command: where it needs one, give sh -c '...'"
+            help_ = "is no program: chmod +x makes a file one, or begin with python3" if is_there else help_
+            raise self._fault(f"{self._words[0][:80]} {help_}")
 
     def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
         """Return the answer's reward, 0 to 1. Blocks until the command has said it.
@@ -239,7 +240,7 @@ class RewardCommand:
             try:
                 self._process = Dialogue(self._words)
             except OSError as error:
-                raise self._fault(f"cannot be started: {error.strerror}") from None
+                raise self._fault(f"cannot be started: {error.strerror}: begin with what runs it, as python3") from None
         return self._process
 
     def _number(self, said: bytes) -> float:

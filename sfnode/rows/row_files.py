@@ -20,7 +20,7 @@ from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import TaskTemplate
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, TaskTemplate
 
 Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
@@ -280,9 +280,12 @@ def _checked(header: list[str], wanted: Sequence[str], where: str) -> list[str]:
     counts = Counter(header)
     if missing := [name for name in wanted if not counts[name]]:
         found = ", ".join(map(repr, header))
+        advice = "rename columns, or name yours in the template"
+        if missing[0] in (LABEL_FIELD, CHOICES_FIELD):
+            advice = f"the column that holds them has to be called {missing[0]!r}: rename it"
         raise OperatorError(
             f"{where}: no column {missing[0]!r}; the columns found are {found[:300]}, and the run's rows have "
-            f"{', '.join(map(repr, wanted))}: rename columns, or name yours in the template. The first line names them"
+            f"{', '.join(map(repr, wanted))}: {advice}. The first line names them"
         )
     if twice := [name for name in wanted if counts[name] > 1]:
         raise OperatorError(f"{where}: two columns are called {twice[0]!r}: rename one of them")
