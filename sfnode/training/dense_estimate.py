@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.errors import OperatorError
@@ -143,7 +142,7 @@ def row_gradients(
     return heard.d, h, heard.loss
 
 
-def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> NDArray[np.float64]:
+def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> np.typing.NDArray[np.float64]:
     """Return the mean of the gradients of ``examples`` examples by all coordinates, in the order of a message."""
     mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
     return mean.double().cpu().numpy()

@@ -8,7 +8,7 @@ from tests.mutants.patch import Edit
 
 _DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.neighbour_files"
 _SERVER = "sfnode.network.sessions.file_server"
-_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.fetched_model"
+_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.model_cache"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
 _PLACES, _FAIR = "sfnode.network.policy.limited_places", "tests/network/test_fair_places.py::"
 _FILE, _SEGMENTS = "sfnode.node.snapshot_files", "tests/node/test_file_fetcher.py::"

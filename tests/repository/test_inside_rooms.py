@@ -10,10 +10,10 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_673,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
+    "lines": 41_625,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
     "exported_names": 452,
-    "init_lines": 524,  # five of them for each face that imports late, so that commands start at once
-    "import_share": 8.1,
+    "init_lines": 523,  # five of them for each face that imports late, so that commands start at once
+    "import_share": 8.0,
     "small_helpers_per_kloc": 0.3,
     "dataclasses_per_kloc": 5.93,  # as many as before, on fewer lines
     "dialect_lines_per_kloc": 1.5,

@@ -10,7 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
-from sfnode.training.write_errors import describe_write_error
+from sfnode.storage import disk
 
 ORIGIN_FILE = "sfnode.json"  # names the run and state of the weights, and the files that an export has made
 
@@ -42,7 +42,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
         check_free(out, force, read)  # writing took minutes, and somebody may have put something there
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
-        raise OperatorError(f"cannot write {out}: {describe_write_error(error)}") from error
+        raise OperatorError(f"cannot write {out}: {disk.describe_os_error(error)}") from error
     finally:
         if part != out:
             shutil.rmtree(part, ignore_errors=True)
