@@ -86,6 +86,7 @@ def ending() -> Iterator[None]:
 def _is_output_lost() -> bool:
     """Return whether standard output cannot be written: the disk is full, or the reader has left."""
     try:
+        sys.stdout.write("\n")  # else nothing may be left to flush
         sys.stdout.flush()
     except OSError:
         return True
