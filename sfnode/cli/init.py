@@ -47,9 +47,7 @@ _admission_options = group(
     type=FilePath,
     help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
 )
-@group_of_fields(
-    "options", RunOptions, model=model_option("Train this model"), task=task_options, admission=_admission_options
-)
+@group_of_fields("options", RunOptions, model=model_option(), task=task_options, admission=_admission_options)
 @json_option
 @click.pass_context
 def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions) -> None:

@@ -25,8 +25,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import CoefficientLayout, Coefficients, Int64Array, view_exp
 from protocol.subspace import Bases
-from sfnode.training.export.atomic_folder import fresh_folder
-from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
+from sfnode.training.export.hugging_face_folder import check_tensors, fresh_folder, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
 _LOCAL_IDS = ("embedded:", "local:")  # of models that are on no hub
