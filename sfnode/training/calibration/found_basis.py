@@ -1,7 +1,7 @@
 """Find the basis of a dense core by forward passes over examples whose labels are not looked at.
 
-Layers of the last third that write to the residual stream get the core. V has the leading directions of a layer's
-inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
+A third of the layers that write to the residual stream get the core (`moving_tensors`). V has the leading directions
+of a layer's inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
 
 * With label words, one for each contrast between them, which moves its logits by one contrast.
 * With candidates, the leading directions in which a move changes the loss, over their root mean square.
@@ -102,7 +102,7 @@ def calibrate(
     if data.judge is not None:
         data, drawn = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
-    moving = moving_tensors(shared, tensors)
+    moving = moving_tensors(shared, tensors, has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     tried = spread_out(examples, _TRIAL_EXAMPLES)
