@@ -8,8 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import Manifest, SignedManifest
-from sfnode.doctor import bootstraps, data_directory_check as data, disk_and_open_files, memory_plan, model_check, ports
-from sfnode.doctor.clock import check_clock
+from sfnode.doctor import bootstraps, data_directory_check as data, machine_checks, memory_plan, model_check, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
 from sfnode.network import Address, policy, saved_peers
@@ -46,9 +45,9 @@ class Examination:
         place = Path.cwd() if self._data_dir is None else self._data_dir.path
         is_node = self._read_manifest()
         needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
-        await self._check("disk space", partial(disk_and_open_files.check_space, place, needed))
-        await self._check("disk writing", partial(disk_and_open_files.check_writing, place))
-        self._tell(disk_and_open_files.check_files())
+        await self._check("disk space", partial(machine_checks.check_space, place, needed))
+        await self._check("disk writing", partial(machine_checks.check_writing, place))
+        self._tell(machine_checks.check_files())
         if is_node and self._data_dir is not None:
             await self._look_at_directory(self._data_dir)
         await self._look_around()
@@ -101,7 +100,7 @@ class Examination:
             known.listen_port = port
             await self._ask_peers(known)
         self._signed = known.signed
-        self._tell(check_clock([seen.clock_ahead_s for seen in known.seen]))
+        self._tell(machine_checks.check_clock([seen.clock_ahead_s for seen in known.seen]))
         reachability = bootstraps.judge_reachability(known, bool(listen))
         self._tell(reachability)
         if reachability.verdict is Verdict.WARNING:

@@ -7,18 +7,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec, bounded_json, parse_reward
 
-LABEL_FIELD: Final = "label"
-CHOICES_FIELD: Final = "choices"
-CHOICE_NAME: Final = "choice"  # stands for each of the row's choices in the completion of a choice task
-CHOICES_MIN: Final = 2
-_WHOLE: Final = re.compile(r"(-?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
+LABEL_FIELD = "label"
+CHOICES_FIELD = "choices"
+CHOICE_NAME = "choice"  # stands for each of the row's choices in the completion of a choice task
+CHOICES_MIN = 2
+_WHOLE = re.compile(r"(-?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 
-Row: TypeAlias = Mapping[str, object]
+Row = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,10 @@ from pathlib import Path
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Replica
-from sfnode.storage.control_files import ControlFiles
+from sfnode.storage.control_files import ControlFiles, EndFile
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import EvaluationsFile, GainFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.last_ending import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis

@@ -2,18 +2,17 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from protocol.crypto import Author
-from protocol.errors import OperatorError, StorageDamagedError
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.storage.replay import replay, replay_statements
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
@@ -154,3 +153,32 @@ def stored_records(path: Path) -> Iterator[StoredRecords]:
         yield StoredRecords(database, path)
     finally:
         database.close()
+
+
+def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:
+    """Pass stored statements to ``replica``, before any record. StorageDamagedError if one is rejected."""
+    for statement in statements:
+        try:
+            replica.add_statement(statement)
+        except Reject as reject:
+            raise damaged(path, f"a statement: {reject}") from None
+        except Ignore:
+            continue  # a later exclusion from an earlier step replaced it, or a crash left it twice
+
+
+def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
+    """Pass stored records to ``replica``, and return it. StorageDamagedError names the first that is rejected."""
+    for arrival, record in records:
+        try:
+            _replay_one(replica, record)
+        except Reject as reject:
+            raise damaged(path, f"record {arrival}: {reject}") from None
+    return replica
+
+
+def _replay_one(replica: Replica, record: bytes) -> None:
+    try:
+        replica.add(record)
+    except Ignore as ignore:  # excluded since, or stored twice by a crash between commit and memory
+        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # its author was admitted once: otherwise it would not be stored
+            replica.suspend(record)

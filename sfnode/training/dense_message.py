@@ -8,7 +8,7 @@ from torch import Tensor
 from protocol.run import TaskKind
 from protocol.state import CoefficientLayout, Int64Array
 from protocol.subspace import Bases, answer_draws, example_indices, quantise_dense
-from sfnode.privacy import NoisySum, noisy_sum
+from sfnode.privacy import NoisySum, length_max
 from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.reward_estimate import judge_of, reward_gradient
 from sfnode.training.shared_model import SharedModel
@@ -52,7 +52,7 @@ class DenseMeasure:
         """Measure with noise. Each row is passed alone: others' lengths would move its last digits."""
         method = self.bases.manifest.method
         numbers = CoefficientLayout(self.bases.manifest).size - 1  # one is the number of rows
-        total = NoisySum(numbers, noisy_sum.length_max(method, numbers))
+        total = NoisySum(numbers, length_max(method, numbers))
         losses, passed = 0.0, 0
         for example in examples:
             count, d_Pr, h, loss = self._gradients([example])

@@ -89,7 +89,7 @@ INSTRUMENTED: Final = (
     "sfnode.status",
     "sfnode.rewards",
     "sfnode.storage.data_directory",
-    "sfnode.storage.replay",
+    "sfnode.storage.stored_records",
     "sfnode.storage.stored_records",
     "sfnode.worker_protocol.messages",
     "sfnode.network.policy.address_book",

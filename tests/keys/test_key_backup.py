@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.keys import key_backup
 from sfnode.keys.key_backup import read_backup, write_backup
-from sfnode.keys.node_key import node_seed
+from sfnode.keys.run_keys import node_seed
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile

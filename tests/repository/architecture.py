@@ -65,8 +65,10 @@ def parse(source: str, name: str, path: str) -> Module:
 def read_modules(*folders: str, root: Path = REPOSITORY) -> tuple[Module, ...]:
     """Every module under the folders of the repository (or of another root), ordered by path. They are read once."""
     files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+    gc.disable()  # two million nodes that live as long as the process: the collector need not walk them at each turn
     modules = tuple(_read(path, root) for path in files)
-    gc.freeze()  # two million nodes that live as long as the process: the collector need not walk them at each turn
+    gc.freeze()
+    gc.enable()
     return modules
 
 
@@ -108,13 +110,16 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield node
 
 
-def own_nodes(parent: ast.AST) -> Iterator[ast.AST]:
-    """All nodes below, but not those inside nested functions."""
-    for node in ast.iter_child_nodes(parent):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        yield node
-        yield from own_nodes(node)
+@functools.cache
+def own_nodes(parent: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes below, but not those inside nested functions. Several rules look at them."""
+    found = [parent]
+    for node in found:  # grows while it is walked
+        children = ast.iter_child_nodes(node)
+        found += (
+            each for each in children if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        )
+    return tuple(found[1:])
 
 
 def is_type_checking(node: ast.AST) -> bool:

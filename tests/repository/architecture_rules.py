@@ -262,8 +262,8 @@ def _depth(node: ast.AST, depth: int) -> tuple[int, int]:
     """The deepest block below `node` and its line."""
     found = (depth, getattr(node, "lineno", 1))
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
+        if isinstance(child, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue  # no block stands inside an expression
         is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
         found = max(found, _depth(child, depth + (isinstance(child, BLOCKS) and not is_elif)))
     return found

@@ -37,7 +37,7 @@ TASKS = {
     ("sfnode.network.transport.libp2p_patches", "drop_connection"): _LIFE,
     ("sfnode.network.transport.host", "listener.close"): _LIFE,
     ("sfnode.network.transport.host", "serve"): _LIFE,
-    ("sfnode.metrics.scrape_server", "server.answer"): "contains the connection itself",
+    ("sfnode.metrics", "server.answer"): "contains the connection itself",
     ("sfnode.web.routes", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
     ("sfnode.web.server", "viewers.run"): _PAGE,
     ("sfnode.web.server", "self._close_when_cancelled"): _PAGE,

@@ -13,7 +13,7 @@ from protocol.run.manifest import checked
 from protocol.schema import to_plain
 from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import example_indices
-from sfnode.privacy.noisy_sum import NoisySum, length_max
+from sfnode.privacy import NoisySum, length_max
 from sfnode.training import dense_message
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
