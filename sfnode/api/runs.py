@@ -151,8 +151,11 @@ class LocalAuthor:
     def measure(self, step: int) -> bytes:
         """Measure one round on the present state; return its signed record, which nobody has applied yet.
 
-        A second record for one step voids the first, on every node. NumericError: a loss is not finite.
+        A second record for one step voids the first, on every node. NumericError: a loss is not finite. OperatorError:
+        the run has no such step.
         """
+        if not 0 <= step < self.replica.manifest.steps:
+            raise OperatorError(f"step {step!r}: the run has the steps 0 ... {self.replica.manifest.steps - 1}")
         self.learner.show(self.replica.coefficients())
         seed = hashing.seed_of(self.replica.manifest.run_id, self.signer.author, step)
         measured = self.learner.estimate(seed, step)

@@ -1,6 +1,5 @@
 """Door: `main`. The command line, ``sfnode COMMAND``: each command lives in the module that has its name."""
 
-import os
 import sys
 
 import click
@@ -38,9 +37,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line, then leave the process with its exit code."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # a shell has closed it: >&-
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     with exit_codes.ending():
         code = cli.main(standalone_mode=not exit_codes.wants_json())
         sys.exit(code)

@@ -94,7 +94,10 @@ class TaskTemplate:
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
-        if LABEL_FIELD in self.names and isinstance(label := row.get(LABEL_FIELD), str | float | Decimal):
+        label = row.get(LABEL_FIELD)
+        if label is not None and hasattr(label, "item"):  # a number of NumPy, as pandas gives it to programs
+            found[LABEL_FIELD] = label = label.item()
+        if LABEL_FIELD in self.names and isinstance(label, str | float | Decimal):
             listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
             words = [str(word).strip() for word in listed] if isinstance(listed, list | tuple) else []
             text = str(label).strip()

@@ -219,6 +219,11 @@ def test_join__run_file_that_was_changed__says_what_is_wrong(
     assert not (tmp_path / "node").exists()
 
 
+def test_run_file__as_windows_leaves_it__is_read(run_file: Path, tmp_path: Path) -> None:
+    (left := tmp_path / "windows.run").write_bytes(b"\xef\xbb\xbf" + run_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert decode_run_file(left) == decode_run_file(run_file)
+
+
 def test_join__no_run_named__asks_for_the_string(tmp_path: Path) -> None:
     for arguments in ((), ("--data-dir", tmp_path / "node")):
         assert_teaches(call("join", *arguments), "`sfnode join -` asks for the string", "--run", "`sfnode start`")

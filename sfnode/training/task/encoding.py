@@ -18,7 +18,7 @@ from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
-Rows = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
+Rows = Path | str | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
 _CONTEXT = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
@@ -241,10 +241,10 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
 
     ``is_specified``: the file is the run's public data, which have the form of SPEC 5.5 alone.
     """
-    if isinstance(data, Path):
-        rows = row_files.rows_of(data, encoder.template, is_specified=is_specified)
+    if isinstance(data, Path | str):
+        rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
     else:
-        rows = ((f"row {number}", row) for number, row in enumerate(data, start=1))
+        rows = ((f"row {number}", encoder.template.numbered(row)) for number, row in enumerate(data, start=1))
     return tuple(example for where, row in rows for example in encoder.encode(row, where))
 
 
