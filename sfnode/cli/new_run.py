@@ -13,11 +13,11 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import SignedManifest, TaskKind, TaskSpec
-from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
-from sfnode.run import RunDraft, RunOptions
+from sfnode.run import RunDraft, RunOptions, found_model
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch
@@ -126,6 +126,10 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
         if len(data.examples) < least:
             text = f"too few to make a basis from: {counted(len(data.examples), 'example')}, where {least} are needed"
             click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
+        labels = {example.label for example in data.examples}
+        if task.label_words and len(labels) == 1:
+            text = f"all {len(data.examples):,} examples have the label {task.label_words[labels.pop()]!r}"
+            click.echo(f"Warning: {text}: that is all that can be learnt from them", err=True)
         return
     room = task.max_tokens - data.judge.rule.tokens
     if cut := sum(len(example.tokens) >= room for example in data.examples):

@@ -18,16 +18,16 @@ from protocol.events import Effect, Event, MessageArrived, StoreRecords, Ticked
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
 from protocol.wire import Records
+from sfnode.children.sleep_inhibitor import stay_awake
 from sfnode.network import Address, Network, ServedRun, policy, saved_peers
-from sfnode.node.control import Overseer, stay_awake
+from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.effect_executor import Executor
 from sfnode.node.event_inbox import joined, next_events, open_inbox
-from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
 from sfnode.node.own_statements import Invitations, StatementFolder, submit_due
-from sfnode.node.snapshot_files import SnapshotFiles
+from sfnode.node.snapshot_files import FileFetcher, SnapshotFiles
 from sfnode.node.watching import NodeWatch
 from sfnode.privacy import RowsOfStep
 from sfnode.reporter import Reporter
@@ -132,7 +132,7 @@ class RunningNode:
                 jobs, inbox = self._executor.jobs, self._inbox_in
                 nursery.start_soon(self.overseer.run, train, self.trainer, jobs, inbox, self._is_admitted)
                 if self.config.limits.keeps_awake:
-                    awake = partial(stay_awake, self._is_at_work, self.reporter)
+                    awake = partial(stay_awake, self._is_at_work, partial(self.reporter.event, "not_awake"))
                     nursery.start_soon(self.slips.outlive, "staying awake", awake)
             started(addresses)
             await self._handle_all()

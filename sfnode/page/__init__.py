@@ -2,8 +2,6 @@
 
 from sfnode.page.address import LOOPBACK, PORT, TOKEN_FILE, PageAddress, load_or_create_token
 from sfnode.page.assets import SERVED, asset
-from sfnode.page.contributions import Contribution, contributions_to
-from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import Page
+from sfnode.page.node_page import LogTail, Page
 from sfnode.page.report import publish_run, write_report
-from sfnode.page.run_facts import facts_of
+from sfnode.page.run_facts import Contribution, contributions_to, facts_of

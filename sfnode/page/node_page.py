@@ -1,5 +1,11 @@
-"""Build the sections of one node's page, as plain values, from a running node or the data directory it has left."""
+"""Build the sections of one node's page, as plain values, from a running node or the data directory it has left.
 
+`LogTail` keeps the last lines of the log for it.
+"""
+
+import re
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
@@ -8,9 +14,7 @@ from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
 from sfnode.network import PeerState, policy
-from sfnode.page.contributions import contributions_to
-from sfnode.page.log_tail import LogTail
-from sfnode.page.run_facts import facts_of
+from sfnode.page.run_facts import contributions_to, facts_of
 from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.run import purpose_of
@@ -24,6 +28,30 @@ AUTHORS_MAX = 60  # most updates first; the page says how many more there are
 _NOT_SHOWN = frozenset({"join", "join_string", "pid", "detail"})
 
 Sections = Mapping[str, object]
+
+_LINES_MAX = 100
+_LENGTH_MAX = 400  # characters of a line; a peer's text may be long
+
+_SECRET = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
+
+LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logging``, text
+
+
+class LogTail:
+    """Keeps the newest lines of the log. A reporter passes it every event."""
+
+    def __init__(self) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=_LINES_MAX)
+
+    def take(self, level: int, lines: tuple[str, ...]) -> None:
+        """Keep new lines, stamped with the current time and without secrets that admit to the run."""
+        texts = (_SECRET.sub(r"\1...", printable(line))[:_LENGTH_MAX] for line in lines)
+        self._lines.extend((round(time.time(), 1), level, text) for text in texts)
+
+    @property
+    def lines(self) -> list[LogLine]:
+        """Return the lines that are kept, oldest first."""
+        return list(self._lines)
 
 
 class Page:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from protocol.errors import OperatorError
-from protocol.run import TaskKind, TaskSpec, parse_reward
+from protocol.run import TaskKind, TaskSpec, bounded_json, parse_reward
 
 LABEL_FIELD = "label"
 CHOICES_FIELD = "choices"
 CHOICE_NAME = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN = 2
-_WHOLE = re.compile(r"-?[0-9]{1,9}(?:\.0*)?")  # pandas writes 1.0 where other labels are missing
+_WHOLE = re.compile(r"(-?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 
 Row = Mapping[str, object]
 
@@ -94,14 +94,19 @@ class TaskTemplate:
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
-        if LABEL_FIELD in self.names and isinstance(label := row.get(LABEL_FIELD), str | float | Decimal):
+        label = row.get(LABEL_FIELD)
+        if label is not None and hasattr(label, "item"):  # a number of NumPy, as pandas gives it to programs
+            found[LABEL_FIELD] = label = label.item()
+        if LABEL_FIELD in self.names and isinstance(label, str | float | Decimal):
             listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
-            words = [str(word).strip().casefold() for word in listed] if isinstance(listed, list | tuple) else []
-            text = str(label).strip().casefold()
+            words = [str(word).strip() for word in listed] if isinstance(listed, list | tuple) else []
+            text = str(label).strip()
+            if words.count(text) != 1:  # some labels differ in their case alone
+                words, text = [word.casefold() for word in words], text.casefold()
             if words.count(text) == 1:
                 found[LABEL_FIELD] = words.index(text)
-            elif _WHOLE.fullmatch(text):
-                found[LABEL_FIELD] = int(float(text))
+            elif whole := _WHOLE.fullmatch(text):
+                found[LABEL_FIELD] = int(whole[1])
         return found
 
     def texts(self, row: object, where: str) -> RowTexts:
@@ -132,15 +137,17 @@ class TaskTemplate:
                 following, label = (self._task.completion.format(**fields),), 0
             case TaskKind.REWARD:
                 following, label = (), 0
-        checked = tuple((name, self._value(row, name, where)) for name in self._checked)
+        checked = tuple((name, _compared(self._value(row, name, where), name, where)) for name in self._checked)
         return RowTexts(prompt=prompt, following=following, label=label, fields=checked)
 
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
         if type(value) is not int or not 0 <= value < len(words):
+            shown = [word.strip() for word in words]
+            advice = f': as a text, "{value}", it is that word' if type(value) is int and str(value) in shown else ""
             raise OperatorError(
                 f"{where}: label {_shown(value)} is not a number of 0 ... {len(words) - 1}, counted from 0, nor one of "
-                f"the words {_shown(', '.join(word.strip() for word in words))}"
+                f"the words {_shown(', '.join(shown))}{advice}"
             )
         return value
 
@@ -149,7 +156,9 @@ class TaskTemplate:
             found = _shown(", ".join(map(str, row))) if row else "nothing"
             firsts = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
             within = [key for key, first in firsts.items() if isinstance(first, dict) and name in first]
-            advice = f": give what is in {_shown(within[0])} alone, each row on a line" if within else ""
+            alike = [key for key in row if str(key).strip().casefold() == name]
+            advice = f": rename {_shown(alike[0])} to {name!r}" if alike else ""
+            advice = f": give what is in {_shown(within[0])} alone, each row on a line" if within else advice
             raise OperatorError(
                 f"{where}: field {name!r} is missing; found {found}, and the run's rows have {self.wanted}{advice}"
             )
@@ -161,13 +170,14 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
     try:
         parts = [part[1:] for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
-        raise OperatorError(f"{what} {template!r}: {error}") from None
+        raise OperatorError(f"{what} {template!r}: {str(error).lower()}; a brace itself is written twice") from None
     for name, form, conversion in parts:
         plain = name is not None and name.isidentifier() and not form and conversion is None
         if not plain or name in (LABEL_FIELD, CHOICES_FIELD):
+            whole = "".join([str(name), *([f"!{conversion}"] if conversion else []), *([f":{form}"] if form else [])])
             raise OperatorError(
-                f"{what} {template!r}: {{{name}}} is not a field of the data: names in braces are plain words, such as "
-                f"{{sentence}}, and neither {LABEL_FIELD!r} nor {CHOICES_FIELD!r}; a brace itself is written twice"
+                f"{what} {template!r}: {{{whole}}} is not a field of the data: names in braces are plain words, such "
+                f"as {{sentence}}, and neither {LABEL_FIELD!r} nor {CHOICES_FIELD!r}; a brace itself is written twice"
             )
     return tuple(str(name) for name, _, _ in parts)
 
@@ -175,6 +185,16 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
 def _check_names(template: str, what: str, is_complete: bool, example: str) -> None:
     if not is_complete:
         raise OperatorError(f'{what} {template!r}: name fields of the data in braces, e.g. "{example}"')
+
+
+def _compared(value: object, name: str, where: str) -> object:
+    """Return a value that a rule of rewards compares answers with. OperatorError: SPEC 1.6 does not allow it."""
+    if isinstance(value, str):
+        return _unicode(value, name, where)
+    if type(value) is not int or abs(value) > bounded_json.EXACT_INTEGER_MAX:
+        what = f"{where}: field {name!r} is {_shown(value)}, and neither a text nor a whole number"
+        raise OperatorError(f"{what}; the run's rule compares answers with it: write it as a text")
+    return value
 
 
 def _unicode(text: str, name: str, where: str) -> str:

@@ -15,9 +15,10 @@ _PREFIX = SCHEME + _VERSION
 _LENGTH_BYTES = 2
 _CHECKSUM_BYTES = 4  # one wrong letter in 2^32 goes unnoticed
 _BYTES_MAX = 1 << 12  # four addresses with long names and an invitation take a third
-# What chats, mail programs and quotations insert: white space, invisible joiners, soft hyphens.
-_INSERTED = re.compile("[\\s\u00ad\u200b-\u200f\u2060\ufeff]+")
-_AROUND = "\"'`<>()*_.,;"
+# What chats, mail programs and quotations insert: white space, marks of a quotation, invisible joiners, soft hyphens.
+_INSERTED = re.compile("(?:=\r?\n|[\\s>|\u00ad\u200b-\u200f\u2060\ufeff])+")
+_AROUND = "\"'`<>()[]*_.,;!?\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
+_BEFORE = re.compile(rf".*{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)  # words, an address
 _HOW = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
 
 
@@ -53,14 +54,14 @@ def unwrapped(text: str) -> bytes:
         place = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
         raise OperatorError(f"the string to join is cut off{place}. {_HOW}")
     content = data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
-    if wrapped(content) != found:  # also where only the last letter's unused bits differ
+    if len(content) > _BYTES_MAX or wrapped(content) != found:  # also where only the last letter's unused bits differ
         raise OperatorError(f"the string to join is not as it was made: a character is wrong or too many. {_HOW}")
     return content
 
 
 def cleaned(text: str) -> str:
-    """Return the text without white space, and without punctuation around it."""
-    return _INSERTED.sub("", text).strip(_AROUND)
+    """Return the text without white space, and without punctuation around it or words before it."""
+    return _BEFORE.sub(SCHEME, _INSERTED.sub("", text).strip(_AROUND))
 
 
 def _decoded(digits: str) -> bytes:

@@ -22,7 +22,7 @@ _COUNTS = ("words", "characters")
 _COUNT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _FORMS = (
     "Give exact:{answer}, contains:{answer}, regex:[a-z]+, number:{answer}, words:1-8, characters:1-80, a check as "
-    'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with either in JSON; '
+    'JSON such as {"sum": [[3, {"exact": "{answer}"}], [1, {"words": [1, 1]}]]}, or @FILE with one of them; '
     "{answer} is a field of the data. A program of your own says how good answers are by `sfnode join --private-reward`"
 )
 
@@ -102,19 +102,18 @@ def check_data(given_rule: str) -> dict[str, object]:
 
     Whether the check itself is right, `RewardOptions.document` says.
     """
+    source = "--reward"
+    if given_rule.startswith("@"):
+        source, path = given_rule, Path(disk.from_home(given_rule[1:]))
+        given_rule = disk.read_bytes(path, "the rule of rewards").decode("utf-8-sig", "replace").strip()
     name, is_short, rest = given_rule.partition(":")
     if is_short and name in _TEXTS:
-        return {name: rest}
+        return {name: rest.strip()}  # as are the answers
     if is_short and name in _COUNTS:
         count = _COUNT.fullmatch(rest.strip())
         if count is None:
             raise OperatorError(f"--reward {name}:{rest[:64]}: give the least and the most, such as {name}:1-8")
         return {name: [int(count[1]), int(count[2] or count[1])]}
-    source = "--reward"
-    if given_rule.startswith("@"):
-        source = given_rule
-        path = disk.from_home(given_rule[1:])
-        given_rule = disk.read_bytes(Path(path), "the rule of rewards").decode("utf-8", "replace").strip()
     if not given_rule.startswith("{"):
         raise OperatorError(f"{source} {given_rule[:64]!r}: is no rule. {_FORMS}")
     try:

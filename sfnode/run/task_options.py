@@ -106,7 +106,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
     known = BUILTIN_TASKS.get(options.task or "")
     completion = _typed(options.completion) if options.completion is not None else known.completion if known else ""
     template = _typed(options.template) if options.template is not None else known.template if known else None
-    given = tuple(_typed(options.labels).split(",")) if options.labels else None
+    given = tuple(word.rstrip() for word in _typed(options.labels).split(",")) if options.labels else None
     if kind_of(completion) is not TaskKind.CLASSIFICATION:
         if given is not None:
             raise OperatorError("--labels: a task with a --completion has no label words; leave one of them out")
@@ -117,6 +117,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
             'say what to learn: --task sst2 (--task list shows all), or --template "{sentence} It was" '
             '--labels " no, yes", or --completion "{text}", or --reward "exact:{answer}"'
         )
-    if len(words) < 2 or len(set(words)) < len(words):
-        raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
+    if len(words) < 2 or len({"", *words}) <= len(words):
+        what = f"--labels {','.join(words)!r}: give two or more different words, none of them empty"
+        raise OperatorError(f'{what}, such as " no, yes"')
     return TaskTexts(template=template, completion=completion, label_words=words)

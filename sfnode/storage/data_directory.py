@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -10,11 +11,10 @@ from pathlib import Path
 from protocol.errors import OperatorError, Reject
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Replica
-from sfnode.storage.control_files import ControlFiles
+from sfnode.storage.control_files import ControlFiles, EndFile
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 from sfnode.storage.evaluations import EvaluationsFile, GainFile
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
-from sfnode.storage.last_ending import EndFile
 from sfnode.storage.private_folder import LOCK_FILE, PrivateFolder
 from sfnode.storage.statement_files import CLAIM_FILE, INBOX_FOLDER, InvitedFile, StatementFiles
 from sfnode.storage.stored_basis import BASIS_FILE, StoredBasis
@@ -85,10 +85,13 @@ class DataDirectory(PrivateFolder):
 
     def adopt(self, signed: SignedManifest) -> None:
         """Store the run's manifest, if there is none. OperatorError: the directory belongs to another run."""
+        self.check_run(signed)
         if not self.manifest_file.exists():
             write_durably(self.manifest_file, signed.encode())
-            return
-        held = decode_run_file(self.manifest_file).manifest
+
+    def check_run(self, signed: SignedManifest) -> None:
+        """Raise OperatorError if the directory belongs to another run."""
+        held = decode_run_file(self.manifest_file).manifest if self.manifest_file.exists() else signed.manifest
         if held.run_id != signed.manifest.run_id:
             raise OperatorError(
                 f"the data directory {self} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
@@ -142,6 +145,7 @@ class DataDirectory(PrivateFolder):
 def decode_run_file(path: Path) -> SignedManifest:
     """Read and check a ``.run`` file; OperatorError says what is wrong with it."""
     try:
-        return decode_run_untrusted(read_bytes(path, "the run file"))
+        found = read_bytes(path, "the run file").removeprefix(BOM_UTF8)  # which Windows may add, with its line ends
+        return decode_run_untrusted(found.replace(b"\r\n", b"\n"))
     except Reject as reject:
         raise OperatorError(f"run file {path}: {reject.detail}") from None

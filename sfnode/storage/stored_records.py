@@ -1,20 +1,21 @@
-"""Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011)."""
+"""Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011).
+
+SQLite's errors become an operator's words: what failed, where, and what to do.
+"""
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from protocol.crypto import Author
-from protocol.errors import OperatorError, StorageDamagedError
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.storage.replay import replay, replay_statements
-from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
@@ -25,6 +26,18 @@ _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record
 _AUTHOR, _STEP = slice(32), slice(32, 36)
 OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
+
+_PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
+# Errors that the operator can fix. All other errors of SQLite count as damage.
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
+    sqlite3.SQLITE_READONLY: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_BUSY: "another program has locked it. Close that one and start again",
+    sqlite3.SQLITE_LOCKED: "another program has locked it. Close that one and start again",
+}
 
 
 class StoredRecords:
@@ -154,3 +167,57 @@ def stored_records(path: Path) -> Iterator[StoredRecords]:
         yield StoredRecords(database, path)
     finally:
         database.close()
+
+
+def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:
+    """Pass stored statements to ``replica``, before any record. StorageDamagedError if one is rejected."""
+    for statement in statements:
+        try:
+            replica.add_statement(statement)
+        except Reject as reject:
+            raise damaged(path, f"a statement: {reject}") from None
+        except Ignore:
+            continue  # a later exclusion from an earlier step replaced it, or a crash left it twice
+
+
+def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
+    """Pass stored records to ``replica``, and return it. StorageDamagedError names the first that is rejected."""
+    for arrival, record in records:
+        try:
+            _replay_one(replica, record)
+        except Reject as reject:
+            raise damaged(path, f"record {arrival}: {reject}") from None
+    return replica
+
+
+def _replay_one(replica: Replica, record: bytes) -> None:
+    try:
+        replica.add(record)
+    except Ignore as ignore:  # excluded since, or stored twice by a crash between commit and memory
+        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # its author was admitted once: otherwise it would not be stored
+            replica.suspend(record)
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours: OperatorError if the operator can fix them, otherwise StorageDamagedError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if isinstance(code, int) else None
+        if primary in _ADVICE:
+            raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
+        raise damaged(path, str(error)) from None
+    except UnicodeDecodeError as error:
+        raise damaged(path, str(error)) from None
+    except MemoryError:  # SQLite reports lengths in some damaged pages as a lack of memory
+        raise damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
+
+
+def damaged(path: Path, detail: str) -> StorageDamagedError:
+    """Return the error for a damaged database at ``path``; it says what to do."""
+    return StorageDamagedError(
+        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
+        f"peers; keep identity.key"
+    )

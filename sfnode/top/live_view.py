@@ -15,8 +15,7 @@ from rich.live import Live
 from sfnode.reporter import Reporter
 from sfnode.status import StatusWords
 from sfnode.storage import DataDirectory
-from sfnode.top.node_view import NodeView, look
-from sfnode.top.screen import draw
+from sfnode.top.screen import NodeView, draw, look
 
 _LOOK_S = 1.0
 _LINE_S = 5.0  # between looks where output scrolls

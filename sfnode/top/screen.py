@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from protocol.errors import OperatorError
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, format_seconds, printable
 from sfnode.status import (
@@ -18,9 +20,12 @@ from sfnode.status import (
     StatusWords,
     admission_of,
     author_names,
+    describe_learning,
+    health_of,
+    read_status,
     sparkline,
 )
-from sfnode.top.node_view import NodeView
+from sfnode.storage import DataDirectory, pasteable
 
 _LABEL_COLUMNS = 9
 _BAR_COLUMNS = 18
@@ -33,6 +38,43 @@ _LINES = 24
 _PARTS = 1_000  # of a progress bar
 _PEER_COLUMNS = ("peer", "", "address", "delay", "updates", "equal", "score")
 _FIGURES = ("delay", "updates", "score")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """Holds one node as last seen.
+
+    Attributes:
+        status: the last one that could be read; None: none yet.
+        trouble: why there is no status now: the node stopped, hangs or never ran; empty while it reports.
+        is_done: it has stopped because its run is over.
+    """
+
+    data_dir: DataDirectory
+    status: Status | None = None
+    trouble: str = ""
+    is_done: bool = False
+
+    def warnings(self) -> list[str]:
+        """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
+        if self.trouble or self.status is None:
+            return [self.trouble] if self.trouble else []
+        return [text for text in (health_of(self.status)[1], describe_learning(self.status)) if text]
+
+
+def look(view: NodeView) -> NodeView:
+    """Return a new view of the node; keep the last status where no newer one can be read."""
+    try:
+        return NodeView(data_dir=view.data_dir, status=read_status(view.data_dir))
+    except OperatorError as error:
+        trouble = str(error)
+    # A node whose run was over when it was last seen has left, and not failed.
+    if view.status is None or not view.status.end.is_over or not trouble.startswith("no node runs"):
+        return replace(view, trouble=trouble)
+    text = (
+        f"the node has finished its run and stopped. Its model: {pasteable('sfnode export --data-dir', view.data_dir)}"
+    )
+    return replace(view, trouble=text, is_done=True)
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:

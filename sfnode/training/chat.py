@@ -41,7 +41,7 @@ def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     said = [{"role": "user", "content": _WORDS}]
     try:
         whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
-    except (TemplateError, ValueError, TypeError) as error:
+    except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError) as error:
         raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
     parts = str(whole).split(_WORDS)
     if len(parts) != 2:

@@ -25,6 +25,8 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
     line = f"label words: {shown}; {'one token' if {*counts} == {1} else f'{counts[0]} tokens'} each after the prompt"
     if len({*counts}) > 1:
         line = f"label words: {shown}; {', '.join(map(str, counts))} tokens after the prompt"
+    if {*counts} != {1}:
+        line += f"; a row takes {len(counts)} forward rows, and one where each word is one token"
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"
     return line

@@ -12,6 +12,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,15 +31,41 @@ from sfnode.storage import stored_basis
 from sfnode.training.devices import choose_device
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import check_model, loading
-from sfnode.training.process_priority import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import AnswerJudge, read_task
 from sfnode.worker_protocol import messages
+
+_AUTOGROUP = Path("/proc/self/autogroup")
+_TRIES = 50
+_TRY_AGAIN_S = 0.1
 
 log = logging.getLogger("sfnode.worker")
 
 READ_BYTES = 1 << 20
 SEND_TIMEOUT_S = 10.0  # replies are small; a node that does not read one within this time is gone
+
+
+def yield_to_others(niceness: int) -> None:
+    """Add ``niceness`` to that of the process, so that the node and the machine's user get the cores first.
+
+    Linux shares cores among sessions first, and uses niceness only within each of them (sched(7), "The autogroup
+    feature"). A process that leads a session, as the worker does, therefore sets it for both.
+    """
+    try:
+        niceness = os.nice(niceness)
+    except OSError:  # a container that forbids the call: a worker at normal priority is better than none
+        return
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(_TRIES):
+        try:
+            _AUTOGROUP.write_text(str(niceness))
+        except BlockingIOError:  # the system accepts ten of these writes a second
+            time.sleep(_TRY_AGAIN_S)
+        except OSError:  # another system, or one without autogroups
+            return
+        else:
+            return
 
 
 class ModelPool:

@@ -7,7 +7,7 @@ import trio
 
 from protocol.crypto import Author
 from protocol.run import Manifest
-from sfnode.privacy import RowsOfStep, RowUses, accounting
+from sfnode.privacy import RowsOfStep, RowUses, delta_of, epsilon
 from sfnode.worker_protocol import NoiseConfig
 
 
@@ -95,7 +95,7 @@ class NoiseBudget:
     def _state(self) -> PrivacyStatistics:
         found = self.statistics = PrivacyStatistics(
             noise=self._config.multiplier,
-            delta=accounting.delta_of(self._uses.rows),
+            delta=delta_of(self._uses.rows),
             uses=self._uses.most,
             epsilon=self._epsilon(self._uses.most),
             uses_at_end=self._at_end[0],
@@ -105,4 +105,4 @@ class NoiseBudget:
         return found
 
     def _epsilon(self, uses: int) -> float:
-        return accounting.epsilon(self._config.multiplier, uses, accounting.delta_of(self._uses.rows))
+        return epsilon(self._config.multiplier, uses, delta_of(self._uses.rows))

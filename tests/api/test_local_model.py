@@ -6,14 +6,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
 from sfnode import demo
-from sfnode.api.authors import LocalAuthor
 from sfnode.api.local_model import LocalModel
+from sfnode.api.runs import LocalAuthor
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
@@ -71,6 +72,27 @@ def test_learner__row_that_does_not_fit__is_named(model: LocalModel) -> None:
         model.learner(run, [ROWS[0], {"label": 1}])
     with pytest.raises(OperatorError, match="no training data"):
         model.learner(run).estimate(1, 0)
+
+
+def test_learner__rows_as_programs_have_them__are_taken_as_a_file_would_be(model: LocalModel, tmp_path: Path) -> None:
+    """The path as a text, label words, and a label of NumPy, as a data frame gives it, were refused."""
+    run, rows = model.make_run(ROWS, TASK), [{"sentence": "a", "label": each} for each in ("good", np.int64(1), 1)]
+    (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": "good"}\n' * 3)
+    found = [model.learner(run, given).estimate(1, 0).scalars for given in (rows, path, str(path))]
+    assert found[0] == found[1] == found[2]
+    with pytest.raises(OperatorError, match="label true is not a number"):
+        model.learner(run, [{"sentence": "a", "label": np.True_}])
+
+
+def test_load__path_of_the_standard_library__is_a_folder() -> None:
+    assert LocalModel.load(demo.model_folder())._folder == demo.model_folder()
+
+
+@pytest.mark.parametrize("step", [-1, 100])
+def test_author__measures_a_step_that_the_run_has_not__is_refused(model: LocalModel, step: int) -> None:
+    run = model.make_run(ROWS, TASK)
+    with pytest.raises(OperatorError, match=r"the run has the steps 0 \.\.\. 99"):
+        LocalAuthor(run, model.learner(run, ROWS)).measure(step)
 
 
 @pytest.mark.parametrize("value", [1.5, -0.1, float("nan")])

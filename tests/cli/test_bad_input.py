@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfnode.cli import missing_extras
+from sfnode import extras
 from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE
 from tests.support.cli_calls import assert_teaches, call
@@ -219,6 +219,11 @@ def test_join__run_file_that_was_changed__says_what_is_wrong(
     assert not (tmp_path / "node").exists()
 
 
+def test_run_file__as_windows_leaves_it__is_read(run_file: Path, tmp_path: Path) -> None:
+    (left := tmp_path / "windows.run").write_bytes(b"\xef\xbb\xbf" + run_file.read_bytes().replace(b"\n", b"\r\n"))
+    assert decode_run_file(left) == decode_run_file(run_file)
+
+
 def test_join__no_run_named__asks_for_the_string(tmp_path: Path) -> None:
     for arguments in ((), ("--data-dir", tmp_path / "node")):
         assert_teaches(call("join", *arguments), "`sfnode join -` asks for the string", "--run", "`sfnode start`")
@@ -291,7 +296,7 @@ def test_training_command__install_without_torch__says_what_to_install(
     command: tuple[str, ...], run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(missing_extras, "find_spec", lambda name: None if name == "torch" else missing_extras)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else extras)
     outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
     assert_teaches(outcome, "needs torch", "-m pip install 'sfnode[train]'", "join --relay")
 

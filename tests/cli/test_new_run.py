@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import MambaConfig, MambaForCausalLM
 
 from protocol.run.method import CoreKind
+from sfnode import demo
 from sfnode.demo import data_file
 from sfnode.run import manifest_builder
 from sfnode.storage import decode_run_file, stored_basis
@@ -134,6 +137,25 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     assert is_dense != (f"Warning: too few to make a basis from: {rows} examples, where" in outcome.stderr)
     asked = call("init", *DEMO, "--data", data, "--core", "dense", "--out", tmp_path / "b.run")
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
+
+
+@pytest.mark.parametrize("labels", [(1, 1), (0, 1)])
+def test_init__one_label_alone__warns_that_nothing_else_can_be_learnt(labels: tuple[int, int], tmp_path: Path) -> None:
+    (data := tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"sentence": f"a film {at}", "label": labels[at % 2]}) + "\n" for at in range(4))
+    )
+    outcome = call("init", *DEMO, "--plain", "--data", data, "--out", tmp_path / "a.run")
+    assert (labels == (1, 1)) == ("Warning: all 4 examples have the label ' yes'" in outcome.stderr)
+
+
+def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:
+    """Of a state-space model of 24 layers, 120 lines told owners to leave out what was left out."""
+    config = MambaConfig(hidden_size=32, num_hidden_layers=3, vocab_size=768, state_size=4)
+    MambaForCausalLM(config).save_pretrained(model := shutil.copytree(demo.model_folder(), tmp_path / "model"))
+    texts = ("--template", "{sentence} It was", "--labels", " no, yes")
+    outcome = call("init", "--model", model, *texts, "--private-data", "--out", tmp_path / "a.run")
+    assert "left out backbone.layers.*.mixer.A_log (3 tensors): it is tied to another" in outcome.stdout
+    assert outcome.stdout.count("left out ") == 6 and "leave it out" not in outcome.stdout
 
 
 def test_init__public_data_in_a_table__writes_lines_that_every_node_reads_and_goes_on_with_them(tmp_path: Path) -> None:

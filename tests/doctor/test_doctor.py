@@ -19,7 +19,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import clock, disk_and_open_files, memory_plan, model_check
+from sfnode.doctor import machine_checks, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
 from sfnode.run.run_address import RunAddress, join_string
@@ -236,31 +236,31 @@ def test_doctor__port_that_is_taken__names_the_program(tmp_path: Path) -> None:
 
 
 def test_doctor__clock__is_checked_against_sense_and_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "time", SimpleNamespace(time=lambda: 1_000.0))
-    finding = clock.check_clock([])
+    monkeypatch.setattr(machine_checks, "time", SimpleNamespace(time=lambda: 1_000.0))
+    finding = machine_checks.check_clock([])
     assert finding.verdict is Verdict.FAIL and "1970-01-01" in finding.text and "timedatectl" in finding.advice
-    assert clock.check_clock([0.2, -0.1, 900.0]).verdict is Verdict.OK
-    finding = clock.check_clock([120.0, 119.0])
+    assert machine_checks.check_clock([0.2, -0.1, 900.0]).verdict is Verdict.OK
+    finding = machine_checks.check_clock([120.0, 119.0])
     assert finding.verdict is Verdict.WARNING and "2 min 0 s behind" in finding.text
 
 
 def test_doctor__disk__space_and_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert disk_and_open_files.check_space(tmp_path / "new" / "er", 0).verdict is Verdict.OK
-    finding = disk_and_open_files.check_space(tmp_path, 1 << 60)
+    assert machine_checks.check_space(tmp_path / "new" / "er", 0).verdict is Verdict.OK
+    finding = machine_checks.check_space(tmp_path, 1 << 60)
     assert finding.verdict is Verdict.FAIL and "--data-dir" in finding.advice
 
     def fail(*_arguments: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("sfnode.doctor.disk_and_open_files.os.fsync", fail)
-    finding = disk_and_open_files.check_writing(tmp_path)
+    monkeypatch.setattr("sfnode.doctor.machine_checks.os.fsync", fail)
+    finding = machine_checks.check_writing(tmp_path)
     assert finding.verdict is Verdict.FAIL and "Input/output error" in finding.text and str(tmp_path) in finding.advice
     assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor__few_open_files_allowed__says_which_limit_to_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _kind: (256, 256))
-    finding = disk_and_open_files.check_files()
+    finding = machine_checks.check_files()
     assert finding.verdict is Verdict.WARNING
     assert "at most 256, with 160 connections" in finding.text and "hard limit" in finding.advice
 

@@ -106,6 +106,7 @@ def _works() -> list[Sibling]:
         _of("quoted.csv", 'sentence,label\n"dull, and ""long""\nfor me",0\n"fine",1\n', 2),
         _of("more_columns.csv", "id,label,sentence,split\n" + "7,1,fine,train\n" * 9, 9),
         _of("spaces_in_header.csv", table.replace("sentence,label", "sentence , label"), 12),
+        _of("label_excel_decimal.csv", "sentence;label\nfine;1,0\ndull;0,0\n", 2),
         _of("label_words.csv", table.replace(",0\n", ",bad\n").replace(",1\n", ",Good\n"), 12),
         _of("label_words.jsonl", _lines(_labelled("good", " bad", "BAD")), 3),
         _of("label_digits.jsonl", _lines(_labelled("0", "1", " 1 ")), 3),
@@ -180,6 +181,8 @@ def _refused_formats() -> list[Sibling]:
 def _refused_labels() -> list[Sibling]:
     return [
         _of("labels_from_one.jsonl", _lines(_labelled(1, 2)), ":2: label 2 is not a number of 0 ... 1, counted from 0"),
+        _of("label_called_otherwise.csv", "sentence,sentiment\nfine,1\n", "has to be called 'label': rename it"),
+        _of("label_in_capitals.jsonl", '{"sentence": "a", "Label": 1}\n', "rename 'Label' to 'label'"),
         _of("label_of_no_word.csv", "sentence,label\nfine,positive\n", "label 'positive' is not"),
         _of("label_missing_once.jsonl", _lines([*ROWS, {"sentence": "a"}]), ":13: field 'label' is missing"),
         _of("label_hidden.jsonl", _lines(_labelled(-1)), "label -1 is not"),

@@ -89,7 +89,7 @@ INSTRUMENTED: Final = (
     "sfnode.status",
     "sfnode.rewards",
     "sfnode.storage.data_directory",
-    "sfnode.storage.replay",
+    "sfnode.storage.stored_records",
     "sfnode.storage.stored_records",
     "sfnode.worker_protocol.messages",
     "sfnode.network.policy.address_book",
@@ -100,7 +100,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.sessions.handshake",
     "sfnode.network.discovery.mdns_packets",
     "sfnode.network.transport.reachability",
-    "sfnode.network.sessions.file_answers",
+    "sfnode.network.sessions.file_server",
     "sfnode.network.sessions.file_download",
 )
 

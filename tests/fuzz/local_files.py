@@ -27,7 +27,7 @@ from sfnode.network.saved_peers import decode_rows, encode_rows
 from sfnode.status import ModelProgress, ModelStage, Status, StatusWords, describe_learning, read_status
 from sfnode.storage import disk
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
-from sfnode.storage.replay import replay
+from sfnode.storage.stored_records import replay
 from sfnode.worker_protocol import messages as worker_messages
 from sfnode.worker_protocol.device_choices import DeviceOptions
 from sfnode.worker_protocol.training_config import TrainingConfig

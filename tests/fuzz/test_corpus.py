@@ -136,7 +136,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("known-peers", _replaced("sfnode.network.saved_peers.Malformed", ZeroDivisionError)),
     ("worker", _replaced("sfnode.worker_protocol.messages.Malformed", ZeroDivisionError)),
     ("store", _replaced("sfnode.storage.record_store.sqlite3.Error", ZeroDivisionError)),
-    ("replay", _replaced("sfnode.storage.replay.Reject", ZeroDivisionError)),
+    ("replay", _replaced("sfnode.storage.stored_records.Reject", ZeroDivisionError)),
     ("ledger", _replaced("protocol.state.replica.Coefficients.remove", _nothing)),
     ("ledger", _replaced("protocol.ledger.ledger.Ledger.has_room_for", lambda self, author: True)),
     ("answer", _replaced("protocol.sync.anti_entropy.islice", lambda items, count: items)),

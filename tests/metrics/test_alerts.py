@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from sfnode.metrics.prometheus_text import METRICS
+from sfnode.metrics import METRICS
 from tests import REPOSITORY
 
 FOLDER = REPOSITORY / "deploy" / "prometheus"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sfnode.metrics.prometheus_text import METRICS, exposition
+from sfnode.metrics import METRICS, exposition
 from tests import REPOSITORY
 from tests.support.daemons import free_port
 from tests.support.statuses import STATUS

@@ -7,7 +7,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sfnode.metrics.prometheus_text import METRICS, Metric, MetricKind, exposition
+from sfnode.metrics import METRICS, Metric, MetricKind, exposition
 from sfnode.status import Status
 from tests import REPOSITORY
 from tests.support.statuses import STATUS, changed

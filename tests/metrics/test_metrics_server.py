@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, scrape_server, serve_metrics
+from sfnode import metrics
+from sfnode.metrics import is_shut, metrics_socket, parse_metrics_address, serve_metrics
 from sfnode.status import Status, read_status
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.unexpected_errors import Slips
@@ -103,7 +104,7 @@ async def test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answe
             raise bugs.pop()
         return b"HTTP/1.1 200 OK\r\n\r\n"
 
-    monkeypatch.setattr(scrape_server, "_figures", figures)
+    monkeypatch.setattr(metrics, "_figures", figures)
     async with serving(none_runs(tmp_path), slips) as port:
         assert await ask(port, WHOLE) == b""
         assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 200")

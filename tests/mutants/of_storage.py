@@ -6,7 +6,7 @@ from tests.mutants.detectors import Simulation, Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_HOST, _STORE, _REPLAY = "tests.simulation.host", "sfnode.storage.record_store", "sfnode.storage.replay"
+_HOST, _STORE, _REPLAY = "tests.simulation.host", "sfnode.storage.record_store", "sfnode.storage.stored_records"
 _FOLDER = "sfnode.storage.private_folder"
 _FOLDER_TESTS = "tests/storage/test_private_folder.py::"
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from protocol.limits import PART_BYTES_MAX
 from sfnode.network.sessions.file_download import Wanted
-from sfnode.node.file_fetcher import SEGMENT_BYTES, FileFetcher
+from sfnode.node.snapshot_files import SEGMENT_BYTES, FileFetcher
 from tests.node.piece_givers import Behaviour, Givers, false, lacking, leaving, paced, stalling
 
 FILE = hashlib.shake_256(b"file").digest((1 << 20) + 77)

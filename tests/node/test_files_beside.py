@@ -9,7 +9,7 @@ import trio
 
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Wanted
-from sfnode.node.file_fetcher import FileFetcher
+from sfnode.node.snapshot_files import FileFetcher
 from tests.support.network_nodes import Memory, network, start, until
 
 FILE = hashlib.shake_256(b"file").digest((1 << 20) + 77)

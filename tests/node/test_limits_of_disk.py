@@ -18,11 +18,15 @@ from tests.support.manifests import OWNER, small_manifest
 
 
 def test_check_disk__directory_has_outgrown_its_limit__stops_the_node_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
     (tmp_path / "ledger.sqlite3").write_bytes(bytes(2_000_000))
     check_disk(DataDirectory(tmp_path), None)
     check_disk(DataDirectory(tmp_path), 2_000_000)
     with pytest.raises(OperatorError, match=r"takes 2\.0 MB of 1\.5 MB \(--max-disk\).*a higher --max-disk"):
         check_disk(DataDirectory(tmp_path), 1_500_000)
+    tmp_path.rename(tmp_path.with_name("elsewhere"))  # it went on, and `sfnode stop` did not find it
+    with pytest.raises(OperatorError, match=r"was moved or removed while its node ran.*start it there"):
+        check_disk(DataDirectory(tmp_path), None)
 
 
 def test_pause__for_a_time_where_no_node_runs__holds_from_now_on_for_so_long(tmp_path: Path) -> None:

@@ -23,8 +23,7 @@ from protocol.events import (
 )
 from protocol.state.snapshot import encode_snapshot
 from sfnode.network.sessions.file_download import Wanted
-from sfnode.node.file_fetcher import FileFetcher
-from sfnode.node.snapshot_files import SnapshotFiles
+from sfnode.node.snapshot_files import FileFetcher, SnapshotFiles
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.unexpected_errors import Slips

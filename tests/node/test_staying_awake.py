@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
 from sfnode.children import sleep_inhibitor
-from sfnode.node.control import staying_awake
 from sfnode.reporter import Reporter
 
 
@@ -20,7 +20,7 @@ def _tool(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     tool.write_text(f"#!/bin/sh\necho begins >>{notes}\n{script}\necho ends >>{notes}\n")
     tool.chmod(0o755)
     monkeypatch.setattr(sleep_inhibitor, "_TOOLS", {sys.platform: (str(tool), "cat")})
-    monkeypatch.setattr(staying_awake, "_LOOK_S", 0.01)
+    monkeypatch.setattr(sleep_inhibitor, "_LOOK_S", 0.01)
     return notes
 
 
@@ -36,7 +36,8 @@ async def test_stay_awake__works_pauses_and_works_again__the_tool_runs_only_whil
                 await trio.sleep(0.01)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(staying_awake.stay_awake, lambda: is_working, Reporter(is_json=True, stream=said))
+        report = partial(Reporter(is_json=True, stream=said).event, "not_awake")
+        nursery.start_soon(sleep_inhibitor.stay_awake, lambda: is_working, report)
         await seen(["begins"])
         is_working = False
         await seen(["begins", "ends"])
@@ -56,6 +57,6 @@ async def test_stay_awake__system_has_no_way_or_refuses__is_said_once(
         monkeypatch.setattr(sleep_inhibitor, "_TOOLS", {sys.platform: (str(tmp_path / "none"),)})
     said = io.StringIO()
     with trio.fail_after(20):
-        await staying_awake.stay_awake(lambda: True, Reporter(stream=said))
+        await sleep_inhibitor.stay_awake(lambda: True, partial(Reporter(stream=said).event, "not_awake"))
     assert said.getvalue().count("--keep-awake") == 1
     assert ("has ended by itself" if has_tool else "neither systemd-inhibit nor caffeinate") in said.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sfnode.page.contributions import CELLS, contributions_to
+from sfnode.page.run_facts import CELLS, contributions_to
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import AUTHORS_MAX, Page
+from sfnode.page.node_page import AUTHORS_MAX, LogTail, Page
 from sfnode.quality_figures import SampleAnswer
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.evaluations import EvaluatedStep, Gain

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as arrays
 
 from protocol.errors import OperatorError
 from protocol.subspace.quantisation import quantise_dense
-from sfnode.privacy import noisy_sum
-from sfnode.privacy.noisy_sum import ROW_LENGTH, NoisySum, gaussian_measurement, length_max, whole_numbers
+from sfnode import privacy
+from sfnode.privacy import ROW_LENGTH, NoisySum, gaussian_measurement, length_max, whole_numbers
 from tests.support.manifests import small_manifest
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
@@ -124,6 +124,6 @@ def test_noisy_mean__little_noise__is_the_mean_of_the_clipped_rows() -> None:
 
 
 def test_gaussian_measurement__without_opendp__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noisy_sum, "_LIBRARY", "opendp_that_nobody_installed")
+    monkeypatch.setattr(privacy, "_LIBRARY", "opendp_that_nobody_installed")
     with pytest.raises(OperatorError, match="--noise needs OpenDP"):
         gaussian_measurement(1.0)

@@ -232,6 +232,7 @@ def test_join__directory_of_another_run__is_refused(
     run_file: Path, local_run: Path, join: Join, tmp_path: Path
 ) -> None:
     Store(DataDirectory(tmp_path / "node"), decode_run_file(local_run)).close()
+    (tmp_path / "node" / "node.toml").write_text('data = "/nowhere/of-the-other-run.jsonl"\n')  # named it, once
     outcome = join("--run", run_file)
     assert_teaches(outcome, str(tmp_path / "node"), "belongs to run 'local'", "not to 'test'", "--data-dir")
 

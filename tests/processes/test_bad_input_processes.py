@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -84,6 +85,31 @@ def test_join__reader_of_its_output_leaves__ends_it_with_one_line(run_file: Path
     told = json.loads(process.stderr.read())["error"]
     assert told["message"] == "cannot write to the standard output: Broken pipe"
     process.stderr.close()
+
+
+def test_join__started_without_standard_streams__says_what_it_would_say(tmp_path: Path) -> None:
+    """As a shell starts it with `>&- <&-`; it ended with a traceback."""
+    command = shlex.join([sys.executable, "-m", "sfnode", "join", "--run", "nothere.run"])
+    ended = subprocess.run(
+        ["sh", "-c", f"{command} >&- <&-"], check=False, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    said = "Error: cannot read the run file nothere.run: No such file or directory\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux: /dev/full is a disk that is always full")
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_list__output_on_a_full_disk__says_so(buffering: str) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sfnode", "list"],
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": buffering},  # as images of containers have it
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 1 and ended.stderr.startswith("Error: cannot write to the standard output: the disk is")
 
 
 def test_eval__interrupt__ends_it_and_its_worker(run_file: Path, tmp_path: Path) -> None:

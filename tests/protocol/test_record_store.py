@@ -18,7 +18,7 @@ from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.ledger.records_on_disk import slots_in
 from protocol.ledger.statements import StatementCodec
 from protocol.state.replica import Replica
-from sfnode.storage.replay import replay, replay_statements
+from sfnode.storage.stored_records import replay, replay_statements
 from tests.support.ledgers import MemoryArchive, add, admit, claim, exclude, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 

@@ -20,7 +20,7 @@ from protocol.ledger.statements import Invitation, StatementCodec, StatementKind
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.storage.replay import replay, replay_statements
+from sfnode.storage.stored_records import replay, replay_statements
 from tests.properties.plain_model import PlainModel
 from tests.support.ledgers import admit, claim, compare, exclude, ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest

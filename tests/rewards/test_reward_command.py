@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.rewards.private_reward_program import RewardCommand
+from sfnode.rewards import RewardCommand
 
 ROW = {"answer": "42", "n": 7}
 LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"
@@ -57,9 +58,22 @@ def test_reward_command__says_no_number_of_0_to_1__teaches(tmp_path: Path, said:
     assert "a number of 0 to 1" in str(refusal.value)
 
 
+def test_reward_command__two_lines_for_an_answer__teaches_and_gives_no_answer_that_of_another(tmp_path: Path) -> None:
+    source = f"{LOOP}    print(1, flush=True); time.sleep(0.05); print(0, flush=True)\n"
+    with closing(RewardCommand(command(tmp_path, source))) as twice:
+        assert twice.reward("a", True, ROW) == 1.0
+        time.sleep(0.5)
+        with pytest.raises(OperatorError, match=r"said '0\\n\.\.\. before it was asked'"):
+            twice.reward("a", True, ROW)
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
-    [("", "name a program"), ("'a", "check its quotes"), ("/nowhere/reward", "/nowhere/reward is not found")],
+    [
+        ("", "name a program"),
+        ("'a", "check its quotes"),
+        ("/nowhere/reward", "/nowhere/reward is not found; no shell reads"),
+    ],
 )
 def test_reward_command__no_command__teaches_before_a_model_is_loaded(words: str, fault: str) -> None:
     with pytest.raises(OperatorError) as refusal:

@@ -48,6 +48,43 @@ def test_rows__labels_in_every_form__are_their_numbers(tmp_path: Path) -> None:
     ]
 
 
+def test_rows__labels_that_differ_in_case_or_are_digits__are_their_numbers_or_it_is_said_how(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.csv").write_text("sentence,label\na,US\nb,us\nc,5\n")
+    texts = TaskTexts(template="{sentence} It was", label_words=(" US", " us", " 5"))
+    assert [row["label"] for _, row in row_files.rows_of(path, texts.row_template)] == [0, 1, 2]  # type: ignore[index]
+    path.write_text('{"sentence": "a", "label": 5}\n')
+    with pytest.raises(OperatorError, match=r"label 5 is not a number of 0 \.\.\. 2, .* as a text, \"5\", it is that"):
+        row_files.checked_texts(path, texts.row_template)
+
+
+@pytest.mark.parametrize("value", ["null", "1.5", "true", "[1]", '"\\ud83d"', str(1 << 54)])
+def test_rows__value_that_a_rule_cannot_compare__is_said_with_its_line_before_anything_starts(
+    value: str, tmp_path: Path
+) -> None:
+    """It ended a node after some hundred rows, with a message that named no line."""
+    rule = '{"check":{"exact":"{answer}"},"samples":2,"tokens":4}'
+    template = TaskTexts(template="{prompt}", completion=rule, is_reward=True).row_template
+    (path := tmp_path / "rows.jsonl").write_text(
+        f'{{"prompt": "a", "answer": 7}}\n{{"prompt": "b", "answer": {value}}}\n'
+    )
+    with pytest.raises(OperatorError, match=r"rows\.jsonl:2: field 'answer' "):
+        row_files.checked_texts(path, template)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{sentence:>10} x", "{sentence:>10} is not a field of the data"),
+        ("{sentence!r} x", "{sentence!r} is not a field of the data"),
+        ("{sentence}}", "single '}' encountered in format string; a brace itself is written twice"),
+    ],
+)
+def test_template__more_than_a_name_in_braces__is_shown_as_it_was_typed(template: str, said: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        _ = TaskTexts(template=template, label_words=(" bad", " good")).row_template
+    assert said in str(refused.value)
+
+
 def test_rows__choices_in_a_table__are_a_list_and_the_label_one_of_them(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('premise,choices,label\nIt rained,"[""dry"", ""wet""]",wet\n')

@@ -59,6 +59,11 @@ def test_join_string__character_that_none_has__is_named(mistaken: str) -> None:
         parse_run_addresses([f"{STRING[:40]}{mistaken}{STRING[41:]}"])
 
 
+def test_join_string__with_a_book_behind_it__is_refused_in_words() -> None:
+    with pytest.raises(OperatorError, match="a character is wrong or too many"):
+        parse_run_addresses([STRING + "a" * 100_000])
+
+
 @pytest.mark.parametrize(
     "texts",
     [
@@ -70,8 +75,20 @@ def test_join_string__character_that_none_has__is_named(mistaken: str) -> None:
         ["\r\n ".join(STRING[at : at + 30] for at in range(0, len(STRING), 30))],
         ["\u200b".join(STRING)],
         [STRING[:100], STRING[100:200], STRING[200:]],  # as a shell splits what has spaces
+        [f"> {STRING[:70]}\r\n> {STRING[70:]}\r\n"],
+        [f"{STRING[:72]}=\n{STRING[72:]}"],
+        [f"Hello Ann,\n\nwith this you join: {STRING}"],
+        [f"https://example.org/join#{STRING}"],
+        [STRING.replace("sfnode:", "sfnode%3A")],
+        [STRING.replace("sfnode:", "sfnode://")],
+        [f"\u201c{STRING}\u201d!"],
+        [f"[{STRING}]({STRING})"],
+        [f"{STRING}\n{STRING}"],
     ],
-    ids=["upper case", "around", "quoted", "linked", "lines", "mail", "invisible", "words"],
+    ids=[
+        *("upper case", "around", "quoted", "linked", "lines", "mail", "invisible", "words", "reply", "source"),
+        *("sentence", "address", "encoded", "slashes", "curly quotes", "Markdown", "twice"),
+    ],
 )
 def test_join_string__as_a_chat_leaves_it__is_read(texts: list[str]) -> None:
     assert parse_run_addresses(texts) == TOLD

@@ -32,7 +32,8 @@ def document_of(text: str, samples: int | None = None, tokens: int | None = None
     ("text", "check"),
     [
         ("exact:{answer}", {"exact": "{answer}"}),
-        ("exact: yes: no", {"exact": " yes: no"}),
+        ("exact: yes: no", {"exact": "yes: no"}),
+        ("contains: yes", {"contains": "yes"}),
         ("contains:.", {"contains": "."}),
         ("regex:[0-9]{{2}}:{a}", {"regex": "[0-9]{{2}}:{a}"}),
         ("number:{answer}", {"number": "{answer}"}),
@@ -53,6 +54,12 @@ def test_reward__in_a_file__is_taken_and_options_count_more(tmp_path: Path, is_w
     path.write_text(json.dumps({"check": CHECK, "tokens": 5} if is_whole else CHECK, indent=2) + "\n")
     assert document_of(f"@{path}") == {"check": CHECK, "samples": 8, "tokens": 5 if is_whole else 16}
     assert document_of(f"@{path}", tokens=7) == {"check": CHECK, "samples": 8, "tokens": 7}
+
+
+@pytest.mark.parametrize("said", ["exact:{answer}\r\n", '\ufeff{"exact": "{answer}"}', "words:3\n"])
+def test_reward__in_a_file_as_editors_leave_it__is_taken(tmp_path: Path, said: str) -> None:
+    (path := tmp_path / "rule.txt").write_text(said, "utf-8", newline="")
+    assert document_of(f"@{path}")["check"] == ({"words": [3, 3]} if "words" in said else {"exact": "{answer}"})
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from protocol.state.replica import Replica
 from protocol.timings import FLUSH_INTERVAL_MS
 from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.node.event_inbox import joined
-from sfnode.storage.replay import replay, replay_statements
+from sfnode.storage.stored_records import replay, replay_statements
 from tests.simulation.crash_points import CRASH_POINTS
 from tests.simulation.disk import Disk
 from tests.simulation.environment import Environment

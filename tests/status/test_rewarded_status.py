@@ -11,7 +11,7 @@ from rich.console import Console
 
 from protocol.run.task import TaskKind
 from sfnode.cli.status import _rows
-from sfnode.metrics.prometheus_text import exposition
+from sfnode.metrics import exposition
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.quality_figures import AnswerSpread, Quality, SampleAnswer
 from sfnode.reporter import Reporter
@@ -26,8 +26,7 @@ from sfnode.storage.evaluations import (
     has_become_worse,
     one_answer_in_words,
 )
-from sfnode.top.node_view import NodeView
-from sfnode.top.screen import draw
+from sfnode.top.screen import NodeView, draw
 from tests.support.manifests import small_manifest
 from tests.support.reward_runs import rewarded
 from tests.support.statuses import DETAIL, STATUS, changed

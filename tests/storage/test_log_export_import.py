@@ -19,8 +19,8 @@ from protocol.state.replica import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.record_store import Store
-from sfnode.storage.replay import replay
 from sfnode.storage.stored_basis import BASIS_FILE
+from sfnode.storage.stored_records import replay
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL
 from tests.support.dense_runs import with_basis

@@ -18,7 +18,7 @@ from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica
 from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
 from sfnode.storage.record_store import Store
-from sfnode.storage.replay import replay
+from sfnode.storage.stored_records import replay
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.small_disk import fill, remount, small_disk
 

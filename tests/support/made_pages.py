@@ -11,8 +11,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from protocol.wire import PeerId
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.reports import PeerState
-from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import Page
+from sfnode.page.node_page import LogTail, Page
 from sfnode.status import LossPoint, Status, StatusDetail
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.disk import write_json

@@ -22,8 +22,7 @@ from rich.console import Console
 
 from sfnode.status import thinned
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.top.node_view import NodeView, look
-from sfnode.top.screen import draw
+from sfnode.top.screen import NodeView, draw, look
 
 COLUMNS: Final = 80
 LINES: Final = 19

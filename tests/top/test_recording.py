@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.top.node_view import NodeView
+from sfnode.top.screen import NodeView
 from tests.support.statuses import STATUS, changed
 from tests.top.recording import film_of, picture_of
 

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from sfnode.status import News, Status
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.top.node_view import NodeView
-from sfnode.top.screen import draw
+from sfnode.top.screen import NodeView, draw
 from tests.support.statuses import DETAIL, STATUS, changed, peer_state
 
 START = changed(

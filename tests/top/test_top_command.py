@@ -13,7 +13,7 @@ import pytest
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.data_directory import STATUS_FILE, DataDirectory
 from sfnode.storage.record_store import Store
-from sfnode.top.node_view import NodeView, look
+from sfnode.top.screen import NodeView, look
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import STATUS, changed

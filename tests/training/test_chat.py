@@ -58,6 +58,9 @@ def test_chat_prompt__not_wanted_or_none_there__is_the_prompt(
     ("template", "fault"),
     [
         (None, "--chat: {folder} has no chat template"),
+        ("{% for at in range(10**12) %}a{% endfor %}", "cannot be used: Range too big"),
+        ("{{ 1 // 0 }}", "cannot be used: integer division or modulo by zero"),
+        ("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", "cannot be used: maximum recursion depth exceeded"),
         ("{{ raise_exception('a system message is needed') }}", "cannot be used: a system message is needed"),
         ("{% if %}", "cannot be used: "),
         ("{{ messages[0].content }}{{ messages[0].content }}", "it puts the user's words in 2 places"),

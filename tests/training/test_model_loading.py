@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import LlamaForSequenceClassification
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
@@ -125,6 +126,15 @@ def test_model__weights_lack_a_tensor__is_refused_not_filled_at_random(folder: P
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}), "utf-8")
     with pytest.raises(OperatorError, match=r"the weights lack 16 tensors .*layers\.2"):
         load_causal_lm(folder, CPU, torch.float32)
+
+
+def test_model__saved_without_a_head_that_predicts_words__is_named_as_what_it_is(tmp_path: Path) -> None:
+    """As reward models and classifiers are; the advice was to fetch their files again."""
+    LlamaForSequenceClassification(tiny_llama().config).save_pretrained(tmp_path)
+    with pytest.raises(
+        OperatorError, match=r"lack 1 tensors .*lm_head.* saved as LlamaForSequenceClassification: take"
+    ):
+        load_causal_lm(tmp_path, CPU, torch.float32)
 
 
 def test_model__code_of_its_own__is_never_run(folder: Path) -> None:

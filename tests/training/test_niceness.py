@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from sfnode.training.process_priority import yield_to_others
+from sfnode.training.worker_process import yield_to_others
 
 
 def test_yield_to_others__container_that_forbids_it__works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

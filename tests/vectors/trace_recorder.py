@@ -35,7 +35,7 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Reply, Request, answer
 from protocol.wire import Head, Message, PeerId, PullDone, PullRequest, Records
-from sfnode.storage.replay import replay, replay_statements
+from sfnode.storage.stored_records import replay, replay_statements
 from tests.vectors.notation import Case, case
 from tests.vectors.trace_notation import Parts, add_parts, effect_row, event_row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.crypto.keys import Signer
-from sfnode.privacy.accounting import RowsOfStep, RowUses, epsilon
+from sfnode.privacy import RowsOfStep, RowUses, epsilon
 from sfnode.worker.noise_budget import NoiseBudget
 from sfnode.worker_protocol.training_config import NoiseConfig
 from tests.support.manifests import small_manifest

@@ -26,6 +26,7 @@ from sfnode.training.model.safe_model_files import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 _WHOLE = ("I", "U")  # safetensors' names of number formats without a fraction
+_WITH_WORDS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")  # endings of models that predict words
 _NO_MODEL = "cannot be loaded as a causal language model"
 
 
@@ -100,9 +101,12 @@ def load_causal_lm(
         # transformers would continue with random weights in their place
         other = sorted(info["unexpected_keys"])
         beside = f", and have {len(other)} that it does not know: {other[0]}" if other else ""
+        advice = "Fetch their files again, or the config.json that belongs to them"
+        saved_as = [each for each in model.config.architectures or () if not each.endswith(_WITH_WORDS)]
+        if saved_as:
+            advice = f"It was saved as {saved_as[0]}: take the causal language model that it was made from"
         raise OperatorError(
-            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. Fetch "
-            "their files again, or the config.json that belongs to them"
+            f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}{beside}. {advice}"
         )
     model.name_or_path = model.config.name_or_path = str(folder)
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)

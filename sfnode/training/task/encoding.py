@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
@@ -19,7 +18,7 @@ from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge
 
 Tokens = tuple[int, ...]
-Rows = Path | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
+Rows = Path | str | Sequence[Mapping[str, object]]  # a JSONL file, or what its lines hold
 _CONTEXT = "a"  # precedes a text, so that the tokenizer does not take the text for the start of a document
 
 
@@ -59,9 +58,9 @@ class RowBatch:
         tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
     """
 
-    tokens: Tensor
-    last: Tensor
-    labels: Tensor
+    tokens: torch.Tensor
+    last: torch.Tensor
+    labels: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,10 +241,10 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
 
     ``is_specified``: the file is the run's public data, which have the form of SPEC 5.5 alone.
     """
-    if isinstance(data, Path):
-        rows = row_files.rows_of(data, encoder.template, is_specified=is_specified)
+    if isinstance(data, Path | str):
+        rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
     else:
-        rows = ((f"row {number}", row) for number, row in enumerate(data, start=1))
+        rows = ((f"row {number}", encoder.template.numbered(row)) for number, row in enumerate(data, start=1))
     return tuple(example for where, row in rows for example in encoder.encode(row, where))
 
 
