@@ -6,10 +6,15 @@ from protocol.errors import (
     Reject as Reject,
     SfnodeError as SfnodeError,
 )
-from sfnode.api.authors import Learner as Learner, LocalAuthor as LocalAuthor
 from sfnode.api.joining import JoinedNode as JoinedNode, NodeEvent as NodeEvent, join as join
 from sfnode.api.local_model import LocalModel as LocalModel
-from sfnode.api.runs import LocalRun as LocalRun, open_run as open_run, save_run as save_run
+from sfnode.api.runs import (
+    Learner as Learner,
+    LocalAuthor as LocalAuthor,
+    LocalRun as LocalRun,
+    open_run as open_run,
+    save_run as save_run,
+)
 from sfnode.api.simulation import Simulation as Simulation, VirtualWorld as VirtualWorld, simulate as simulate
 from sfnode.run import (
     JoinOptions as JoinOptions,

@@ -16,6 +16,7 @@ from benchmarks import places
 
 # Before anything imports torch or transformers: several test processes share few cores, and nothing may be downloaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as sfnode.training does: set later, no fork would heed it
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

@@ -12,16 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import (
-    KEY_BYTES,
-    SIGNATURE_BYTES,
-    Author,
-    Signer,
-    check_verifier,
-    hashing,
-    is_author_key,
-    is_signed,
-)
+from protocol import crypto
+from protocol.crypto import hashing, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
 from protocol.run import Manifest, Method, ScalarKind, has_work
@@ -44,7 +36,7 @@ class Envelope:
         record: the wire bytes, signature included.
     """
 
-    author: Author
+    author: crypto.Author
     step: int
     seed: int
     scalars: tuple[int, ...]
@@ -57,22 +49,24 @@ class Envelope:
     @property
     def payload(self) -> bytes:
         """Return the bytes that identify the update: the record without its signature."""
-        return self.record[:-SIGNATURE_BYTES]
+        return self.record[: -crypto.SIGNATURE_BYTES]
 
 
 class EnvelopeCodec:
     """Encodes, decodes and checks the envelopes of one run."""
 
     def __init__(self, manifest: Manifest) -> None:
-        check_verifier()
+        crypto.check_verifier()
         self._manifest = manifest
         method, numbers = manifest.method, manifest.numbers
         self._scalars = struct.Struct(f">{numbers}h")  # of all but dense messages
         self._prefix = _SIGNED_TAG + manifest.run_id
         dense_bytes = _ROWS.size + packed_bytes(numbers - 1, method.number_bits)
-        self.record_bytes = _HEAD.size + (dense_bytes if method.is_dense else self._scalars.size) + SIGNATURE_BYTES
+        self.record_bytes = (
+            _HEAD.size + (dense_bytes if method.is_dense else self._scalars.size) + crypto.SIGNATURE_BYTES
+        )
 
-    def seal(self, signer: Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
+    def seal(self, signer: crypto.Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
         """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
         seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
         payload = _HEAD.pack(signer.author, step, seed) + self._packed(scalars)
@@ -107,7 +101,7 @@ class EnvelopeCodec:
             raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
         if method.is_dense:
             scalars = _dense_scalars(self._manifest, record)
-            return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
+            return Envelope(author=crypto.Author(author), step=step, seed=seed, scalars=scalars, record=record)
         scalars = self._scalars.unpack_from(record, _HEAD.size)
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
         if max(scalars) > method.clip or min(scalars) < -method.clip:
@@ -115,7 +109,7 @@ class EnvelopeCodec:
         if method.scalar is ScalarKind.NORMALISED:
             for start in range(0, method.scalars, method.directions):
                 _check_energy(scalars[start : start + method.directions])
-        return Envelope(author=Author(author), step=step, seed=seed, scalars=scalars, record=record)
+        return Envelope(author=crypto.Author(author), step=step, seed=seed, scalars=scalars, record=record)
 
     def check_signed(self, envelope: Envelope) -> None:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
@@ -124,14 +118,14 @@ class EnvelopeCodec:
             text = f"seed {envelope.seed:016x} is not the one derived for step {envelope.step}"
             raise Reject(RejectReason.SEED, text)
         # [REJECT] SPEC 6.2.5: the author's key is canonical and of prime order.
-        if not is_author_key(envelope.author):
+        if not crypto.is_author_key(envelope.author):
             raise Reject(RejectReason.AUTHOR_KEY, f"author {envelope.author.hex()[:16]} is not a valid Ed25519 key")
         # [REJECT] SPEC 6.2.5: and it has cost the work that the run asks for.
         if not has_work(self._manifest.admission, self._manifest.run_id, envelope.author):
             wanted = self._manifest.admission.pow_bits
             raise Reject(RejectReason.AUTHOR_WORK, f"author {envelope.author.hex()[:16]} lacks {wanted} bits of work")
         # [REJECT] SPEC 6.2.6: the signature covers tag, run id and payload.
-        signature = envelope.record[-SIGNATURE_BYTES:]
+        signature = envelope.record[-crypto.SIGNATURE_BYTES :]
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):
             raise Reject(RejectReason.SIGNATURE, f"step {envelope.step} of {envelope.author.hex()[:16]}: bad signature")
 
@@ -160,7 +154,7 @@ def unpack_numbers(data: bytes, bits: int) -> NDArray[np.int8]:
 
 def _dense_numbers(method: Method, record: bytes) -> NDArray[np.int8]:
     """Return the numbers of a dense message, int8, and what fills its last byte."""
-    return unpack_numbers(record[_HEAD.size + _ROWS.size : -SIGNATURE_BYTES], method.number_bits)
+    return unpack_numbers(record[_HEAD.size + _ROWS.size : -crypto.SIGNATURE_BYTES], method.number_bits)
 
 
 def _dense_scalars(manifest: Manifest, record: bytes) -> tuple[int, ...]:
@@ -193,4 +187,4 @@ def _check_energy(scalars: tuple[int, ...]) -> None:
 
 
 # The signature's and key's lengths are part of the layout.
-assert _HEAD.size == KEY_BYTES + 4 + 8
+assert _HEAD.size == crypto.KEY_BYTES + 4 + 8

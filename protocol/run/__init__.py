@@ -18,18 +18,5 @@ from protocol.run.manifest import (
 )
 from protocol.run.method import CoreKind, Method, ScalarKind, Schedule, ScheduleKind
 from protocol.run.model import FileSpec, ModelSpec, Sharing, is_plain_file_name, no_model, piece_count, weights_digest
-from protocol.run.reward import (
-    Check,
-    Constant,
-    JsonSchema,
-    JsonType,
-    Measure,
-    RangeCheck,
-    RewardRule,
-    RowText,
-    SumCheck,
-    TextCheck,
-    TextMatch,
-    parse_reward,
-)
+from protocol.run.reward import RewardRule, parse_reward
 from protocol.run.task import DATA_PRIVATE, Objective, TaskKind, TaskSpec

@@ -3,7 +3,6 @@
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocol.state.coefficients import Coefficients, fewest_bytes
 from protocol.state.replica import Replica
@@ -45,7 +44,7 @@ def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
     )
 
 
-def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
+def _epochs_before(replica: Replica, step: int) -> dict[int, np.typing.NDArray[np.signedinteger]]:
     """Return the replica's own sums of the steps below ``step``, by epoch, without epochs that are all zero.
 
     Each is in the fewest bytes: in int64 they may take eight times the size of the file.

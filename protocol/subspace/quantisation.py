@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocol.crypto import hashing
 from protocol.errors import NumericError
@@ -32,7 +31,7 @@ def quantise(method: Method, projected_gradients: Sequence[float]) -> tuple[int,
     return _padded(method, [_clipped(NORMALISED_UNIT * g / rms, method.clip) for g in relative])
 
 
-def quantise_dense(method: Method, rows: int, mean: NDArray[np.float64]) -> tuple[int, ...]:
+def quantise_dense(method: Method, rows: int, mean: np.typing.NDArray[np.float64]) -> tuple[int, ...]:
     """Return the numbers of a dense message: ``rows``, then the mean of their gradients by every coordinate (SPEC 5.6).
 
     A mean that is too long keeps its direction. Raises NumericError when it is not finite.

@@ -17,8 +17,7 @@ from protocol.node import Node, NodeConfig
 from protocol.run import AdmissionKind, Manifest
 from protocol.state import Replica
 from protocol.wire import PeerId
-from sfnode.api.authors import Learner
-from sfnode.api.runs import LocalRun
+from sfnode.api.runs import Learner, LocalRun
 from sfnode.api.virtual_network import TICK_MS, VirtualLink, VirtualNetwork
 
 _REMEMBERED = 1 << 17  # envelopes: a record that is in the network now is decoded and verified once

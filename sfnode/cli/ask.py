@@ -7,9 +7,9 @@ import click
 
 from sfnode.api.runs import open_run
 from sfnode.cli import options
-from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.extras import check_can_train
 from sfnode.reporter import printable
-from sfnode.run import find_model
+from sfnode.run import find_model, found_model
 from sfnode.storage import AtStep, DataDirectory, evaluations
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from protocol.run import Manifest, SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli import options
 from sfnode.cli.exit_codes import ExitCode
-from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.option_values import FilePath, FolderPath
+from sfnode.extras import check_can_train
 from sfnode.run import find_model
 from sfnode.storage import DataDirectory, disk, example_files
 from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring

@@ -7,8 +7,8 @@ import click
 
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import reward
-from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import device_option, dtype_option, json_option, number_option, print_result
+from sfnode.extras import check_can_train
 from sfnode.training.allocator import keep_freed_memory
 
 _shape_option = click.option(

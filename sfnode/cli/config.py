@@ -4,16 +4,8 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
+from sfnode.cli import remembered_options as remembered
 from sfnode.cli.options import data_dir_option, json_option, node_option, print_result
-from sfnode.cli.remembered_options import (
-    SETTINGS,
-    as_kept,
-    check_key,
-    converted,
-    other_fields,
-    recall,
-    typed_options,
-)
 from sfnode.reporter import printable
 from sfnode.run import FieldValue, find_model, node_toml, run_address
 from sfnode.storage import DataDirectory, example_files, pasteable
@@ -40,14 +32,14 @@ def show(data_dir: DataDirectory, **_typed: object) -> None:
     Example: sfnode config show my-run
     """
     data_dir.signed_manifest()
-    settings = recall(*typed_options(click.get_current_context()), data_dir).settings
+    settings = remembered.recall(*remembered.typed_options(click.get_current_context()), data_dir).settings
     rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
     shown = {key: "-" if each.value is None else node_toml.toml_of(each.value) for key, each in settings.items()}
     lines = [f"{key:<18} {each.origin:<13} {printable(shown[key])}" for key, each in settings.items()]
     print_result({"file": str(data_dir.node_file), "settings": rows}, "\n".join(lines))
 
 
-show.params.extend(SETTINGS.values())
+show.params.extend(remembered.SETTINGS.values())
 
 
 @config.command("set")
@@ -69,13 +61,15 @@ def set_value(key: str, values: tuple[str, ...], data_dir: DataDirectory) -> Non
                 f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. "
                 "Give the address of a node of that one"
             )
-    is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
+    is_several = remembered.SETTINGS[remembered.check_key(key, "sfnode config set")].multiple
     if len(values) > 1 and not is_several:
         raise OperatorError(f"sfnode config set: {key} takes one value, not {len(values)}. Quote one with spaces")
-    value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
+    value = remembered.as_kept(
+        key, remembered.converted(key, values if is_several else values[0], f"sfnode config set: {key}")
+    )
     assert value is not None
     _check(manifest, key, value)
-    node_toml.write_node_file(data_dir, {**other_fields(data_dir, key), key: value})
+    node_toml.write_node_file(data_dir, {**remembered.other_fields(data_dir, key), key: value})
     _say(f"{key} = {node_toml.toml_of(value)}", data_dir)
 
 
@@ -91,8 +85,8 @@ def unset(key: str, data_dir: DataDirectory) -> None:
     """
     data_dir.signed_manifest()
     if key not in (node_toml.read_node_file(data_dir) or {}):
-        check_key(key, "sfnode config unset")
-    node_toml.write_node_file(data_dir, other_fields(data_dir, key))
+        remembered.check_key(key, "sfnode config unset")
+    node_toml.write_node_file(data_dir, remembered.other_fields(data_dir, key))
     _say(f"{key} is forgotten", data_dir)
 
 

@@ -1,6 +1,5 @@
 """``sfnode doctor``: check a machine, a run and a node, and print advice."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from sfnode.cli.options import (
     is_json,
     joiner_model_option,
     json_option,
+    print_json,
     run_address_options,
     run_file_option,
 )
@@ -124,7 +124,7 @@ def doctor(
     last = summary_of(findings)
     if is_json():
         rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
-        click.echo(json.dumps({"ok": last.verdict is Verdict.OK, "checks": rows}))
+        print_json({"ok": last.verdict is Verdict.OK, "checks": rows})
     else:
         _say(last)
     if last.verdict is Verdict.FAIL:

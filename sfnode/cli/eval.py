@@ -14,9 +14,9 @@ from protocol.errors import OperatorError
 from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
-from sfnode.cli.missing_extras import check_can_train
 from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
 from sfnode.cli.remembered_options import read_settings
+from sfnode.extras import check_can_train
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counting, printable
 from sfnode.run import find_model

@@ -7,9 +7,9 @@ import click
 from protocol.errors import OperatorError
 from sfnode.api.runs import open_run
 from sfnode.cli import options
-from sfnode.cli.missing_extras import check_can_train, found_model
 from sfnode.cli.option_values import FolderPath
-from sfnode.run import find_model
+from sfnode.extras import check_can_train
+from sfnode.run import find_model, found_model
 from sfnode.storage import AtStep, DataDirectory, evaluations
 from sfnode.worker_protocol import FLOATS
 

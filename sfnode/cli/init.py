@@ -15,8 +15,7 @@ from sfnode.cli.option_values import FilePath, NewFilePath
 from sfnode.cli.options import choice_option, group, group_of_fields, is_json, json_option, model_option, task_options
 from sfnode.keys import INVITATION_ENDING, KEY_ENDING, check_owner, new_invitation
 from sfnode.reporter import counted, printable
-from sfnode.rewards import rule_in_words
-from sfnode.run import RunOptions, find_data_directory
+from sfnode.run import RunOptions, find_data_directory, rule_in_words
 from sfnode.storage import disk, example_files, pasteable, stored_basis
 
 _LISTEN = "/ip4/0.0.0.0/tcp/4001"
@@ -49,9 +48,7 @@ _admission_options = group(
     type=FilePath,
     help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
 )
-@group_of_fields(
-    "options", RunOptions, model=model_option("Train this model"), task=task_options, admission=_admission_options
-)
+@group_of_fields("options", RunOptions, model=model_option(), task=task_options, admission=_admission_options)
 @json_option
 @click.pass_context
 def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions) -> None:

@@ -1,11 +1,9 @@
 """``sfnode list``: the nodes of this machine."""
 
-import json
-
 import click
 
 from protocol.errors import OperatorError
-from sfnode.cli.options import is_json, json_option
+from sfnode.cli.options import is_json, json_option, print_json
 from sfnode.reporter import printable
 from sfnode.run import HOME, default_directory
 from sfnode.status import StatusWords, author_names, health_of, last_status, read_status
@@ -29,7 +27,7 @@ def list_nodes() -> None:
     """
     rows = [_row(node) for node in default_directory.nodes_here()]
     if is_json():
-        click.echo(json.dumps(rows))
+        print_json(rows)
         return
     if not rows:
         click.echo(f"there is no node in {HOME} yet: `sfnode join` makes one from the string that an owner sends you")

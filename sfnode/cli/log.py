@@ -13,21 +13,12 @@ import click
 from protocol.errors import StorageDamagedError
 from protocol.run import Manifest
 from protocol.state import Replica
+from sfnode import storage
 from sfnode.api.runs import open_run
 from sfnode.cli.option_values import DataFolder, FilePath, NewFilePath
 from sfnode.cli.options import at_step_option, data_dir_option, json_option, node_option, number_option, print_result
 from sfnode.reporter import counted, telling
 from sfnode.run import HOME, find_data_directory
-from sfnode.storage import (
-    AtStep,
-    DataDirectory,
-    KeyFile,
-    LogProgress,
-    LogSummary,
-    StoredRecords,
-    export_log,
-    import_log,
-)
 
 
 @click.group()
@@ -38,7 +29,7 @@ def log() -> None:
 @log.command()
 @node_option
 @json_option
-def verify(data_dir: DataDirectory) -> None:
+def verify(data_dir: storage.DataDirectory) -> None:
     """Check every signature, replay every update from nothing, and print the state digest.
 
     \b
@@ -65,7 +56,7 @@ def verify(data_dir: DataDirectory) -> None:
         raise StorageDamagedError(problem)
 
 
-def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
+def _verified(manifest: Manifest, stored: storage.StoredRecords) -> tuple[Replica, str]:
     """Return the directory's replica and an empty string.
 
     Where the storage is damaged, return a replica of the records before the fault, held in memory, and the problem.
@@ -84,7 +75,7 @@ def _verified(manifest: Manifest, stored: StoredRecords) -> tuple[Replica, str]:
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @at_step_option
 @json_option
-def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None) -> None:
+def show(data_dir: storage.DataDirectory, limit: int, at_step: storage.AtStep | None) -> None:
     """Show the records of a ledger by step and author.
 
     \b
@@ -106,7 +97,7 @@ def show(data_dir: DataDirectory, limit: int, at_step: AtStep | None) -> None:
 @data_dir_option
 @click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option
-def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
+def export(file: Path, data_dir: storage.DataDirectory, key: Path | None) -> None:
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
 
     \b
@@ -114,9 +105,9 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
     """
     data_dir.signed_manifest()  # first, because a folder without a node has no key either
     started = time.monotonic()
-    writer = (KeyFile(key) if key else data_dir.identity).signer()
+    writer = (storage.KeyFile(key) if key else data_dir.identity).signer()
     with _progress("exporting") as report:
-        summary = export_log(data_dir, file, writer, report)
+        summary = storage.export_log(data_dir, file, writer, report)
     size = file.stat().st_size
     _say(
         f"written  {file}, {size:,} bytes, {summary.records:,} records",
@@ -134,7 +125,7 @@ def export(file: Path, data_dir: DataDirectory, key: Path | None) -> None:
     help=f"Make this data directory, or add to it if it holds the same run.  [default: {HOME}/RUN]",
 )
 @json_option
-def import_(file: Path, data_dir: DataDirectory | None) -> None:
+def import_(file: Path, data_dir: storage.DataDirectory | None) -> None:
     """Verify a file of `sfnode log export`, and make a data directory from it or add it to one. No network is needed.
 
     \b
@@ -143,20 +134,20 @@ def import_(file: Path, data_dir: DataDirectory | None) -> None:
     """
     started = time.monotonic()
     with _progress("importing") as report:
-        summary = import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
+        summary = storage.import_log(file, lambda manifest: find_data_directory(manifest, data_dir), report)
     text = f"imported {file} into {summary.data_dir}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
         text += f"; {summary.no_room:,} found no room: the directory's author table is full"
     _say(text, summary, {"file": str(file)}, started)
 
 
-def _say(text: str, summary: LogSummary, fields: Mapping[str, object], started: float) -> None:
+def _say(text: str, summary: storage.LogSummary, fields: Mapping[str, object], started: float) -> None:
     ledger = f"{summary.ledger_root}, {summary.updates:,} updates, {summary.void_slots} void slots"
     fields = {**fields, **asdict(summary), "seconds": round(time.monotonic() - started, 3)}
     print_result(fields, f"{text}\nledger   {ledger}\nstate    {summary.state_digest}")
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[LogProgress]:
+def _progress(name: str) -> Iterator[storage.LogProgress]:
     with telling() as tell:
         yield lambda file_bytes, updates: tell(f"{name}, {updates:,} updates verified", file_bytes, 0)

@@ -13,11 +13,11 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import SignedManifest, TaskKind, TaskSpec
-from sfnode.cli.missing_extras import check_can_train, found_model
+from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import row_files
-from sfnode.run import RunDraft, RunOptions
+from sfnode.run import RunDraft, RunOptions, found_model
 from sfnode.storage import KeyFile, disk, example_files
 
 if TYPE_CHECKING:  # imports torch

@@ -136,9 +136,9 @@ def field_option(kind: type, name: str) -> Decorator:
 # --- what an owner decides
 
 
-def model_option(text: str, default: str | None = None) -> Decorator:
-    """Return ``--model`` and ``--revision`` for a run that does not exist yet; ``text``: the use of the model."""
-    names = f"{text}: {_MODEL_NAMES}."
+def model_option(default: str | None = None) -> Decorator:
+    """Return ``--model`` and ``--revision`` for a run that does not exist yet."""
+    names = f"Train this model: {_MODEL_NAMES}."
     model = click.option("--model", required=True, help=names)  # an explicit default of None would count as a value
     if default is not None:
         model = click.option("--model", default=default, show_default=True, help=names)
@@ -234,7 +234,15 @@ def is_json() -> bool:
 
 def print_result(fields: object, text: str) -> None:
     """Print the result of a command that has `json_option`: ``fields`` as JSON, or ``text``."""
-    click.echo(json.dumps(fields) if is_json() else text)
+    if is_json():
+        print_json(fields)
+    else:
+        click.echo(text)
+
+
+def print_json(value: object) -> None:
+    """Print a value as one line of JSON."""
+    click.echo(json.dumps(value))
 
 
 _NODE_HELP = (

@@ -12,8 +12,8 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
+from sfnode.cli import inviting
 from sfnode.cli.interactive_questions import can_ask
-from sfnode.cli.inviting import InviteOptions, invite_options, qr_code, statement_delivery, strings_for
 from sfnode.cli.option_values import NOT_NEGATIVE, FilePath, NewFilePath, NodeFolder
 from sfnode.cli.options import data_dir_option, group_of_fields, is_json, json_option, owner_key_option, print_result
 from sfnode.cli.show import show
@@ -120,10 +120,10 @@ def exclude(author: str, from_step: int, is_sure: bool, owner: OwnerOptions, out
 
 
 @run_group.command()
-@invite_options
+@inviting.invite_options
 @_owner_options
 @json_option
-def invite(options: InviteOptions, owner: OwnerOptions) -> None:
+def invite(options: inviting.InviteOptions, owner: OwnerOptions) -> None:
     """Print strings to join, each with an invitation that one person can use: send each to one person only.
 
     For a class, --uses 30 makes one string that thirty people can use.
@@ -149,14 +149,14 @@ def invite(options: InviteOptions, owner: OwnerOptions) -> None:
     texts = [each.text for each in made] or [""] * options.count
     if options.name is not None and node is not None:
         node.invited.note(made[0].token, options.name)
-    strings = strings_for(manifest, texts, options, node)
+    strings = inviting.strings_for(manifest, texts, options, node)
     if not is_needed and not strings:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
             "`sfnode init` makes unless told otherwise. With --at, or a node that runs, this prints a string to join"
         )
     if options.svg is not None:
-        qr_code.write_svg(strings[0], options.svg)
+        inviting.write_svg(strings[0], options.svg)
     if is_json():
         click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
         return
@@ -164,8 +164,8 @@ def invite(options: InviteOptions, owner: OwnerOptions) -> None:
         click.echo("Note: no node is known that runs, so this is not a string to join, but for --invite", err=True)
     for text in strings or texts:
         click.echo(text)
-        if strings and (qr_code.is_qr_shown() if options.is_qr is None else options.is_qr):
-            click.echo("\n".join(qr_code.qr_lines(text)))
+        if strings and (inviting.is_qr_shown() if options.is_qr is None else options.is_qr):
+            click.echo("\n".join(inviting.qr_lines(text)))
 
 
 @run_group.command("submit")
@@ -217,7 +217,7 @@ def _author(text: str, manifest: Manifest, node: DataDirectory | None) -> Author
             f"AUTHOR {text[:80]!r}: give an author's key as 64 lower-case hex digits (`sfnode id show`), or a name "
             "with the --data-dir of a node that knows it"
         )
-    roster = statement_delivery.held_roster(node, manifest)
+    roster = inviting.held_roster(node, manifest)
     with node.reading() as stored:
         names = author_names.stored_names(node, stored, roster)
         authors = {author.hex() for author in stored.authors()} | {each.hex() for each in roster.authors()}
@@ -238,7 +238,7 @@ def _hand_over(
 
 
 def _submit(data_dir: DataDirectory, manifest: Manifest, statements: Sequence[bytes], *, is_asked: bool) -> None:
-    path, fresh = statement_delivery.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
+    path, fresh = inviting.hand_to_node(data_dir, manifest, statements, is_asked=is_asked)
     what = _what(manifest, statements)
     if path is None:
         print_result({"file": None, "held_already": len(statements)}, f"{what}: held already")

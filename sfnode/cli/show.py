@@ -1,6 +1,5 @@
 """``sfnode run show``: print the statements and the authors' parts that a node holds, or the facts of a run file."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
 from sfnode.cli.option_values import NodeFolder, NodeOrFile
-from sfnode.cli.options import is_json, json_option, print_result
+from sfnode.cli.options import is_json, json_option, print_json, print_result
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.run import default_directory, purpose_of
@@ -99,7 +98,7 @@ def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> Non
             author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
             known = {name: value for name, value in asdict(counts).items() if name not in ("author", "cells")}
             row = {"kind": "author", "author": author, **known, "share": round(share, 6), "left_out": left_out}
-            click.echo(json.dumps({**row, "name": names.of(author)}))
+            print_json({**row, "name": names.of(author)})
         return
     labels = [printable(names.label(each.author.hex())) for each, _, _ in parts]
     width = max(map(len, labels), default=0)

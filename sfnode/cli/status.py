@@ -1,12 +1,10 @@
 """``sfnode status``: print the status of a running node."""
 
-import json
-
 import click
 
 from sfnode.cli import exit_codes
 from sfnode.cli.exit_codes import ExitCode
-from sfnode.cli.options import is_json, json_option, node_option
+from sfnode.cli.options import is_json, json_option, node_option, print_json
 from sfnode.network import PeerState
 from sfnode.quality_figures import Quality
 from sfnode.reporter import counted, format_rate, printable
@@ -46,7 +44,7 @@ def status(data_dir: DataDirectory, is_running_enough: bool) -> None:
     """
     current = read_status(data_dir)
     if is_json():
-        click.echo(json.dumps(current.to_json()))
+        print_json(current.to_json())
     else:
         _show(current)
     if why := describe_learning(current):

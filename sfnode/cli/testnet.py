@@ -53,7 +53,7 @@ _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
     "options",
     RunOptions,
     number_option("--steps", None, f"Let each node make this many steps.  [default: {_STEPS_IN_WORDS}]"),
-    model_option("Train this model", default=example_files.EMBEDDED + demo.MODEL_NAME),
+    model_option(example_files.EMBEDDED + demo.MODEL_NAME),
     learning_options,
     group(
         "data",

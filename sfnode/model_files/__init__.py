@@ -2,8 +2,7 @@
 
 from sfnode.model_files import model_folder, pieces, verify
 from sfnode.model_files.conversion import REFUSED, TOTAL_FILE, WeightForm, clear_left_overs
-from sfnode.model_files.fetched_model import FetchedModel
-from sfnode.model_files.model_cache import cache_folder
+from sfnode.model_files.model_cache import FetchedModel, cache_folder
 from sfnode.model_files.model_folder import CONFIG_FILE, INDEX_FILE, SINGLE_FILE, ModelFolder, read_config, weight_files
 from sfnode.model_files.packages import is_same_package
 from sfnode.model_files.pieces import PartialFile, PieceIndex

@@ -13,28 +13,19 @@ from protocol.errors import Reject, RejectReason
 from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
 from protocol.wire import Hello
 from sfnode.event_log import log
-from sfnode.network import bounds
+from sfnode.network import bounds, sessions
 from sfnode.network.discovery import PeerExchange
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import Address, Fault, rate_limits
-from sfnode.network.sessions import (
-    Channel,
-    FileServer,
-    RefusedError,
-    ServedRun,
-    Session,
-    SilentError,
-    handshake,
-    manifest_part,
-)
+from sfnode.network.sessions import handshake
 from sfnode.network.transport import Host, Link, LinkBrokenError, dialable
 
 
 class Introduction:
     """Names this node's addresses: those that the operator announces, or else a mapped one and the listening ones."""
 
-    def __init__(self, config: NetworkConfig, run: ServedRun, host: Host) -> None:
+    def __init__(self, config: NetworkConfig, run: sessions.ServedRun, host: Host) -> None:
         self._agent, self._name = config.agent, config.own_name
         self.run = run
         self._host = host
@@ -72,10 +63,10 @@ class Conversation:
         self,
         introduction: Introduction,
         exchange: PeerExchange,
-        files: FileServer,
+        files: sessions.FileServer,
         memory: MemoryGuard,
         inbox: trio.MemorySendChannel[Event],
-        open_channel: Callable[[Link], Channel],
+        open_channel: Callable[[Link], sessions.Channel],
     ) -> None:
         self.is_stopping = False
         self._run, self._introduction = introduction.run, introduction
@@ -99,10 +90,10 @@ class Conversation:
         channel = self._open_channel(link)
         try:
             await self._receive_stranger(channel)
-        except SilentError as error:
+        except sessions.SilentError as error:
             log(logging.DEBUG, "inbound_silent", peer=link.peer)
             self._sessions.penalise(link.peer, Fault.SILENT, str(error))
-        except RefusedError as error:
+        except sessions.RefusedError as error:
             log(logging.DEBUG, "inbound_left", peer=link.peer, reason=str(error))
         except LinkBrokenError as error:
             log(logging.DEBUG, "inbound_lost", peer=link.peer, reason=str(error))
@@ -112,7 +103,7 @@ class Conversation:
         finally:
             await link.aclose()
 
-    async def _receive_stranger(self, channel: Channel) -> None:
+    async def _receive_stranger(self, channel: sessions.Channel) -> None:
         hello = await handshake.await_hello(channel)
         if hello.run_id == handshake.OBSERVER_RUN_ID:
             await self._files.wait_for_room(channel.link.remote_host)
@@ -130,7 +121,7 @@ class Conversation:
             channel.trust()
             await self._converse(channel, hello, is_hello_due=True)
 
-    def _reason_to_refuse(self, channel: Channel, hello: wire.Hello) -> str | None:
+    def _reason_to_refuse(self, channel: sessions.Channel, hello: wire.Hello) -> str | None:
         peer, host = channel.peer, channel.link.remote_host
         if self.is_stopping:
             return "the node stops"
@@ -146,9 +137,9 @@ class Conversation:
             return handshake.FULL
         return None if self._sessions.make_place(peer, host, self._exchange.config.inbound_max) else handshake.FULL
 
-    async def _converse(self, channel: Channel, hello: wire.Hello, *, is_hello_due: bool) -> None:
+    async def _converse(self, channel: sessions.Channel, hello: wire.Hello, *, is_hello_due: bool) -> None:
         """Run a session unless another with this peer stays. LinkBrokenError if our hello cannot be sent."""
-        session = Session(channel, hello, self._receive)
+        session = sessions.Session(channel, hello, self._receive)
         if not await self._sessions.add(session):
             await handshake.refuse(channel, handshake.DUPLICATE)
             return
@@ -162,7 +153,7 @@ class Conversation:
             self._rate_limits.ended(session.peer)
             session.finished.set()
 
-    async def _run_session(self, session: Session) -> None:
+    async def _run_session(self, session: sessions.Session) -> None:
         await self._put(PeerJoined(peer=session.peer))
         reason, is_reported = "cancelled", False
         try:
@@ -177,7 +168,7 @@ class Conversation:
                 with suppress(trio.WouldBlock, trio.BrokenResourceError):
                     self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
-    async def _receive(self, session: Session, message: wire.Message) -> None:
+    async def _receive(self, session: sessions.Session, message: wire.Message) -> None:
         if cost := rate_limits.cost_us(message):
             await trio.sleep(self._rate_limits.wait_s(session.peer, cost, trio.current_time()))
         is_asked_for = session.asked.take(message)
@@ -192,7 +183,7 @@ class Conversation:
                 if not self._exchange.receive_untrusted(session, message):
                     raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
             case wire.ManifestRequest(offset=offset):
-                session.send(manifest_part(self._run.manifest_bytes, offset))
+                session.send(sessions.manifest_part(self._run.manifest_bytes, offset))
             case wire.ManifestPart() | wire.FilePart() | wire.FileRequest():
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")

@@ -8,6 +8,7 @@ from pathlib import Path
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, AdmissionKind, Manifest, SignedManifest, TaskKind
+from sfnode import run
 from sfnode.keys import check_owner, claim_invitation, node_seed
 from sfnode.model_files import clear_left_overs
 from sfnode.network import MemoryConfig, NetworkConfig, ip_groups, policy, resident_bytes
@@ -17,22 +18,11 @@ from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.rewards import RewardCommand
 from sfnode.rows import TaskTemplate, row_files
-from sfnode.run import (
-    JoinOptions,
-    NetworkOptions,
-    TrainingOptions,
-    find_basis,
-    find_data_directory,
-    joiner_model,
-    manifest_builder,
-    parse_noise,
-    public_data,
-)
 from sfnode.storage import DataDirectory, example_files, size_of_run
 from sfnode.worker_protocol import NoiseConfig, TrainingConfig
 
 
-async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
+async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Reporter) -> DaemonConfig:
     """Return all settings of a daemon for this run. Fetch what is missing, and report it.
 
     OperatorError: a file, a key or an option does not fit the run.
@@ -41,17 +31,17 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     clear_left_overs()
     size = size_of_run(manifest)
     reporter.detail("run_size", f"run {manifest.name} takes {size}", **asdict(size))
-    data_dir = find_data_directory(manifest, options.source.data_dir)
+    data_dir = run.find_data_directory(manifest, options.source.data_dir)
     data_dir.check_run(signed)  # whose options may be remembered there, and fit no other
     _warn_of_open_run(manifest, options.network, reporter)
     fetched: Path | None = None
-    if not options.is_relay and public_data.is_of_peers(manifest.task, options.training.data):
+    if not options.is_relay and run.public_data.is_of_peers(manifest.task, options.training.data):
         if options.source.bootstrap.run_data_bytes:
             _claim(data_dir, reporter)
-        fetched = await public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+        fetched = await run.public_data.find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
     training = None if options.is_relay else _training_config(manifest, options, fetched)
     _claim(data_dir, reporter)
-    basis = await find_basis(manifest, options.source, data_dir, reporter)
+    basis = await run.find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     if options.key is not None:
         data_dir.identity.link_to(options.key.expanduser())
@@ -63,7 +53,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         file = None if training is None else training.data
         if training is None and options.training.data is not None:
             file = example_files.training_file(manifest.task, options.training.data)
-        given = public_data.shared_data(manifest.task, file)
+        given = run.public_data.shared_data(manifest.task, file)
     return DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -102,12 +92,12 @@ def _claim(data_dir: DataDirectory, reporter: Reporter) -> None:
         reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
 
 
-def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
+def _warn_of_open_run(manifest: Manifest, network: run.NetworkOptions, reporter: Reporter) -> None:
     """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
     is_reachable = any(
         not (address.is_inside or address.is_loopback) for address in (*network.listen, *network.announce)
     )
-    if manifest.admission == manifest_builder.OPEN and is_reachable:
+    if manifest.admission == run.manifest_builder.OPEN and is_reachable:
         text = (
             "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
             "`sfnode init` makes runs by invitation unless told otherwise"
@@ -115,7 +105,7 @@ def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Rep
         reporter.event_at(logging.WARNING, "open_run", text)
 
 
-def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) -> NetworkConfig:
+def _network_config(manifest: Manifest, options: run.JoinOptions, signer: Signer) -> NetworkConfig:
     network, name = options.network, None
     if network.name is not None:
         own_name = policy.node_names.parse_name(network.name)
@@ -136,7 +126,7 @@ def _network_config(manifest: Manifest, options: JoinOptions, signer: Signer) ->
     )
 
 
-def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | None) -> TrainingConfig:
+def _training_config(manifest: Manifest, options: run.JoinOptions, fetched: Path | None) -> TrainingConfig:
     training = options.training
     eval_data = example_files.evaluation_file(manifest.task, training.eval_data)
     if training.eval_every and eval_data is None:
@@ -147,7 +137,7 @@ def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | N
     for rows in filter(None, own):
         row_files.checked_texts(rows, TaskTemplate(manifest.task))
     return TrainingConfig(
-        model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
+        model=run.joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
         data=data,
         eval_data=eval_data,
         devices=options.devices,
@@ -158,7 +148,7 @@ def _training_config(manifest: Manifest, options: JoinOptions, fetched: Path | N
     )
 
 
-def _private_reward(manifest: Manifest, training: TrainingOptions) -> str | None:
+def _private_reward(manifest: Manifest, training: run.TrainingOptions) -> str | None:
     """Return the operator's own command for rewards. OperatorError: the run has none, or it cannot be one."""
     if training.private_reward is None:
         return None
@@ -168,7 +158,7 @@ def _private_reward(manifest: Manifest, training: TrainingOptions) -> str | None
     return training.private_reward
 
 
-def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig | None:
+def _noise_config(manifest: Manifest, training: run.TrainingOptions) -> NoiseConfig | None:
     """Return the noise that the operator wants. OperatorError: it would protect nothing in this run."""
     if training.noise is None:
         if training.epsilon_max is not None:
@@ -187,5 +177,5 @@ def _noise_config(manifest: Manifest, training: TrainingOptions) -> NoiseConfig 
         )
     if manifest.task.data != DATA_PRIVATE:
         raise OperatorError(f"--noise hides rows of one's own; this run's data, {manifest.task.data}, are public")
-    limit = None if training.epsilon_max is None else parse_noise(training.epsilon_max)
-    return NoiseConfig(multiplier=parse_noise(training.noise), epsilon_max=limit)
+    limit = None if training.epsilon_max is None else run.parse_noise(training.epsilon_max)
+    return NoiseConfig(multiplier=run.parse_noise(training.noise), epsilon_max=limit)

@@ -4,7 +4,8 @@ import os
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import FetchedModel, is_same_package, verify
+from sfnode.model_files import FetchedModel, ModelFolder, is_same_package, resolve_model, verify
+from sfnode.reporter import telling
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import disk, example_files
 
@@ -50,3 +51,9 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
     if is_copy and disk.from_home(model).is_dir():
         verify.check_shapes(disk.from_home(model), manifest.tensors, wanted)
     return model
+
+
+def found_model(reference: str, revision: str | None) -> ModelFolder:
+    """Return the folder of a model, as `resolve_model` does, and show its progress. Raises OperatorError."""
+    with telling() as report:
+        return resolve_model(reference, revision or "", report)

@@ -1,10 +1,19 @@
-"""Say in a sentence what a run's model learns, for those who join it or look at it."""
+"""Say in a sentence what a run's model learns, and what its rule of rewards gives, for those who join or look at it.
 
-from protocol.run import TaskKind, TaskSpec, parse_reward
-from sfnode.rewards import rule_in_words
+Texts of a rule stay as they are written.
+"""
+
+from protocol.run import TaskKind, TaskSpec, reward
 
 _WORDS_MAX = 6
 _LINE_MAX = 100
+
+_SHOWN_MAX = 60
+_MATCHES = {
+    reward.TextMatch.EXACT: "is {}",
+    reward.TextMatch.CONTAINS: "contains {}",
+    reward.TextMatch.REGEX: "matches the pattern {}",
+}
 
 
 def purpose_of(task: TaskSpec) -> str:
@@ -25,10 +34,56 @@ def purpose_of(task: TaskSpec) -> str:
         case TaskKind.COMPLETION:
             return f"to write {_line(task.completion)}{after}"
         case TaskKind.REWARD:
-            return f"to answer{to}. An answer gets {rule_in_words(parse_reward(task.completion))}"
+            return f"to answer{to}. An answer gets {rule_in_words(reward.parse_reward(task.completion))}"
 
 
 def _line(template: str) -> str:
     """Return the first line that holds something, cut at a word if it is long."""
     line = next((" ".join(each.split()) for each in template.splitlines() if each.strip()), "")
     return line if len(line) <= _LINE_MAX else f"{line[:_LINE_MAX].rpartition(' ')[0] or line[:_LINE_MAX]} ..."
+
+
+def rule_in_words(rule: reward.RewardRule) -> str:
+    """Return one sentence: what the rule rewards, and how many answers of which length are sampled."""
+    said = f"1 if the answer {_said(rule.check)}, else 0"
+    if isinstance(rule.check, reward.SumCheck):
+        said = f"the answer {_said(rule.check)}"
+    return f"{said}; {rule.samples} answers of at most {rule.tokens:,} tokens to each prompt"
+
+
+def _said(check: reward.Check) -> str:
+    match check:
+        case reward.SumCheck():
+            whole = sum(weight for weight, _ in check.terms)
+            parts = [f"{weight / whole:.3g} if it {_said(term)}" for weight, term in check.terms]
+            return "gets " + " + ".join(parts)
+        case reward.RangeCheck():
+            return _range_said(check)
+        case reward.JsonSchema():
+            return f"is JSON: {_schema_said(check)}"
+        case _:
+            return _MATCHES[check.match].format(_shown(check.text))
+
+
+def _range_said(check: reward.RangeCheck) -> str:
+    low, high = (_shown(end) if isinstance(end, reward.RowText) else f"{end:,.15g}" for end in (check.low, check.high))
+    ends = low if low == high else f"{low} to {high}"
+    if check.measure is reward.Measure.NUMBER:
+        return f"is the number {ends}" if low == high else f"is a number of {ends}"
+    return f"has {ends} {check.measure.removesuffix('s') if ends == '1' else check.measure}"
+
+
+def _schema_said(schema: reward.JsonSchema) -> str:
+    kind = "a constant" if schema.allowed is not None else "anything" if schema.type is None else str(schema.type)
+    if schema.items is not None:
+        kind += f" of {_schema_said(schema.items)}"
+    names = [f"{name} ({_schema_said(each)})" for name, each in schema.properties.items()]
+    names += [name for name in schema.required if name not in schema.properties]
+    whole = f"{kind} with {', '.join(names)}" if names else kind
+    return whole if len(whole) <= _SHOWN_MAX else f"{whole[: _SHOWN_MAX - 3]}..."
+
+
+def _shown(text: reward.RowText) -> str:
+    """Return a text in quotes, with its fields in braces."""
+    whole = repr(text.filled(lambda name: f"{{{name}}}")).replace("\\\\", "\\")  # a pattern as it was written
+    return whole if len(whole) <= _SHOWN_MAX else f"{whole[: _SHOWN_MAX - 3]}..."

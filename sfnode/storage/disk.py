@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -172,8 +173,13 @@ def os_errors(doing: str) -> Iterator[None]:
         raise OperatorError(f"cannot {doing}: {describe_os_error(error)}") from None
 
 
-def describe_os_error(error: OSError) -> str:
-    """Return in words what went wrong and what to do."""
+def describe_os_error(error: Exception) -> str:
+    """Return in words what went wrong and what to do. Safetensors puts the number of a system's error into its text."""
+    if not isinstance(error, OSError):
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            return str(error)
+        error = OSError(int(number[1]), os.strerror(int(number[1])))
     if error.errno == errno.ENOSPC:
         return "the disk is full. Free some space and start again; nothing that was stored is lost"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

@@ -15,8 +15,7 @@ from protocol.crypto import Author
 from protocol.errors import OperatorError, StorageDamagedError
 from protocol.run import SignedManifest
 from sfnode.storage.data_directory import MANIFEST_FILE, DataDirectory
-from sfnode.storage.sqlite_errors import damaged, sqlite_errors
-from sfnode.storage.stored_records import SLOT_INDEX, OfPeers, StoredRecords
+from sfnode.storage.stored_records import SLOT_INDEX, OfPeers, StoredRecords, damaged, sqlite_errors
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);

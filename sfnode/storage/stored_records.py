@@ -1,4 +1,7 @@
-"""Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011)."""
+"""Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011).
+
+SQLite's errors become an operator's words: what failed, where, and what to do.
+"""
 
 import os
 import sqlite3
@@ -13,7 +16,6 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, Storage
 from protocol.limits import SPAN_STEPS
 from protocol.run import Manifest
 from protocol.state import Replica
-from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 
 SLOT_INDEX = "records_by_slot"
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
@@ -24,6 +26,18 @@ _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record
 _AUTHOR, _STEP = slice(32), slice(32, 36)
 OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
+
+_PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
+# Errors that the operator can fix. All other errors of SQLite count as damage.
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
+    sqlite3.SQLITE_READONLY: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_BUSY: "another program has locked it. Close that one and start again",
+    sqlite3.SQLITE_LOCKED: "another program has locked it. Close that one and start again",
+}
 
 
 class StoredRecords:
@@ -182,3 +196,28 @@ def _replay_one(replica: Replica, record: bytes) -> None:
     except Ignore as ignore:  # excluded since, or stored twice by a crash between commit and memory
         if ignore.reason is IgnoreReason.NOT_ADMITTED:  # its author was admitted once: otherwise it would not be stored
             replica.suspend(record)
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours: OperatorError if the operator can fix them, otherwise StorageDamagedError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if isinstance(code, int) else None
+        if primary in _ADVICE:
+            raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
+        raise damaged(path, str(error)) from None
+    except UnicodeDecodeError as error:
+        raise damaged(path, str(error)) from None
+    except MemoryError:  # SQLite reports lengths in some damaged pages as a lack of memory
+        raise damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
+
+
+def damaged(path: Path, detail: str) -> StorageDamagedError:
+    """Return the error for a damaged database at ``path``; it says what to do."""
+    return StorageDamagedError(
+        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
+        f"peers; keep identity.key"
+    )

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sfnode.training.model import MatrixTerm, layer_probe
@@ -70,7 +69,7 @@ class AnswerWriter:
     def write(
         self,
         prompts: Sequence[Tokens],
-        draws: NDArray[np.float64] | None = None,
+        draws: np.typing.NDArray[np.float64] | None = None,
         listener: Listener | None = None,
     ) -> Answers:
         """Write one answer to each prompt, or as many as there are ``draws``: float64[P, copies, tokens_max] in (0, 1).

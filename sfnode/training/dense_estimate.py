@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
@@ -103,9 +101,9 @@ def hear(
         if isinstance(rows, RowBatch):
             logits_NL = shared.label_logits(rows, label_tokens)
             labels = len(label_tokens)
-            lacking_NL = logits_NL.softmax(dim=1) - functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
+            lacking_NL = logits_NL.softmax(dim=1) - torch.nn.functional.one_hot(rows.labels, labels).to(logits_NL.dtype)
             d_Pr = lacking_NL @ contrasts(labels).to(logits_NL)
-            loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
+            loss_N = torch.nn.functional.cross_entropy(logits_NL, rows.labels, reduction="none")
         else:
             d_Pr, loss_N = scoring.candidate_residuals(shared.hidden(rows), shared.scored_head, rows, u_Hr)
         return Heard(d=d_Pr, inputs=context.heard(names), loss=loss_N)
@@ -144,7 +142,7 @@ def row_gradients(
     return heard.d, h, heard.loss
 
 
-def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> NDArray[np.float64]:
+def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> np.typing.NDArray[np.float64]:
     """Return the mean of the gradients of ``examples`` examples by all coordinates, in the order of a message."""
     mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
     return mean.double().cpu().numpy()

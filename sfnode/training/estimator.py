@@ -3,24 +3,26 @@
 The current epoch acts as a low-rank term on the activations, together with the perturbation. Other epochs with the same
 basis join this term at no cost, since their coefficients add up. Epochs with other bases are folded into copies of
 the trained weights, which are remade when these change. The base weights stay shared and untouched.
+
+`DenseMeasure` makes a message of a dense core: from labels, texts or rewards, with noise if that is wanted (SPEC 5.6).
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from protocol import subspace
 from protocol.errors import OperatorError
 from protocol.run import Manifest, Method, TaskKind
 from protocol.state import CoefficientLayout, Coefficients, Int64Array
-from protocol.subspace import Bases, DirectionFactors, direction_factors, example_indices, quantise, scale_exp
-from sfnode.training.dense_message import DenseMeasure
+from sfnode.privacy import NoisySum, length_max
+from sfnode.training.dense_estimate import mean_gradient, row_gradients
 from sfnode.training.model import MatrixTerm, Term, VectorTerm, Weight, attach, quantised
-from sfnode.training.reward_estimate import evaluate_answers
+from sfnode.training.reward_estimate import evaluate_answers, judge_of, reward_gradient
 from sfnode.training.shared_model import FoldedWeights, SharedModel
 from sfnode.training.task import CandidateBatch, Example, RowBatch, TaskData, batch_of, chunks_of, scoring
 from sfnode.worker_protocol import Estimated, Evaluated, NoiseConfig
@@ -32,10 +34,64 @@ EVALUATIONS_KEPT = 64
 _PREDICTIONS_KEPT = 8
 
 
+@dataclass(frozen=True, slots=True)
+class DenseMeasure:
+    """Measures the rows of a step at one core. NumericError: a loss is not finite, or answers teach nothing."""
+
+    shared: SharedModel
+    bases: subspace.Bases
+    data: TaskData
+    core: Int64Array
+
+    def message(self, seed: int, rows: int, noise: NoiseConfig | None) -> Estimated:
+        """Measure the first ``rows`` examples of the batch of a step with this seed."""
+        manifest = self.bases.manifest
+        chosen = subspace.example_indices(manifest, seed, 0, len(self.data.examples))[:rows]
+        examples = [self.data.examples[index] for index in chosen.tolist()]
+        if manifest.task.kind is TaskKind.REWARD:
+            return self._answered(examples, seed)
+        if noise is not None:
+            return self._noisy(examples, noise.multiplier)
+        passed, d_Pr, h, losses = self._gradients(examples)
+        message = subspace.quantise_dense(manifest.method, rows, mean_gradient(d_Pr, h, rows))
+        return Estimated(scalars=message, loss=float(losses.mean()), rows=passed)
+
+    def _answered(self, examples: Sequence[Example], seed: int) -> Estimated:
+        """Measure by the rewards of answers, as many as there are ``examples``, to the first of these."""
+        rule = judge_of(self.data).rule
+        prompts = examples[: max(1, len(examples) // rule.samples)]
+        count = len(prompts) * rule.samples
+        draws = subspace.answer_draws(seed, count, rule.tokens).reshape(len(prompts), rule.samples, rule.tokens)
+        mean, reward = reward_gradient(self.shared, self.bases, self.core, self.data, prompts, draws)
+        message = subspace.quantise_dense(self.bases.manifest.method, count, mean)
+        return Estimated(scalars=message, loss=1.0 - reward, rows=count)
+
+    def _noisy(self, examples: Sequence[Example], multiplier: float) -> Estimated:
+        """Measure with noise. Each row is passed alone: others' lengths would move its last digits."""
+        method = self.bases.manifest.method
+        numbers = CoefficientLayout(self.bases.manifest).size - 1  # one is the number of rows
+        total = NoisySum(numbers, length_max(method, numbers))
+        losses, passed = 0.0, 0
+        for example in examples:
+            count, d_Pr, h, loss = self._gradients([example])
+            total.add(mean_gradient(d_Pr, h, 1))
+            losses, passed = losses + float(loss.nan_to_num().sum()), passed + count
+        message = subspace.quantise_dense(method, len(examples), total.noisy_mean(multiplier))
+        return Estimated(scalars=message, loss=losses / len(examples), rows=passed)
+
+    def _gradients(self, examples: Sequence[Example]) -> tuple[int, Tensor, list[Tensor], Tensor]:
+        """Pass examples forward in one batch; return the rows passed, and what `row_gradients` returns."""
+        batch = batch_of(self.data, examples, 1, self.shared.device)
+        found = row_gradients(self.shared, self.bases, 0, self.core, batch, self.data.label_tokens)
+        return len(batch.tokens), *found
+
+
 class Estimator:
     """Computes one node's estimates and evaluations of a run, on a shared model with the node's examples."""
 
-    def __init__(self, shared: SharedModel, bases: Bases, data: TaskData, noise: NoiseConfig | None = None) -> None:
+    def __init__(
+        self, shared: SharedModel, bases: subspace.Bases, data: TaskData, noise: NoiseConfig | None = None
+    ) -> None:
         self.data, self._noise = data, noise
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
@@ -90,10 +146,10 @@ class Estimator:
         spent = 0
         with self._shared.switch.using(self._closed_weights(epoch)):
             for local_step in range(method.local_steps):
-                factors = direction_factors(self.manifest, seed, local_step).first(measured.directions)
+                factors = subspace.direction_factors(self.manifest, seed, local_step).first(measured.directions)
                 rows = self._rows(seed, local_step, measured)
                 loss_G = self._losses(factors, epoch, live, rows)
-                q = quantise(method, projected_gradients(measured, loss_G))
+                q = subspace.quantise(method, projected_gradients(measured, loss_G))
                 # The next local step starts where this one leads, with the weight that the ledger will give to it.
                 weight = self.manifest.weight(step + local_step)
                 add_own(self._layout, live, factors, np.array(q[: measured.directions]) * weight)
@@ -107,7 +163,7 @@ class Estimator:
         """Return g_d of one local step of the round at ``step``, before quantisation, at the coefficients as set."""
         method = self.manifest.method
         epoch = step // method.epoch_steps
-        factors = direction_factors(self.manifest, seed, local_step)
+        factors = subspace.direction_factors(self.manifest, seed, local_step)
         with self._shared.switch.using(self._closed_weights(epoch)):
             loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step, method))
         return projected_gradients(method, loss_G)
@@ -173,15 +229,15 @@ class Estimator:
 
     def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
         """Return the rows of all groups in order (`group_blocks`), padded to one width so that all round equally."""
-        indices = example_indices(self.manifest, seed, local_step, len(self.data.examples))
+        indices = subspace.example_indices(self.manifest, seed, local_step, len(self.data.examples))
         blocks = indices.reshape(self.manifest.method.blocks, -1)
         of_groups = group_blocks(measured)
         chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
         return batch_of(self.data, chosen, len(of_groups), self._shared.device)
 
     def _losses(
-        self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
-    ) -> Tensor:
+        self, factors: subspace.DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
+    ) -> torch.Tensor:
         """Return the objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
         groups = len(group_blocks(with_directions(self.manifest.method, len(factors.a))))
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
@@ -215,7 +271,7 @@ class Estimator:
 
 
 def live_terms(
-    shared: SharedModel, bases: Bases, epoch: int, live: Int64Array, factors: DirectionFactors
+    shared: SharedModel, bases: subspace.Bases, epoch: int, live: Int64Array, factors: subspace.DirectionFactors
 ) -> dict[str, Term]:
     """Return the term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
 
@@ -244,11 +300,11 @@ def live_terms(
 
 
 def _moved(
-    manifest: Manifest, live: Int64Array, factors: DirectionFactors, chosen: Int64Array, shared: SharedModel
-) -> Tensor:
+    manifest: Manifest, live: Int64Array, factors: subspace.DirectionFactors, chosen: Int64Array, shared: SharedModel
+) -> torch.Tensor:
     """Return M of the ``chosen`` tensors, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
     layout, first = CoefficientLayout(manifest), int(chosen[0])
-    scale = 2.0 ** scale_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
+    scale = 2.0 ** subspace.scale_exp(manifest.method, manifest.tensors[first])  # the same for all tensors of a kind
     # All tensors of a kind at once: a few large operations in place of some for each of hundreds of tensors.
     live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
     core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
@@ -264,11 +320,13 @@ def _moved(
     return torch.cat([core + step, core.expand(-1, blocks, *core.shape[2:])], dim=1)
 
 
-def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
+def _on(values: np.typing.NDArray[np.float64], shared: SharedModel) -> torch.Tensor:
     return torch.from_numpy(values).to(shared.loss_dtype).to(shared.device)  # cast first: MPS has no fp64
 
 
-def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFactors, amounts: Int64Array) -> None:
+def add_own(
+    layout: CoefficientLayout, flat: Int64Array, factors: subspace.DirectionFactors, amounts: Int64Array
+) -> None:
     """Add amount_d a_d b_d^T to C in place, as the ledger will do with the same scalars."""
     a_DPr, b_DPr = factors.a.astype(np.int64), factors.b.astype(np.int64)
     for index in range(a_DPr.shape[1]):
@@ -289,7 +347,7 @@ def group_blocks(method: Method) -> Int64Array:
     return np.concatenate([of_direction, of_direction if method.sides == 2 else np.arange(method.blocks)])
 
 
-def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
+def projected_gradients(method: Method, loss_G: torch.Tensor) -> list[float]:
     """Return g_d of all directions from the losses of the groups (SPEC 5.2)."""
     plus_D, other = loss_G[: method.directions], loss_G[method.directions :]
     if method.sides == 2:
@@ -301,7 +359,7 @@ def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
     return result
 
 
-def _digest(bases: Bases, epochs: dict[int, Int64Array]) -> bytes:
+def _digest(bases: subspace.Bases, epochs: dict[int, Int64Array]) -> bytes:
     """Return a cache key, valid in this process: a hash of coefficients and their bases.
 
     Epochs without any coefficient other than 0 do not count.

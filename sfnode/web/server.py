@@ -1,10 +1,17 @@
-"""Serve a page on sockets that are few, bounded in time, and closed at once when the node stops."""
+"""Serve a page on sockets that are few, bounded in time, and closed at once when the node stops.
 
+The answers are read-only: no request changes anything in the node. One of them is a stream of changes: all sections
+first, then those that have changed. Nothing is queued for a slow browser: it gets the newest sections when it is ready
+for more.
+"""
+
+import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import PurePath
 
 import trio
 from hypercorn.config import Config
@@ -13,18 +20,84 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from sfnode.http_guard import Stranger, Strangers
-from sfnode.page import Page
+from sfnode.page import SERVED, Page, asset
 from sfnode.unexpected_errors import Slips
-from sfnode.web.change_stream import VIEWERS_MAX, Viewers
-from sfnode.web.page_access import Client, PageAccess, Recognise
-from sfnode.web.routes import page_app
+from sfnode.web.page_access import Client, Gate, PageAccess, Recognise
+
+VIEWERS_MAX = 8
+_LOOK_S = 1.0
+_SILENCE_S = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
 
 _CONNECTIONS_MAX = 4 * VIEWERS_MAX  # a browser opens up to six
 _SEND_S = 10.0  # a browser that reads nothing for so long is asleep or out of reach
 _REFUSAL_S = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer
 _IDLE_S = 5.0
+
+_TYPES = {"": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_STREAM = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+
+
+class Viewers:
+    """Refreshes a page once a second while at least one browser watches."""
+
+    def __init__(self, page: Page, slips: Slips) -> None:
+        self._page, self._slips = page, slips
+        self._texts: dict[str, str] = {}
+        self._changed: dict[str, int] = {}  # section -> number of the look that found it new
+        self.looks = 0
+        self._news = trio.Event()
+        self._watching = 0
+
+    async def run(self) -> None:
+        """Refresh the sections once a second until cancelled."""
+        while True:
+            self._look()
+            await trio.sleep(_LOOK_S)
+
+    @contextmanager
+    def place(self) -> Iterator[bool]:
+        """Hold a place among the viewers while the context lasts; yield False if all are taken."""
+        if self._watching >= VIEWERS_MAX:
+            yield False
+            return
+        self._watching += 1
+        try:
+            if self._watching == 1:
+                self._look()
+            yield True
+        finally:
+            self._watching -= 1
+
+    def event_since(self, look: int) -> bytes:
+        """Return a server-sent event with the sections changed since ``look``, or a comment if none has changed."""
+        fresh = [f'"{name}":{self._texts[name]}' for name, changed in self._changed.items() if changed > look]
+        return f"data: {{{','.join(fresh)}}}\n\n".encode() if fresh else b": still here\n\n"
+
+    async def wait_beyond(self, look: int) -> None:
+        """Wait until a look after ``look`` finds a change, or until a keep-alive is due."""
+        with trio.move_on_after(_SILENCE_S):
+            while self.looks == look:
+                await self._news.wait()
+
+    def _look(self) -> None:
+        """Refresh the sections if somebody watches; after a slip the next look tries again."""
+        with self._slips.contained("the page", endings=()):
+            sections = self._page.sections() if self._watching else {}
+            texts = {name: json.dumps(section, separators=(",", ":")) for name, section in sections.items()}
+            fresh = [name for name, text in texts.items() if self._texts.get(name) != text]
+            if fresh:
+                self.looks += 1
+                self._texts = texts
+                self._changed |= dict.fromkeys(fresh, self.looks)
+                self._news.set()
+                self._news = trio.Event()
 
 
 async def serve_page(page: Page, access: PageAccess, listener: socket.socket, slips: Slips) -> None:
@@ -118,3 +191,45 @@ class _Stream:
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self._stream)
             raise trio.BrokenResourceError("nobody takes what is sent")
+
+
+def page_app(viewers: Viewers, access: PageAccess, recognise: Recognise) -> Starlette:
+    """Return the application that serves the page, its files and its stream of changes behind a `Gate`."""
+    files = [Route(f"/{name}", _file) for name in ("", *SERVED)]
+    routes = [Route("/events", _Events(viewers), methods=["GET"]), *files]
+    return Starlette(routes=routes, middleware=[Middleware(Gate, access=access, recognise=recognise)])
+
+
+async def _file(request: Request) -> Response:
+    name = request.url.path.removeprefix("/")
+    return Response(asset(name), media_type=_TYPES[PurePath(name).suffix])
+
+
+class _Events:
+    """Serves the stream of changes: each browser takes one place until it disconnects."""
+
+    def __init__(self, viewers: Viewers) -> None:
+        self._viewers = viewers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._viewers.place() as is_free:
+            if not is_free:
+                full = PlainTextResponse("Too many browsers look at this page.\n", 503, {"retry-after": "30"})
+                await full(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body"})
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell, send)
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                nursery.cancel_scope.cancel()
+
+    async def _tell(self, send: Send) -> None:
+        seen = 0
+        while True:
+            event, seen = self._viewers.event_since(seen), self._viewers.looks
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+            await self._viewers.wait_beyond(seen)

@@ -13,8 +13,8 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import decode_run_untrusted
 from protocol.run.method import CoreKind
 from sfnode import demo
-from sfnode.api.authors import LocalAuthor
 from sfnode.api.local_model import LocalModel
+from sfnode.api.runs import LocalAuthor
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions

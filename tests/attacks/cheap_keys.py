@@ -24,7 +24,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger
 from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work
 from protocol.run.manifest import Manifest
-from sfnode.keys.run_keys import TRIES_AT_ONCE, search
+from sfnode.keys import TRIES_AT_ONCE, search
 from tests import REPOSITORY
 from tests.attacks.outcome import Outcome
 from tests.support.manifests import small_manifest

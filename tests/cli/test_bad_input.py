@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sfnode.cli import missing_extras
+from sfnode import extras
 from sfnode.storage.data_directory import decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE
 from tests.support.cli_calls import assert_teaches, call
@@ -296,7 +296,7 @@ def test_training_command__install_without_torch__says_what_to_install(
     command: tuple[str, ...], run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(missing_extras, "find_spec", lambda name: None if name == "torch" else missing_extras)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else extras)
     outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
     assert_teaches(outcome, "needs torch", "-m pip install 'sfnode[train]'", "join --relay")
 

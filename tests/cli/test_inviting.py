@@ -14,7 +14,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
-from sfnode.cli.inviting import qr_code
+from sfnode.cli.inviting import qr_lines
 from sfnode.cli.joining import node_run
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
@@ -105,7 +105,7 @@ def test_run_invite__picture__is_for_the_user_alone_and_one(place: Place) -> Non
 def test_qr__of_a_whole_string__fits_into_a_terminal(place: Place) -> None:
     printed = invite(place, "--at", NODE, "--qr").stdout.splitlines()
     string, code = printed[0], printed[1:]
-    assert code == qr_code.qr_lines(string) and set("".join(code)) <= set("█▀▄ ")
+    assert code == qr_lines(string) and set("".join(code)) <= set("█▀▄ ")
     assert len({len(line) for line in code}) == 1 and len(code[0]) <= 80
     assert invite(place, "--at", NODE, "--no-qr").stdout.count("\n") == 1
 

@@ -9,16 +9,15 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode import extras
-from sfnode.cli import missing_extras
 
 
 def test_web__packages_are_missing__names_them_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(name: str) -> ModuleSpec | None:
         return None if name == "hypercorn" else ModuleSpec(name, None)
 
-    monkeypatch.setattr(missing_extras, "find_spec", find)
+    monkeypatch.setattr(extras, "find_spec", find)
     with pytest.raises(OperatorError, match=r"--web needs hypercorn, .*: run `.* -m pip install 'sfnode\[web\]'`"):
-        missing_extras.check_can_serve_page()
+        extras.check_can_serve_page()
 
 
 def test_extra__environment_without_pip__is_added_by_uv(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,4 +27,4 @@ def test_extra__environment_without_pip__is_added_by_uv(monkeypatch: pytest.Monk
 
 
 def test_web__packages_are_there__is_no_error() -> None:
-    missing_extras.check_can_serve_page()
+    extras.check_can_serve_page()

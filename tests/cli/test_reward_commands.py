@@ -19,7 +19,7 @@ from protocol.run.manifest import SignedManifest
 from sfnode.cli import new_run
 from sfnode.node.join_preparation import _noise_config
 from sfnode.quality_figures import AnswerSpread
-from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards import Checker
 from sfnode.run import DataOptions, RunOptions, TaskOptions
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.node_options import TrainingOptions

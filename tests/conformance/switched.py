@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.__main__ import node_fault, run_reader
+from tests.conformance.reader import node_fault, run_reader
 
 
 def need_node() -> None:

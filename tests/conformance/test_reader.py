@@ -12,7 +12,7 @@ from protocol.errors import Ignore
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
 from tests import REPOSITORY
-from tests.conformance import __main__ as conformance
+from tests.conformance import reader
 from tests.conformance.switched import need_node
 from tests.support.ledgers import seal
 from tests.support.manifests import OWNER, small_manifest
@@ -25,13 +25,13 @@ def _needs_node() -> None:
 
 
 def test_reader__every_vector__agrees() -> None:
-    finished = conformance.run_reader("run.mjs")
+    finished = reader.run_reader("run.mjs")
     assert finished.returncode == 0, finished.stdout[-4_000:] + finished.stderr[-2_000:]
     assert finished.stdout.strip().splitlines()[-1].startswith("conformance: ")
 
 
 def test_reader__worked_numbers_of_the_specification__agree() -> None:
-    finished = conformance.run_reader("selfcheck.mjs")
+    finished = reader.run_reader("selfcheck.mjs")
     assert finished.returncode == 0, finished.stdout[-4_000:]
 
 
@@ -41,7 +41,7 @@ def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
         (tmp_path / path.name).write_text('{"cases": []}')  # all of them are read by the test above
     text = (vectors / "ledgers.json").read_text()
     (tmp_path / "ledgers.json").write_text(text.replace('"SLOT_VOID"', '"ALREADY_HELD"', 1))
-    finished = conformance.run_reader("run.mjs", tmp_path)
+    finished = reader.run_reader("run.mjs", tmp_path)
     assert finished.returncode == 1 and "SLOT_VOID" in finished.stdout + finished.stderr
     assert "missing" not in finished.stdout
 
@@ -63,7 +63,7 @@ def test_reader__records_in_any_order__comes_to_the_same_digests(tmp_path: Path,
     for record in records:
         with suppress(Ignore):
             replica.add(record)
-    found = conformance.replayed(sign_manifest(manifest, OWNER).encode(), records, tmp_path)
+    found = reader.replayed(sign_manifest(manifest, OWNER).encode(), records, tmp_path)
     assert replica.ledger.void_slots == 10
     assert {name: found[name] for name in ("run_id", "updates", "void_slots", "root", "state_digest")} == {
         "run_id": manifest.run_id.hex(),

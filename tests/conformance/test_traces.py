@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from protocol.events import Effect, Event
-from tests.conformance import __main__ as conformance
+from tests.conformance import reader
 from tests.conformance.switched import need_node, rules_switched_off
 from tests.vectors.catalogue import FILES, FOLDER
 from tests.vectors.runs import EXAMPLE
@@ -59,13 +59,13 @@ def test_switches__text_that_the_reader_has_no_more__is_said(tmp_path: Path) -> 
 def _switched_in(folder: Path, instead: str) -> list[str]:
     """The table of one rule, with the trace of a node that is alone, and another text in the reader."""
     need_node()
-    shutil.copytree(conformance.READER, folder / "conformance")
+    shutil.copytree(reader.READER, folder / "conformance")
     (folder / "vectors").mkdir()
     file = TRACES["traces_steps.json"]
     (folder / "vectors" / "traces_steps.json").write_text(json.dumps(file | {"cases": file["cases"][:1]}), "utf-8")
     clock = folder / "conformance" / "node_clock.mjs"
     clock.write_text(clock.read_text("utf-8").replace("behind > 0", instead or "behind > 0"), "utf-8")
-    finished = conformance.run_reader(str(folder / "conformance" / "node_switches.mjs"), "9.1.1")
+    finished = reader.run_reader(str(folder / "conformance" / "node_switches.mjs"), "9.1.1")
     assert finished.returncode == 1
     return finished.stdout.splitlines()
 

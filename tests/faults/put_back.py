@@ -43,7 +43,7 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
     # means harm does not end a slow session by itself, as our own do.
     "one-slow-source": (
         Edit(
-            "sfnode.network.sessions.file_answers", "serve_files",
+            "sfnode.network.sessions.file_server", "serve_files",
             "trio.move_on_after(bounds.OBSERVER_S)", "trio.move_on_after(1e9)",
         ),
         Edit(

@@ -28,7 +28,7 @@ _SHARES: Final = (0.65, 0.25, 0.1)
 _MODES: Final = ((Mode.BEFORE, 6), (Mode.AFTER, 3), (Mode.GARBLE, 3), (Mode.STALL, 1), (Mode.CANCEL, 2))
 _MODES_OF_FUNCTIONS: Final = ((Mode.BEFORE, 6), (Mode.CANCEL, 1))
 # Where a node is slow as its neighbours see it: they must go on without it.
-_OF_SLOW_PEERS: Final = ("sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers")
+_OF_SLOW_PEERS: Final = ("sfnode.network.sessions.file_server", "sfnode.network.sessions.file_server")
 _NTH_MAX: Final = 3
 # A socket within one machine loses and changes nothing; the worker here is no process whose stillness could be seen.
 _FAITHFUL: Final = "sfnode.worker.worker_client"

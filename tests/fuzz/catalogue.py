@@ -100,7 +100,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.sessions.handshake",
     "sfnode.network.discovery.mdns_packets",
     "sfnode.network.transport.reachability",
-    "sfnode.network.sessions.file_answers",
+    "sfnode.network.sessions.file_server",
     "sfnode.network.sessions.file_download",
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from protocol.errors import OperatorError
 from protocol.run.reward import Check, JsonSchema, SumCheck, parse_reward
 from protocol.schema import Malformed
-from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards import Checker
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import check_text
 from tests.vectors.check_cases import CHECKS

@@ -29,8 +29,8 @@ from protocol.wire import (
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_answers import serve_files
 from sfnode.network.sessions.file_download import Download, Wanted
+from sfnode.network.sessions.file_server import serve_files
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.fuzz.catalogue import Target

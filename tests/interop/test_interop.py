@@ -21,7 +21,7 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.host import PROTOCOL
 from sfnode.storage.data_directory import DataDirectory
 from tests import REPOSITORY
-from tests.conformance import __main__ as conformance
+from tests.conformance import reader
 from tests.support.daemons import demo_run, free_port, write_run
 from tests.support.running_nodes import Joins, address_in, stop, wait_for_updates
 
@@ -37,7 +37,7 @@ _INSTALL_S: Final = 60.0
 @pytest.fixture(scope="module")
 def client() -> Path:
     """The client beside its packages, or a skip that says what is missing."""
-    if fault := conformance.node_fault():
+    if fault := reader.node_fault():
         pytest.skip(fault)
     if fault := install():
         pytest.skip(fault)

@@ -11,9 +11,8 @@ import pytest
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
-from sfnode.keys import key_backup
-from sfnode.keys.key_backup import read_backup, write_backup
-from sfnode.keys.run_keys import node_seed
+from sfnode import keys
+from sfnode.keys import node_seed, read_backup, write_backup
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
@@ -30,7 +29,7 @@ SIGNED = sign_manifest(small_manifest(), OWNER)
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrypt that costs a millisecond."""
-    monkeypatch.setattr(key_backup, "_N", 1 << 10)
+    monkeypatch.setattr(keys, "_N", 1 << 10)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import trio
 from protocol.crypto.keys import Signer
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest
-from sfnode.keys.run_keys import find_seed
+from sfnode.keys import find_seed
 from tests.support.manifests import small_manifest
 
 
@@ -25,7 +25,7 @@ def test_find_seed__some_bits__has_them() -> None:
 
 
 def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.keys.run_keys._REPORT_S", 0.0)
+    monkeypatch.setattr("sfnode.keys._REPORT_S", 0.0)
     told: list[int] = []
 
     async def main() -> None:

@@ -17,7 +17,7 @@ from transformers import tokenization_utils_base
 from protocol.errors import OperatorError
 from protocol.run.model import ModelSpec, Sharing, file_of
 from sfnode import demo
-from sfnode.model_files.fetched_model import FetchedModel
+from sfnode.model_files.model_cache import FetchedModel
 from sfnode.model_files.model_folder import (
     DEFINITION_FILES,
     TOKENIZER_FILES,

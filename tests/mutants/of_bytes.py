@@ -53,7 +53,9 @@ ENVELOPES = (
     Mutant(
         name="key-not-checked",
         breaks="keys of small or mixed order are let in",
-        edits=(Edit(_ENVELOPE, "EnvelopeCodec.check_signed", "if not is_author_key(envelope.author):", "if False:"),),
+        edits=(
+            Edit(_ENVELOPE, "EnvelopeCodec.check_signed", "if not crypto.is_author_key(envelope.author):", "if False:"),
+        ),
         detector=Vectors(("envelopes.json",)),
     ),
     Mutant(

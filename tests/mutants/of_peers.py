@@ -20,7 +20,6 @@ _BOOK, _HOST = "sfnode.network.policy.address_book", "sfnode.network.transport.h
 _OF_BOOK = "tests/properties/test_address_book.py::"
 _ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.stream_guard"
 _FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
-_FILE_ANSWERS = "sfnode.network.sessions.file_answers"
 _OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/test_doorkeeper.py::"
 _OF_SESSIONS, _OF_REPUTATION = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
 _OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
@@ -246,7 +245,7 @@ PLACES = (
     _mutant(
         "pings-hold-a-place",
         "a ping now and then is enough to keep a place for the manifest",
-        Edit(_FILE_ANSWERS, "_Observer.send", "if not isinstance(answer, Pong):", "if True:"),
+        Edit(_FILE_SERVER, "_Observer.send", "if not isinstance(answer, Pong):", "if True:"),
         _OF_PLACES + "test_place__pings_and_asks_for_nothing__is_given_up",
     ),
     _mutant(
@@ -263,7 +262,7 @@ PLACES = (
     _mutant(
         "short-answers-without-rate-limit",
         "an observer asks for the manifest's last byte as fast as it likes",
-        Edit(_FILE_ANSWERS, "_Observer.send", "if sent_bytes < PART_BYTES_MAX:", "if False:"),
+        Edit(_FILE_SERVER, "_Observer.send", "if sent_bytes < PART_BYTES_MAX:", "if False:"),
         _OF_PLACES + "test_place__asks_for_the_manifests_last_byte_again_and_again__is_answered_more_slowly",
     ),
     _mutant(

@@ -7,8 +7,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.neighbour_files"
-_SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
-_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.fetched_model"
+_SERVER = "sfnode.network.sessions.file_server"
+_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.model_cache"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
 _PLACES, _FAIR = "sfnode.network.policy.limited_places", "tests/network/test_fair_places.py::"
 _FILE, _SEGMENTS = "sfnode.node.snapshot_files", "tests/node/test_file_fetcher.py::"
@@ -82,7 +82,7 @@ PIECES = (
     _mutant(
         "given-without-limit",
         "what the operator allows to be given is not kept to",
-        Edit(_ANSWERS, "serve_files", "isinstance(file, PacedFile)", "False"),
+        Edit(_SERVER, "serve_files", "isinstance(file, PacedFile)", "False"),
         _WIRE + "test_pieces__given_at_a_rate__all_streams_together_keep_to_it",
     ),
     _mutant(

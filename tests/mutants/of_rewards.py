@@ -9,8 +9,7 @@ from tests.mutants.patch import Edit
 _REWARD = "protocol.run.reward"
 _JSON = "protocol.run.bounded_json"
 _TASK = "protocol.run.task"
-_CHECKER = "sfnode.rewards.rule_checker"
-_FORM = "sfnode.rewards.json_schema"
+_CHECKER = "sfnode.rewards"
 _RULES = Vectors(("manifests.json",))
 _CHECKS = Vectors(("checks.json",))
 _LONGEST = "tests/rewards/test_checker.py::test_reward__of_the_longest_answers__takes_no_time"
@@ -100,7 +99,7 @@ ANSWERS = (
     Mutant(
         name="true-is-one-in-answers",
         breaks="the answer true is taken for the constant 1",
-        edits=(Edit(_FORM, "_is_among", "isinstance(value, bool) is isinstance(each, bool) and ", ""),),
+        edits=(Edit(_CHECKER, "_is_among", "isinstance(value, bool) is isinstance(each, bool) and ", ""),),
         detector=_CHECKS,
     ),
     Mutant(

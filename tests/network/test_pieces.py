@@ -17,9 +17,8 @@ from protocol.wire import Bye, FilePart, FileRequest, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Pace, Traffic
-from sfnode.network.sessions.file_answers import FileSource
 from sfnode.network.sessions.file_download import Download, Wanted
-from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
+from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileSource, ServedRun
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.sessions.neighbour_files import Ask
 from sfnode.network.transport.link import Link, LinkBrokenError

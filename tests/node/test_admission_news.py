@@ -11,7 +11,7 @@ import pytest
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec, read_invitation
 from protocol.run.manifest import Manifest
-from sfnode.keys.run_keys import claim_invitation
+from sfnode.keys import claim_invitation
 from sfnode.node.watching.network_news import AdmissionNews
 from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory

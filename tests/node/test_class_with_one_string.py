@@ -12,7 +12,7 @@ from protocol.events import StatementSubmitted
 from protocol.node.node import Node
 from protocol.wire import PeerId
 from sfnode.api.simulation import VirtualWorld, _Swarm
-from sfnode.keys.run_keys import claim_invitation
+from sfnode.keys import claim_invitation
 from sfnode.node.own_statements import Invitations
 from sfnode.reporter import Reporter
 from sfnode.run.run_address import parse_run_addresses

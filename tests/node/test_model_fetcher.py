@@ -18,7 +18,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
 from protocol.run.model import FileSpec, ModelSpec, Sharing
-from sfnode.model_files.fetched_model import FetchedModel, link_weights
+from sfnode.model_files.model_cache import FetchedModel, link_weights
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile
 from sfnode.network.sessions.channel import Pace
 from sfnode.node import model_fetcher

@@ -17,8 +17,8 @@ from unittest import mock
 import click
 
 from protocol.errors import OperatorError
+from sfnode import keys
 from sfnode.cli import main
-from sfnode.keys import key_backup
 from sfnode.training import described_model
 
 REACHED: Final = "the work itself would begin here"
@@ -108,7 +108,7 @@ def short_of_work() -> Iterator[None]:
         for name in _WORK:
             ends = _reached_later if name.rpartition(".")[2] in _ASYNC else _reached
             stack.enter_context(mock.patch(name, ends))
-        stack.enter_context(mock.patch.object(key_backup, "_N", _KEY_COST))
+        stack.enter_context(mock.patch.object(keys, "_N", _KEY_COST))
         stack.enter_context(mock.patch.object(described_model, "describe_run", _once(described_model.describe_run)))
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MEMORY, hard))

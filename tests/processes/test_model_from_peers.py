@@ -9,7 +9,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode import demo
-from sfnode.model_files.fetched_model import FetchedModel
+from sfnode.model_files.model_cache import FetchedModel
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, free_ports, log_verify, run_sfnode, write_run
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until

@@ -14,6 +14,7 @@ from sfnode.reporter import Reporter
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.disk import HeldFile
 from sfnode.storage.stored_basis import BASIS_FILE, read_bases
+from tests.support.cli_calls import call
 from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.dense_runs import dense_demo_run
 from tests.support.running_nodes import Joins, address_in, wait_until
@@ -80,9 +81,8 @@ def fetched_bytes(folder: Path) -> int:
 def test_join__basis_for_a_run_with_a_random_one__operator_error(tmp_path: Path) -> None:
     write_run(demo_run(steps=STEPS), tmp_path / "test.run")
     (tmp_path / "a.basis").write_bytes(b"x")
-    given = ("--run", str(tmp_path / "test.run"), "--basis", str(tmp_path / "a.basis"), "--relay")
-    result = run_sfnode("join", *given, "--data-dir", str(tmp_path / "node"))
-    assert result.returncode != 0 and "the run's basis is random" in result.stderr
+    given = ("--run", tmp_path / "test.run", "--basis", tmp_path / "a.basis", "--relay")
+    assert "the run's basis is random" in call("join", *given, "--data-dir", tmp_path / "node").error
 
 
 def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
@@ -91,16 +91,14 @@ def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
     signed, data = dense
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "a.basis").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    join = ("join", "--run", str(tmp_path / "test.run"), "--relay", "--data-dir", str(tmp_path / "node"))
-    nowhere = run_sfnode(*join)
-    assert nowhere.returncode != 0 and "join with --bootstrap" in nowhere.stderr
-    another = run_sfnode(*join, "--basis", str(tmp_path / "a.basis"))
-    assert another.returncode != 0 and "a.basis is not the run's basis: the SHA-256" in another.stderr
+    join = ("join", "--run", tmp_path / "test.run", "--relay", "--data-dir", tmp_path / "node")
+    assert "join with --bootstrap" in call(*join).error
+    another = call(*join, "--basis", tmp_path / "a.basis")
+    assert "a.basis is not the run's basis: the SHA-256" in another.error
     assert not (tmp_path / "node" / BASIS_FILE).exists()
     (tmp_path / "node").mkdir(exist_ok=True)
     (tmp_path / "node" / BASIS_FILE).write_bytes(data[:-1])
-    damaged = run_sfnode(*join)
-    assert damaged.returncode != 0 and f"{BASIS_FILE} is not the run's basis" in damaged.stderr
+    assert f"{BASIS_FILE} is not the run's basis" in call(*join).error
 
 
 @pytest.mark.process

@@ -51,7 +51,7 @@ CATCH_ALL = {
         "sfnode.training.worker_process",
         "answer",
     ): "one request of the worker: its fault must not end the other nodes' sessions",
-    ("sfnode.web.change_stream", "_look"): "what is shown of a node must not end it",
+    ("sfnode.web.server", "_look"): "what is shown of a node must not end it",
     ("sfnode.web.server", "_serve"): "one browser's connection: the node and the other browsers go on",
     ("tests.simulation.world", "run_scenario"): "whatever escapes the core is a finding, and belongs to its seed",
     ("tests.support.patience", "until_it_ends"): "whatever a test raises is raised again, once its limit is dropped",

@@ -38,7 +38,7 @@ TASKS = {
     ("sfnode.network.transport.host", "listener.close"): _LIFE,
     ("sfnode.network.transport.host", "serve"): _LIFE,
     ("sfnode.metrics", "server.answer"): "contains the connection itself",
-    ("sfnode.web.routes", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
+    ("sfnode.web.server", "self._tell"): "it ends a browser's connection: `_Connections._serve`",
     ("sfnode.web.server", "viewers.run"): _PAGE,
     ("sfnode.web.server", "self._close_when_cancelled"): _PAGE,
     ("sfnode.web.server", "self._serve"): "contains the connection itself",

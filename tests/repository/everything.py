@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import click
+import psutil
 
 from sfnode.training.worker_process import yield_to_others
 from tests import REPOSITORY
@@ -28,6 +29,8 @@ from tests import REPOSITORY
 BIN: Final = Path(sys.executable).parent
 NICENESS: Final = 10  # that of a training worker: a ninth of the weight of what wants the same core
 LAST_NICENESS: Final = 19  # a seventieth
+MEMORY_DISK: Final = Path("/dev/shm")  # of Linux
+MEMORY_BYTES_MIN: Final = 8 << 30  # all processes take four; pytest drops the folders of tests that have passed
 PROCESS_TESTS_AT_ONCE: Final = 3  # each waits for three quarters of its time
 _LOOK_EVERY_S: Final = 0.05
 STOP_S: Final = 10.0  # for what runs to end in good order after Ctrl-C
@@ -71,7 +74,8 @@ class _Running:
             self.phase.command,
             cwd=REPOSITORY,
             # Compiled modules are kept, whatever the machine likes: hundreds of processes would compile the same files.
-            env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+            env=folders_in_memory()
+            | {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -101,6 +105,20 @@ class _Running:
         """Signal it and what it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+
+
+def folders_in_memory(disk: Path = MEMORY_DISK) -> dict[str, str]:
+    """Return the variable by which pytest makes the tests' folders on a disk in memory; {} where it has no room.
+
+    Tests wait for a disk thousands of times, some milliseconds each, in which nothing computes.
+    """
+    try:
+        found = os.statvfs(disk)
+    except OSError:
+        return {}
+    free_bytes = min(found.f_bavail * found.f_frsize, psutil.virtual_memory().available)
+    may_be_used = os.access(disk, os.W_OK) and not found.f_flag & os.ST_NOEXEC
+    return {"PYTEST_DEBUG_TEMPROOT": str(disk)} if may_be_used and free_bytes >= MEMORY_BYTES_MIN else {}
 
 
 def run(*lanes: Sequence[Phase]) -> list[Ended]:
@@ -152,10 +170,11 @@ def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], .
     tests/conftest.py puts the longest tests of processes first. Those of one file run one after the other: they may
     share what a machine has once, such as the port on which routers are looked for.
     """
+    small = ("-o", "tmp_path_retention_policy=failed")
     at_once = ("-n", str(PROCESS_TESTS_AT_ONCE), "--dist", "loadfile", "--no-loadscope-reorder")
-    waiting = _tool("pytest", "-m", "process and not slow", *at_once, *arguments, *files_with_process_tests())
+    waiting = _tool("pytest", "-m", "process and not slow", *at_once, *small, *arguments, *files_with_process_tests())
     on_all_cores = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
-    computing = _tool("pytest", "-m", "not process and not slow", *on_all_cores, *arguments)
+    computing = _tool("pytest", "-m", "not process and not slow", *on_all_cores, *small, *arguments)
     simulation = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds))
     return (
         (Phase(name="pytest, real processes", command=waiting),),

@@ -100,6 +100,16 @@ def test_phase__with_a_niceness__has_it_within_its_session_and_among_sessions(
     assert re.search(r"nice 19\n/autogroup-\d+ nice 19\n", capsys.readouterr().out)
 
 
+def test_folders__disk_in_memory_with_room_or_without__are_there_or_where_they_always_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(everything, "MEMORY_BYTES_MIN", 1)
+    assert everything.folders_in_memory(tmp_path) == {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    assert everything.folders_in_memory(tmp_path / "none") == {}
+    monkeypatch.setattr(everything, "MEMORY_BYTES_MIN", 1 << 60)
+    assert everything.folders_in_memory(tmp_path) == {}
+
+
 def test_lanes__of_make_test__every_kind_of_check_is_in_one_of_them() -> None:
     waiting, computing, last = everything.lanes_of(300, ["-x"])
     assert [phase.name for phase in waiting] == ["pytest, real processes"]

@@ -10,12 +10,12 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_880,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
-    "exported_names": 476,
-    "init_lines": 545,  # five of them for each face that imports late, so that commands start at once
-    "import_share": 8.41,
+    "lines": 41_611,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
+    "exported_names": 452,
+    "init_lines": 526,  # five of them for each face that imports late, so that commands start at once
+    "import_share": 7.97,
     "small_helpers_per_kloc": 0.3,
-    "dataclasses_per_kloc": 5.93,  # as many as before, on fewer lines
+    "dataclasses_per_kloc": 5.94,  # as many as before, on fewer lines
     "dialect_lines_per_kloc": 1.5,
     "data_directory_functions": 4,
     "names_with_two_meanings": 0,

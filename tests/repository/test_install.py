@@ -107,6 +107,16 @@ def test_install__node_without_training__asks_for_nothing_that_is_compiled() -> 
     assert names & {"libp2p", "fastecdsa", "torch", "transformers", "safetensors", "tokenizers"} == set()
 
 
+def test_install__modules_and_one_of_another_python__are_compiled_but_for_that(tmp_path: Path) -> None:
+    """pip compiles on one processor, which took almost half of an installation: it leaves that to us."""
+    for name, text in ("package/good.py", "x = 1\n"), ("package/old.py", "print 'a'\n"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    installer().compile_modules(tmp_path)
+    found = [path.name for path in tmp_path.rglob("*.pyc")]
+    assert found == [f"good.{sys.implementation.cache_tag}.pyc"]
+
+
 def made_wheel(path: Path) -> Path:
     with zipfile.ZipFile(path, "w") as wheel:
         for name in ("libp2p/__init__.py", "libp2p-0.8.1.dist-info/METADATA", "docs/conf.py", "examples/chat.py"):

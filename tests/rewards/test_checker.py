@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies
 
 from protocol.errors import OperatorError
 from protocol.run.reward import parse_reward
-from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards import Checker
 
 ROW = {"answer": "42", "n": 7, "odd": "a.b{c}", "blank": " 42\n", "nothing": ""}
 LONG_S = 1.0  # for the longest answer; the slowest patterns that were found take 0.4 s

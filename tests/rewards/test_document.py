@@ -8,7 +8,7 @@ import re
 import pytest
 
 from protocol.run.reward import parse_reward
-from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards import Checker
 from sfnode.run.reward_options import RewardOptions
 from tests import REPOSITORY
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from protocol.run.reward import parse_reward
-from sfnode.rewards.rule_words import rule_in_words
+from sfnode.run.purpose import rule_in_words
 
 ANSWERS = "; 8 answers of at most 16 tokens to each prompt"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.rewards.private_reward_program import RewardCommand
+from sfnode.rewards import RewardCommand
 
 ROW = {"answer": "42", "n": 7}
 LOOP = "import json, sys, time\nfor line in sys.stdin:\n    asked = json.loads(line)\n"

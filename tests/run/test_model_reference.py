@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, checked
-from sfnode.model_files.fetched_model import FetchedModel
+from sfnode.model_files.model_cache import FetchedModel
 from sfnode.run.model_reference import find_model
 from tests.support.manifests import manifest_data
 

@@ -10,6 +10,7 @@ import pickle
 import random
 import socket
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from protocol.run.model import ModelSpec
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.children.child_program import Program
+from sfnode.model_files.resolve import resolve_model
 from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.daemon_config import DaemonConfig
@@ -79,7 +81,12 @@ def demo_run(
 
 @functools.cache
 def _described(model: str, task: TaskSpec) -> tuple[ModelSpec, tuple[TensorSpec, ...]]:
-    """The model and what of it is trained, from a process of its own: to import torch here would take seconds."""
+    """The model and what of it is trained; from a process of its own where to import torch would take seconds."""
+    if "torch" in sys.modules:
+        from sfnode.training.described_model import describe_run
+
+        found = describe_run(resolve_model(model), "linear", task, DATA)
+        return found.spec, found.tensors
     given = pickle.dumps((model, task, DATA)).hex()
     process = start_child(Program(module="tests.support.describe_model", arguments=(given,)), stderr=2)
     assert process.stdin is not None

@@ -16,8 +16,7 @@ from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import Address, parse_listen
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins
-from sfnode.network.sessions.file_answers import FileSource
-from sfnode.network.sessions.file_server import ServedRun
+from sfnode.network.sessions.file_server import FileSource, ServedRun
 from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
 from sfnode.network.transport.link import Link, LinkBrokenError

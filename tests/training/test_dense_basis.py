@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import TensorKind
+from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from sfnode.training import dense_estimate
 from sfnode.training.calibration import FoundBasis, calibrate
@@ -95,11 +95,15 @@ def test_calibrate__later_layers_that_change_a_move__are_in_the_rate() -> None:
     assert found.learning_rate == pytest.approx(RATE / curvature / arriving, rel=0.02)
 
 
+def _moving(shared: SharedModel, data: TaskData) -> tuple[TensorSpec, ...]:
+    return moving_tensors(shared, trainable_tensors(shared.model), has_label_words=bool(data.label_tokens))
+
+
 def test_calibrate__candidates_of_unlike_lengths__no_column_bends_the_loss_more_than_the_others() -> None:
     """What moves all candidates alike cancels only where they are read at the same tokens."""
     data = some_choices()
     unlike, shared = found_for(tiny_llama(), data), SharedModel(tiny_llama())
-    look = look_at(shared, moving_tensors(shared, trainable_tensors(shared.model)), data, lambda _done, _total: None)
+    look = look_at(shared, _moving(shared, data), data, lambda _done, _total: None)
     assert unlike is not None
     u = torch.from_numpy(unlike.content.u).double() * 2.0**unlike.content.u_exp
     v = [
@@ -120,7 +124,7 @@ def test_calibrate__fewer_bits__same_basis_with_a_unit_that_suits_them(bits: int
     found, usual = found_for(direct_model(), data, bits=bits), found_for(direct_model(), data)
     assert found is not None and usual is not None
     assert np.array_equal(found.content.u, usual.content.u) and found.learning_rate == usual.learning_rate
-    look = look_at(shared, moving_tensors(shared, trainable_tensors(shared.model)), data, lambda _done, _total: None)
+    look = look_at(shared, _moving(shared, data), data, lambda _done, _total: None)
     u = torch.from_numpy(found.content.u).double() * 2.0**found.content.u_exp
     v = [
         torch.from_numpy(each).double() * 2.0**exp

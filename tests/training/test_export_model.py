@@ -22,8 +22,7 @@ from protocol.errors import OperatorError
 from protocol.subspace.basis_file import Bases
 from sfnode import demo
 from sfnode.training.export.adapter import export_adapter
-from sfnode.training.export.atomic_folder import check_free, fresh_folder
-from sfnode.training.export.hugging_face_folder import export_model
+from sfnode.training.export.hugging_face_folder import check_free, export_model, fresh_folder
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensor_groups import TensorGroup

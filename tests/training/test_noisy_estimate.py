@@ -14,7 +14,7 @@ from protocol.schema import to_plain
 from protocol.subspace.basis_file import Bases
 from protocol.subspace.directions import example_indices
 from sfnode.privacy import NoisySum, length_max
-from sfnode.training import dense_message
+from sfnode.training import estimator
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
@@ -40,7 +40,7 @@ class WatchedSum(NoisySum):
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float64]]:
     """The gradients of all rows that were added."""
     WatchedSum.seen = []
-    monkeypatch.setattr(dense_message, "NoisySum", WatchedSum)
+    monkeypatch.setattr(estimator, "NoisySum", WatchedSum)
     return WatchedSum.seen
 
 

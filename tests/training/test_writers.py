@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import AutoModelForCausalLM, PreTrainedModel
+import pytest
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from protocol.run.manifest import TensorKind
-from sfnode.training.calibration.residual_writers import writers_of
+from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from tests.architectures.tiny_configs import tiny_config
@@ -62,3 +63,18 @@ def written(model: PreTrainedModel) -> tuple[list[str], list[str]]:
     found = writers_of(shared, tensors)
     names, of_width = ([tensor.name.removesuffix(".weight") for tensor in each] for each in (found, wide))
     return names, of_width
+
+
+@pytest.mark.parametrize(
+    ("blocks", "has_label_words", "first", "last"),
+    [(30, True, 14, 23), (30, False, 20, 29), (12, True, 5, 9), (11, True, 7, 10), (1, True, 0, 0)],
+)
+def test_moving_tensors__label_words_in_a_deep_model__end_before_the_last_layers(
+    blocks: int, has_label_words: bool, first: int, last: int
+) -> None:
+    """Of SmolLM2's 30 blocks, 14 to 23 say most: TREC ended at 89.4 % in the last third, and at 92 % there."""
+    shape = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+    shared = SharedModel(lively(LlamaForCausalLM(LlamaConfig(num_hidden_layers=blocks, **shape))))
+    found = moving_tensors(shared, trainable_tensors(shared.model), has_label_words=has_label_words)
+    numbers = [int(tensor.name.split(".")[2]) for tensor in found]
+    assert (numbers[0], numbers[-1], len(found)) == (first, last, max(1, round(2 * blocks / 3)))

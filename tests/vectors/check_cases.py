@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from protocol.run.reward import parse_reward
-from sfnode.rewards.rule_checker import Checker
+from sfnode.rewards import Checker
 from tests.vectors.notation import Case, Document, case, compact, document
 
 ROW = {"answer": "42", "n": 7, "odd": "a.b{c}", "blank": " 42\n", "nothing": ""}

@@ -18,7 +18,7 @@ from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import peer_of_author
 from sfnode.network.sessions import RefusedError, ServedRun
-from sfnode.network.sessions.file_answers import FileSource
+from sfnode.network.sessions.file_server import FileSource
 from sfnode.network.transport import Link
 from tests.support.ledgers import signer
 from tests.vectors.notation import compact

@@ -21,7 +21,7 @@ from typing import Final
 import psutil
 
 from sfnode.children.child_program import Program, end
-from sfnode.web.change_stream import VIEWERS_MAX
+from sfnode.web.server import VIEWERS_MAX
 from tests.support.daemons import JoinProcess, demo_run, free_ports, write_run
 from tests.support.running_nodes import address_in, wait_until
 

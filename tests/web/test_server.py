@@ -16,7 +16,7 @@ from sfnode.page import PageAddress, asset
 from sfnode.page.assets import INDEX, SCRIPTS, STYLE
 from sfnode.page.node_page import Page, Sections
 from sfnode.unexpected_errors import Slips
-from sfnode.web import change_stream, server
+from sfnode.web import server
 from sfnode.web.page_access import PageAccess
 from sfnode.web.server import serve_page
 from tests.support.made_pages import MadeNode
@@ -101,7 +101,7 @@ async def served(
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNode:
-    monkeypatch.setattr(change_stream, "_LOOK_S", 0.05)
+    monkeypatch.setattr(server, "_LOOK_S", 0.05)
     node = MadeNode(tmp_path)
     node.link(1, 2)
     node.advance(60)
@@ -190,7 +190,7 @@ async def test_stream__first_event__has_all_and_the_next_what_has_changed(made: 
 
 async def test_stream__more_browsers_than_places__the_last_is_refused_until_one_leaves(made: MadeNode) -> None:
     async with served(made.page()) as browser:
-        streams = [Stream(await browser.open("/events")) for _ in range(change_stream.VIEWERS_MAX)]
+        streams = [Stream(await browser.open("/events")) for _ in range(server.VIEWERS_MAX)]
         for stream in streams:
             await stream.next()
         refused = await browser.ask("/events")

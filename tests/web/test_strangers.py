@@ -11,14 +11,14 @@ from trio.testing import MockClock
 
 from sfnode import http_guard
 from sfnode.http_guard import STRANGERS_MAX, STRANGERS_PER_ORIGIN_MAX, Strangers, is_name_of_ours, url_to_open
-from sfnode.web import change_stream
+from sfnode.web import server
 from tests.support.made_pages import MadeNode
 from tests.web.test_server import LIMIT_S, TOKEN, Browser, Stream, served
 
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNode:
-    monkeypatch.setattr(change_stream, "_LOOK_S", 0.05)
+    monkeypatch.setattr(server, "_LOOK_S", 0.05)
     return MadeNode(tmp_path)
 
 

@@ -9,12 +9,12 @@ import trio
 
 from protocol.errors import OperatorError, texts_of
 from protocol.run import AdmissionKind, Manifest
-from sfnode.cli.inviting import qr_code
+from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.web_and_metrics import metrics_served, page_served
-from sfnode.cli.missing_extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
+from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
 from sfnode.metrics import parse_metrics_address
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
@@ -214,4 +214,4 @@ def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: D
         invite = pasteable("sfnode run invite --owner-key KEY --data-dir", data_dir)
         return [f"make a string for each who joins{where}: {invite}"]
     lines = [f"others join{where} with: {pasteable('sfnode join', string)}"]
-    return [*lines, *qr_code.qr_lines(string)] if qr_code.is_qr_shown() else lines
+    return [*lines, *qr_lines(string)] if is_qr_shown() else lines

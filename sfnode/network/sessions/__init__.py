@@ -2,9 +2,15 @@
 
 from sfnode.network.sessions import handshake
 from sfnode.network.sessions.channel import Channel, Pace, Traffic
-from sfnode.network.sessions.file_answers import FileSource, PacedFile, manifest_part
 from sfnode.network.sessions.file_download import Download, OtherRunError, Wanted, fetch
-from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
+from sfnode.network.sessions.file_server import (
+    FILES_PROTOCOL,
+    FileServer,
+    FileSource,
+    PacedFile,
+    ServedRun,
+    manifest_part,
+)
 from sfnode.network.sessions.handshake import RefusedError, SilentError
 from sfnode.network.sessions.neighbour_files import Ask, NeighbourFiles
 from sfnode.network.sessions.open_sessions import OpenSessions

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, PretrainedConfig, PreTrainedModel
 
 from protocol.crypto import Signer
@@ -114,7 +112,7 @@ def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
         for name, module in _empty_model(shape).named_modules()
-        if isinstance(module, nn.Linear) and name != "lm_head"
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
     )
 
 
@@ -214,7 +212,7 @@ def random_data(rows: int, tokens: int) -> TaskData:
     return TaskData(label_tokens=(4, 5), examples=examples)
 
 
-def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
+def some_coefficients(manifest: Manifest, epoch: int) -> np.typing.NDArray[np.int64]:
     """Return arbitrary coefficients for every tensor, int64[layout.size]."""
     size = CoefficientLayout(manifest).size
     return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * _CLIP) - _CLIP

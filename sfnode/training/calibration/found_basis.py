@@ -1,7 +1,7 @@
 """Find the basis of a dense core by forward passes over examples whose labels are not looked at.
 
-Layers of the last third that write to the residual stream get the core. V has the leading directions of a layer's
-inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
+A third of the layers that write to the residual stream get the core (`moving_tensors`). V has the leading directions
+of a layer's inputs at the tokens that are read, scaled to variance one. U has directions of the stream's end:
 
 * With label words, one for each contrast between them, which moves its logits by one contrast.
 * With candidates, the leading directions in which a move changes the loss, over their root mean square.
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX, DENSE_NUMBERS_MAX, RANK_MAX
@@ -103,7 +102,7 @@ def calibrate(
     if data.judge is not None:
         data, drawn = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
-    moving = moving_tensors(shared, tensors)
+    moving = moving_tensors(shared, tensors, has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     tried = spread_out(examples, _TRIAL_EXAMPLES)
@@ -229,7 +228,7 @@ def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
     known = min(rank, len(values))
     values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
-    return functional.pad(scaled, (0, rank - scaled.shape[1]))
+    return nn.functional.pad(scaled, (0, rank - scaled.shape[1]))
 
 
 def _entries(side: Tensor) -> tuple[Int8Array, int]:
@@ -257,7 +256,7 @@ class _Gradients:
         drawn = words(0, self._examples).astype(np.int64)
         if look.logits.numel():
             labels = look.logits.shape[1]
-            one_hot_NL = functional.one_hot(torch.from_numpy(drawn % labels), labels)
+            one_hot_NL = nn.functional.one_hot(torch.from_numpy(drawn % labels), labels)
             self._excess_Pr = (look.logits.double().softmax(dim=1) - one_hot_NL) @ contrasts(labels)
         self._drawn_N = torch.from_numpy(drawn)
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from protocol.run import TensorSpec
 from protocol.subspace import BasisContent
@@ -41,7 +40,7 @@ def suited_rate(
     # A model's own answers are likely already, so their loss says little: rewards keep the trial of one half step
     steps, share = (_TRIAL_STEPS, 1.0) if data.judge is None else (1, 0.5)
 
-    def passed(core: Sequence[Tensor]) -> tuple[float, list[Tensor]]:
+    def passed(core: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
         """Return the mean loss at this core, and its gradient by the core; no core: at the model alone."""
         nonlocal passes
         passes += 1

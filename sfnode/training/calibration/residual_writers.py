@@ -19,17 +19,26 @@ from protocol.subspace import words
 from sfnode.training.model import TensorGroup, layer_probe, places
 from sfnode.training.shared_model import SharedModel
 
-_MOVING = 1 / 3  # share of the writing layers that get a core: the last ones
+_MOVING = 1 / 3  # share of the writing layers that get a core
+_DEEP = 24  # from so many writing layers on, the third with label words ends before the last layers do
+_END = 0.8  # of the depth: docs/decisions/0032-all-numbers-from-one-pass.md
 _ROWS = 8
 _TOKENS = 5
 _MOVE = 0.1  # of the stream's size: in 16 bits it is not lost, and later layers change nearly linearly
 _ALONG = 1 / 3  # least cosine of what arrives with the move; of one that does not it is 0 +- sqrt(1 / 8 H)
 
 
-def moving_tensors(shared: SharedModel, tensors: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-    """Return the tensors that get a core, those stored as inputs x outputs as transposed ones; none may be found."""
+def moving_tensors(
+    shared: SharedModel, tensors: Sequence[TensorSpec], *, has_label_words: bool
+) -> tuple[TensorSpec, ...]:
+    """Return the tensors that get a core, those stored as inputs x outputs as transposed ones; none may be found.
+
+    They are a third of the layers that write to the residual stream: the last third, but with label words in a deep
+    model the one that ends at four fifths of the depth, where inputs say most about a text.
+    """
     writers = writers_of(shared, tensors)
-    return tuple(writers[-max(1, round(_MOVING * len(writers))) :])
+    end = round(_END * len(writers)) if has_label_words and len(writers) >= _DEEP else len(writers)
+    return tuple(writers[end - max(1, round(_MOVING * len(writers))) : end] if writers else ())
 
 
 @torch.inference_mode()

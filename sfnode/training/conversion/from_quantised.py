@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError, first_line
@@ -57,9 +56,9 @@ def convert_quantised(source: Path, out: Path) -> None:
     write_weights(out, _alone(model))
 
 
-def _alone(model: torch.nn.Module) -> dict[str, Tensor]:
+def _alone(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Return the model's tensors by name, tied ones once."""
-    found: dict[int, tuple[str, Tensor]] = {}
+    found: dict[int, tuple[str, torch.Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         found.setdefault(id(tensor), (name, tensor.detach()))
     return dict(found.values())

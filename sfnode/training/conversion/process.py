@@ -8,10 +8,10 @@ from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
 from sfnode.model_files import REFUSED, WeightForm
+from sfnode.storage import disk
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.conversion.from_quantised import convert_quantised
-from sfnode.training.write_errors import describe_write_error
 
 
 def convert(form: WeightForm, source: Path, out: Path) -> None:
@@ -30,7 +30,7 @@ def convert(form: WeightForm, source: Path, out: Path) -> None:
     except MemoryError:
         raise OperatorError(f"{source} takes more memory than such a file may") from None
     except (OSError, SafetensorError) as error:
-        raise OperatorError(f"{source} cannot be converted into {out}: {describe_write_error(error)}") from None
+        raise OperatorError(f"{source} cannot be converted into {out}: {disk.describe_os_error(error)}") from None
 
 
 def main() -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from sfnode.model_files import INDEX_FILE, SINGLE_FILE, TOTAL_FILE
 
 _SHARD_BYTES = 1 << 30  # one shard is in memory at a time
 
 
-def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_weights(folder: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write one file, or several with an index. Tensors may share memory, or lie in files: each is read once.
 
     The total goes into a file next to ``folder`` first, for those who show the progress.
@@ -38,7 +37,7 @@ def write_json_file(path: Path, content: Mapping[str, object]) -> None:
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
-def narrowest(values: Tensor) -> Tensor:
+def narrowest(values: torch.Tensor) -> torch.Tensor:
     """Return the same fp32 values in 16 bits each, if such a format holds all of them exactly."""
     for dtype in (torch.bfloat16, torch.float16):
         if torch.equal((narrow := values.to(dtype)).float(), values):
@@ -58,7 +57,7 @@ def _shards(sizes: Mapping[str, int]) -> list[list[str]]:
     return shards
 
 
-def _write_shard(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def _write_shard(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     # clones, because the library refuses tensors that share memory, as tied ones do
     save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
     with path.open("rb") as file:

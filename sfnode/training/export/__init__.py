@@ -1,5 +1,4 @@
 """Door: `export_model`. Write the trained model for other programs: a Hugging Face folder, or a LoRA adapter."""
 
 from sfnode.training.export.adapter import export_adapter
-from sfnode.training.export.atomic_folder import check_free
-from sfnode.training.export.hugging_face_folder import export_model
+from sfnode.training.export.hugging_face_folder import check_free, export_model

@@ -3,17 +3,21 @@
 A tensor's update is -2^k sum_e U_e C_e V_e^T. It is low-rank already, so no decomposition is needed. One
 factor has the basis's small integers; the other is an integer matrix times a power of two, split into float32 parts
 that add up to it exactly.
+
+llama.cpp reads one GGUF file, whose tensors have the names and orders of its models. Source of that format:
+https://github.com/ggml-org/llama.cpp, convert_lora_to_gguf.py and src/llama-adapter.cpp
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import gguf
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -21,15 +25,20 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import CoefficientLayout, Coefficients, Int64Array, view_exp
 from protocol.subspace import Bases
-from sfnode.training.export.atomic_folder import fresh_folder
-from sfnode.training.export.gguf_adapter import Factors, write_gguf_adapter
-from sfnode.training.export.hugging_face_folder import check_tensors, origin_of
+from sfnode.training.export.hugging_face_folder import check_tensors, fresh_folder, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
 _LOCAL_IDS = ("embedded:", "local:")  # of models that are on no hub
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
+
+Factors = tuple[Tensor, Tensor]  # A: (rank, inputs), B: (outputs, rank); the update is B @ A
+
+# Kind of model in transformers -> llama.cpp's. Only those that were compared with it (docs/evaluate_export.md).
+_KINDS = {"llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}
+# Layers -> the field with their heads, in each of which models of kind LLAMA interleave the outputs of both halves.
+_REORDERED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 
 
 def export_adapter(
@@ -156,3 +165,38 @@ def _exact_factors(
         lefts.append(space.u.astype(np.float64) @ values_rr * -(scale * 2.0**space.exp))
         rights.append(space.v.T.astype(np.float32))
     return np.hstack(lefts), np.vstack(rights)
+
+
+def write_gguf_adapter(factors: Mapping[str, Factors], config: Mapping[str, object], out: Path) -> None:
+    """Write the factors of layers, by their names in transformers. Its scaling is 1.
+
+    ``config``: all fields of the model, those that its config.json leaves out, too.
+
+    OperatorError: the model, or a layer, is none that llama.cpp is known to have.
+    """
+    kind = _KINDS.get(str(config.get("model_type")))
+    if kind is None:
+        raise OperatorError(
+            f"an adapter in llama.cpp's form can be written for models of {', '.join(sorted(_KINDS))}; this one is of "
+            f"{config.get('model_type')}. --format peft writes one for PEFT, --format model the whole model"
+        )
+    names = gguf.get_tensor_name_map(kind, int(str(config["num_hidden_layers"])))
+    writer = gguf.GGUFWriter(out, gguf.MODEL_ARCH_NAMES[kind])
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    rank = next(iter(factors.values()))[0].shape[0]
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, float(rank))  # llama.cpp multiplies by alpha / rank
+    for layer, (a, b) in factors.items():
+        name = names.get_name(f"{layer}.weight", try_suffixes=(".weight",))
+        if name is None:
+            raise OperatorError(f"llama.cpp has no tensor for layer {layer}: export the whole model instead")
+        ordered = b
+        if kind is gguf.MODEL_ARCH.LLAMA and (field := _REORDERED.get(layer.rpartition(".")[2])):
+            heads = int(str(config[field]))
+            ordered = b.view(heads, 2, -1, rank).transpose(1, 2).reshape(b.shape).contiguous()
+        writer.add_tensor(f"{name}.lora_a", a.numpy())
+        writer.add_tensor(f"{name}.lora_b", ordered.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

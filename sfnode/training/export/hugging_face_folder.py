@@ -1,18 +1,107 @@
-"""Write the trained model as a Hugging Face folder. Each weight is rounded once, as a node of that dtype does it."""
+"""Write the trained model as a Hugging Face folder. Each weight is rounded once, as a node of that dtype does it.
 
-from collections.abc import Mapping
+A folder is written all at once: readers find it complete or as it was before, even after an error.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import model_folder as files
-from sfnode.training.export.atomic_folder import fresh_folder
+from sfnode.storage import disk
 from sfnode.training.model import ParameterPlace, check_model, check_whole_fits, fold_weights, is_of, loading, places
 from sfnode.training.task import PromptEncoder
+
+ORIGIN_FILE = "sfnode.json"  # names the run and state of the weights, and the files that an export has made
+
+
+@contextmanager
+def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: Sequence[Path] = ()) -> Iterator[Path]:
+    """Yield a temporary folder next to `out` to write into; it becomes `out` when the block ends without an error.
+
+    With `force`, an earlier export in `out` is replaced at that end, not before; other files are never replaced.
+    `origin` goes into ORIGIN_FILE. `read` lists folders that the export reads, which it must not replace.
+
+    Raises OperatorError when `out` may not be replaced, is not a folder, or when writing fails. `out` is then unchanged
+    and the temporary folder is removed.
+    """
+    out = out.resolve()  # "." has no name to derive the temporary one from; of a link, the target is replaced
+    part = out.with_name(f".{out.name}.part-{os.getpid()}") if out.name else out
+    try:
+        check_free(out, force, read)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part.mkdir()
+        yield part
+        files = sorted([*(path.name for path in part.iterdir()), ORIGIN_FILE])
+        text = json.dumps({**origin, "files": files}, indent=2) + "\n"
+        (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
+        # safetensors lets only the owner read its files: give all what the user's umask allows
+        mask = part.stat().st_mode & 0o666  # a folder just made has 0o777 less the umask
+        for path in part.iterdir():
+            path.chmod(mask)
+        check_free(out, force, read)  # writing took minutes, and somebody may have put something there
+        _move_into_place(part, out)
+    except (OSError, SafetensorError) as error:
+        raise OperatorError(f"cannot write {out}: {disk.describe_os_error(error)}") from error
+    finally:
+        if part != out:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
+    """Raise OperatorError for a folder that an export may not become (`fresh_folder`)."""
+    out = out.resolve()
+    if not out.name:
+        raise OperatorError(f"{out} cannot be replaced: give the name of a new folder")
+    if out.exists() and not out.is_dir():
+        raise OperatorError(f"{out} is a file: give the name of a new folder")
+    for path in map(Path.resolve, read):
+        if path == out or out in path.parents:
+            raise OperatorError(f"{out} holds {path}, which is being read: give another folder")
+    held = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if not held:
+        return
+    if not force:
+        raise OperatorError(f"{out} is not empty: give another folder, or --force to replace an earlier export in it")
+    if foreign := sorted(held - _made_by_an_export(out)):
+        raise OperatorError(
+            f"{out} holds {foreign[0]}, which no export has made: --force replaces nothing but exports. Give another "
+            "folder, or remove what is in this one yourself"
+        )
+
+
+def _made_by_an_export(out: Path) -> set[str]:
+    """Return the names of the plain files in a folder that an earlier export says are its own."""
+    try:
+        files = json.loads((out / ORIGIN_FILE).read_text("utf-8"))["files"]
+        return {str(name) for name in files if (out / str(name)).is_file() and not (out / str(name)).is_symlink()}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return set()
+
+
+def _move_into_place(part: Path, out: Path) -> None:
+    """Rename `part` to `out`. A full `out` is moved aside first and removed last."""
+    if not out.exists():
+        part.rename(out)
+        return
+    old = part.with_name(f"{part.name}-old")
+    out.rename(old)
+    try:
+        part.rename(out)
+    except OSError:
+        old.rename(out)
+        raise
+    shutil.rmtree(old)
 
 
 def export_model(

@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from protocol.run import TensorKind
 from protocol.state import CoefficientLayout, Int64Array, view_exp
@@ -167,4 +166,4 @@ def dequantised(weight: Tensor) -> Tensor:
     if not is_packed(weight):
         return cast(Tensor, kind.dequantize(weight)).detach()
     unit = torch.eye(weight.shape[1], dtype=weight.dtype, device=weight.device)  # packed weights can only multiply
-    return functional.linear(unit, weight).t().contiguous()
+    return nn.functional.linear(unit, weight).t().contiguous()

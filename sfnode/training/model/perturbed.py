@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
@@ -321,7 +320,7 @@ class PerturbedEmbedding(nn.Embedding):
         if ids.numel() != slot.context.tokens and ids.shape[0] == 1:
             ids = ids.expand(slot.context.tokens // ids.shape[1], -1)  # positions given once for all rows
         y = super().forward(ids)
-        slot.add_product(y, functional.embedding(ids.reshape(-1), term.u), term.m, term.v)
+        slot.add_product(y, nn.functional.embedding(ids.reshape(-1), term.u), term.m, term.v)
         return y
 
 
@@ -341,7 +340,7 @@ class PerturbedNorm(_Layer):
 def normalised(module: nn.Module, x: Tensor) -> Tensor:
     """Return x normalised as ``module`` does it, before the multiplication by its weight; dtype of x."""
     if isinstance(module, nn.LayerNorm):
-        return functional.layer_norm(x, module.normalized_shape, None, None, module.eps)
+        return nn.functional.layer_norm(x, module.normalized_shape, None, None, module.eps)
     wide = x.to(torch.float32)  # as in transformers' RMSNorm classes, for every dtype of the model
     return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm_epsilon(module))).to(x.dtype)
 

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
@@ -58,7 +57,7 @@ class QuantisedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x W^T + b, with W = quantised weight + correction."""
-        y = functional.linear(x, self.weight, self.bias)
+        y = nn.functional.linear(x, self.weight, self.bias)
         found = self.sfnode_correction
         if found is not None:
             thin = x.reshape(-1, x.shape[-1]) @ found.right

@@ -5,7 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
@@ -54,12 +53,12 @@ def content_of(folder: Path) -> str:
     return _load_noting(folder, lambda values: torch.zeros((), dtype=values.dtype).expand(values.shape))[1]
 
 
-def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTrainedModel, str]:
+def _load_noting(folder: Path, kept: Callable[[torch.Tensor], torch.Tensor]) -> tuple[PreTrainedModel, str]:
     """Return the model in fp32 with each tensor replaced by ``kept(tensor)``, and the digest of what was read."""
     digests: dict[str, bytes] = {}
     learnt: set[str] = set()  # parameters; a buffer may hold the -inf of a mask
 
-    def note(name: str, values: Tensor) -> Tensor:
+    def note(name: str, values: torch.Tensor) -> torch.Tensor:
         if name in learnt and not values.isfinite().all():
             raise OperatorError(
                 f"{folder}: {name} holds numbers that are infinite or none: its training failed, or the file is "

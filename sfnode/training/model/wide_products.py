@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from sfnode.training.model.folding import is_packed, is_quantised
@@ -63,7 +62,7 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     y = x.new_empty(*x.shape[:-1], weight.shape[0])
     parts = (torch.split(each.reshape(-1, each.shape[-1]), _ROWS_AT_ONCE) for each in (x, y))
     for part, result in zip(*parts, strict=True):
-        result.copy_(functional.linear(part.float(), wide, wide_bias))
+        result.copy_(nn.functional.linear(part.float(), wide, wide_bias))
     return y
 
 
@@ -86,16 +85,16 @@ def _matmul(x: Tensor, other: Tensor) -> Tensor:
 def _attend(query: Tensor, *others: Any, **settings: Any) -> Tensor:
     factors = [_wide(each) for each in (query, *others)]
     named = {name: _wide(value) for name, value in settings.items()}
-    found = functional.scaled_dot_product_attention(*factors, **named)
+    found = nn.functional.scaled_dot_product_attention(*factors, **named)
     return found.to(query.dtype)
 
 
 # Which argument has the rows, with the weight after it, and what takes the place of the function
 _PRODUCTS: Mapping[object, tuple[int, Callable[..., Tensor]]] = {
-    functional.linear: (0, _linear),
+    nn.functional.linear: (0, _linear),
     torch.addmm: (1, lambda base, x, weight: _add_product_(base.expand(len(x), weight.shape[1]).clone(), x, weight)),
     Tensor.addmm_: (1, _add_product_),
-    functional.scaled_dot_product_attention: (0, _attend),
+    nn.functional.scaled_dot_product_attention: (0, _attend),
     **dict.fromkeys((torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.__matmul__, Tensor.bmm), (0, _matmul)),
 }
 
@@ -149,7 +148,7 @@ def product_seconds(rows: int, weight: Tensor) -> tuple[float, float | None]:
     The second is None where `WideProducts` leaves the weight alone.
     """
     x = torch.ones(rows, weight.shape[1], dtype=weight.dtype)
-    times: dict[Callable[..., Tensor], list[float]] = {functional.linear: []}
+    times: dict[Callable[..., Tensor], list[float]] = {nn.functional.linear: []}
     if _is_half(weight):
         times[_linear] = []
     with torch.inference_mode():
@@ -158,4 +157,4 @@ def product_seconds(rows: int, weight: Tensor) -> tuple[float, float | None]:
                 started = time.perf_counter()
                 product(x, weight)
                 found.append(time.perf_counter() - started)
-    return min(times[functional.linear]), min(times[_linear]) if _linear in times else None
+    return min(times[nn.functional.linear]), min(times[_linear]) if _linear in times else None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
@@ -59,9 +58,9 @@ class RowBatch:
         tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
     """
 
-    tokens: Tensor
-    last: Tensor
-    labels: Tensor
+    tokens: torch.Tensor
+    last: torch.Tensor
+    labels: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import assert_never, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from protocol.errors import NumericError
 from protocol.run import Objective
@@ -65,7 +64,7 @@ class OutputHead:
         dtype = hidden_AH.dtype
         head_bias = cast("Tensor | None", self._linear.bias)
         bias = None if head_bias is None else head_bias[words].to(dtype)
-        logits = functional.linear(hidden_AH, self._linear.weight[words].to(dtype), bias)
+        logits = nn.functional.linear(hidden_AH, self._linear.weight[words].to(dtype), bias)
         term = self._term()
         if term is not None and mixed_Ar is not None:
             logits += mixed_Ar @ term.u[words].to(dtype).t()
@@ -113,8 +112,8 @@ def candidate_residuals(
         loss_N = -mean_R[rows.rows]
     else:
         scores_NC = candidate_scores(mean_R, rows)
-        loss_N = functional.cross_entropy(scores_NC, rows.labels, reduction="none")
-        wanted_NC = functional.one_hot(rows.labels, rows.options).to(scores_NC) - scores_NC.softmax(dim=1)
+        loss_N = nn.functional.cross_entropy(scores_NC, rows.labels, reduction="none")
+        wanted_NC = nn.functional.one_hot(rows.labels, rows.options).to(scores_NC) - scores_NC.softmax(dim=1)
         share_R = torch.zeros_like(mean_R).index_put((rows.rows,), wanted_NC.flatten()[rows.places])
     return lacking_Pr * (share_R / rows.lengths)[rows.positions // rows.tokens.shape[1]][:, None], loss_N
 
@@ -122,7 +121,7 @@ def candidate_residuals(
 def score_words(scores_NC: Tensor, labels_N: Tensor) -> Scores:
     """Return losses and predictions of examples by the scores of their candidates, such as logits of label words."""
     prediction_N = scores_NC.argmax(dim=1)
-    loss_N = functional.cross_entropy(scores_NC, labels_N, reduction="none")
+    loss_N = nn.functional.cross_entropy(scores_NC, labels_N, reduction="none")
     return Scores(loss=loss_N, prediction=prediction_N, right=(prediction_N == labels_N).to(scores_NC.dtype))
 
 

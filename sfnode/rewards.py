@@ -1,0 +1,257 @@
+"""Say how good an answer is, by a run's rule (SPEC 1.6) or by a node's own command.
+
+Rule and answer may come from strangers: all work is bounded. Of JSON Schema there is the small part that SPEC 1.6 has:
+no `pattern`, no `$ref`. A command gets JSON lines and prints numbers; nothing of it comes from the network.
+"""
+
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+
+import re2
+
+from protocol.errors import OperatorError
+from protocol.run import bounded_json, reward as rules
+from protocol.schema import Malformed, has_half_pair
+from sfnode.children.operator_command import Dialogue
+
+# The largest program that this allows takes RE2 some 0.4 s on the longest answer, where it gives up its automaton.
+_PATTERN_MEMORY_BYTES = 1 << 17
+_BYTES_MAX = rules.ANSWER_BYTES_MAX
+_WHITE = " \t\n\r\f\v"
+_WORD = re.compile(f"[^{_WHITE}]+")
+_EXAMPLE_VALUE = "1"  # stands for a row's value when a pattern is tried before there is a row
+
+_RESTARTS_MAX = 3  # over a node's whole time: a command that ends again and again has a fault of its own
+_LIMIT_S = 10.0
+_HELP = (
+    'for each line such as {"row": {...}, "answer": "...", "ended": true} it prints one line with a number of 0 to 1, '
+    "and flushes it"
+)
+
+
+class Checker:
+    """Rewards answers by a rule. OperatorError: a pattern of the rule is not one of RE2, or too large."""
+
+    def __init__(self, rule: rules.RewardRule) -> None:
+        self._rule = rule
+        self._options = re2.Options()
+        self._options.log_errors = False
+        self._options.max_mem = _PATTERN_MEMORY_BYTES
+        for pattern in _patterns_of(rule.check):
+            self._try_pattern(pattern)
+
+    def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
+        """Return the answer's reward, 0 to 1. OperatorError: the row lacks a field of the rule.
+
+        ``has_ended``: whether the model ended the answer by itself, within the rule's tokens.
+        """
+        values = {name: _value(row, name) for name in sorted(self._rule.fields)}
+        data = answer.encode("utf-8", "replace")
+        text = data[:_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
+        return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)
+
+    def _given(self, check: rules.Check, answer: str, has_ended: bool, values: Mapping[str, str]) -> float:
+        if isinstance(check, rules.SumCheck):
+            whole = sum(weight for weight, _ in check.terms)
+            parts = sum(weight * self._given(term, answer, has_ended, values) for weight, term in check.terms)
+            return min(1.0, parts / whole)
+        if isinstance(check, rules.TextCheck) and check.match is rules.TextMatch.CONTAINS:
+            wanted = check.text.filled(values.__getitem__)
+            return float(wanted != "" and wanted in answer)
+        return float(has_ended and self._passes(check, answer, values))
+
+    def _passes(
+        self, check: rules.TextCheck | rules.RangeCheck | rules.JsonSchema, answer: str, values: Mapping[str, str]
+    ) -> bool:
+        """Return whether a whole answer passes a check that is neither a sum nor ``contains``."""
+        if isinstance(check, rules.RangeCheck):
+            return _is_within(check, answer, values)
+        if isinstance(check, rules.JsonSchema):
+            return fits(answer, check, values)
+        if check.match is rules.TextMatch.EXACT:
+            return answer == check.text.filled(values.__getitem__).strip(_WHITE)
+        return self._matches(check.text, answer, values)
+
+    def _matches(self, pattern: rules.RowText, answer: str, values: Mapping[str, str]) -> bool:
+        text = pattern.filled(lambda name: re2.escape(values[name]))
+        try:
+            compiled = re2.compile(text, self._options)
+        except re2.error:
+            return False  # a row's value made it too large
+        return compiled.fullmatch(answer) is not None
+
+    def _try_pattern(self, pattern: rules.RowText) -> None:
+        text = pattern.filled(lambda _: _EXAMPLE_VALUE)
+        try:
+            re2.compile(text, self._options)
+        except re2.error as error:
+            said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error.args[0]
+            raise OperatorError(
+                f"the check's pattern {text[:80]!r}: {said}. It is RE2 syntax, without look-around and backward "
+                "references; write braces of the pattern twice, such as [0-9]{{2,3}}"
+            ) from None
+
+
+def _patterns_of(check: rules.Check) -> list[rules.RowText]:
+    if isinstance(check, rules.SumCheck):
+        return [pattern for _, term in check.terms for pattern in _patterns_of(term)]
+    return [check.text] if isinstance(check, rules.TextCheck) and check.match is rules.TextMatch.REGEX else []
+
+
+def _value(row: Mapping[str, object], name: str) -> str:
+    value = row.get(name)
+    if isinstance(value, str) and not has_half_pair(value):
+        return value
+    if type(value) is int and abs(value) <= bounded_json.EXACT_INTEGER_MAX:
+        return str(value)
+    fault = "is missing" if name not in row else f"is {repr(value)[:80]}, and neither a text nor a whole number"
+    raise OperatorError(f"field {name!r} of the row {fault}; the run's reward compares answers with it")
+
+
+def _is_within(check: rules.RangeCheck, answer: str, values: Mapping[str, str]) -> bool:
+    low, high = (
+        bounded_json.decimal_of(end.filled(values.__getitem__).strip(_WHITE)) if isinstance(end, rules.RowText) else end
+        for end in (check.low, check.high)
+    )
+    match check.measure:
+        case rules.Measure.NUMBER:
+            value: float | None = bounded_json.decimal_of(answer)
+        case rules.Measure.WORDS:
+            value = len(_WORD.findall(answer))
+        case rules.Measure.CHARACTERS:
+            value = len(answer)
+    return value is not None and low is not None and high is not None and low <= value <= high
+
+
+def fits(answer: str, schema: rules.JsonSchema, values: Mapping[str, str]) -> bool:
+    """Return whether the answer is JSON of the schema's form. ``values``: of the row's fields."""
+    try:
+        value = bounded_json.read_json(answer, "answer")
+    except Malformed:
+        return False
+    return _fits(value, schema, values)
+
+
+def _fits(value: object, schema: rules.JsonSchema, values: Mapping[str, str]) -> bool:
+    """Compare each value once with each schema that applies to it; schemas nest a few levels, so recursion ends."""
+    if schema.type is not None and schema.type not in _types_of(value):
+        return False
+    if schema.allowed is not None and not _is_among(value, schema.allowed, values):
+        return False
+    if isinstance(value, str):
+        return _within(len(value), schema.text)
+    if isinstance(value, list):
+        is_counted = _within(len(value), schema.items_count)
+        return is_counted and (schema.items is None or all(_fits(each, schema.items, values) for each in value))
+    if isinstance(value, dict):
+        return _object_fits(value, schema, values)
+    return isinstance(value, bool) or not isinstance(value, int | float) or _within(value, schema.value)
+
+
+def _object_fits(value: Mapping[str, object], schema: rules.JsonSchema, values: Mapping[str, str]) -> bool:
+    if not schema.is_open and any(name not in schema.properties for name in value):
+        return False
+    if any(name not in value for name in schema.required):
+        return False
+    known = ((each, schema.properties[name]) for name, each in value.items() if name in schema.properties)
+    return all(_fits(each, wanted, values) for each, wanted in known)
+
+
+def _types_of(value: object) -> tuple[rules.JsonType, ...]:
+    """Return the types that a value of JSON has; a whole number has two, as 3.0 is an integer, too."""
+    match value:
+        case None:
+            return (rules.JsonType.NULL,)
+        case bool():
+            return (rules.JsonType.BOOLEAN,)
+        case str():
+            return (rules.JsonType.STRING,)
+        case int() | float():
+            return (rules.JsonType.NUMBER, rules.JsonType.INTEGER) if value == int(value) else (rules.JsonType.NUMBER,)
+        case list():
+            return (rules.JsonType.ARRAY,)
+        case _:
+            return (rules.JsonType.OBJECT,)
+
+
+def _is_among(value: object, allowed: tuple[rules.Constant, ...], values: Mapping[str, str]) -> bool:
+    """Return whether a value is one of the constants; true is not 1, although Python says so."""
+    filled = (each.filled(values.__getitem__) if isinstance(each, rules.RowText) else each for each in allowed)
+    return any(isinstance(value, bool) is isinstance(each, bool) and value == each for each in filled)
+
+
+def _within(size: float, ends: tuple[float, float]) -> bool:
+    return ends[0] <= size <= ends[1]
+
+
+class RewardCommand:
+    """Rewards answers by what a command prints, one process for all of them, which `close` ends.
+
+    OperatorError: the command is empty, its quotes do not match, or there is no such program.
+    """
+
+    def __init__(self, command: str, limit_s: float = _LIMIT_S) -> None:
+        self._command, self._limit_s = command, limit_s
+        self._process: Dialogue | None = None
+        self._starts = 0
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise self._fault(f"{error}: check its quotes") from None
+        if not self._words:
+            raise self._fault("name a program")
+        if shutil.which(self._words[0]) is None:
+            is_there = os.path.exists(self._words[0])
+            help_ = "is not found; no shell reads the command: where it needs one, give sh -c '...'"
+            help_ = "is no program: chmod +x makes a file one, or begin with python3" if is_there else help_
+            raise self._fault(f"{self._words[0][:80]} {help_}")
+
+    def reward(self, answer: str, has_ended: bool, row: Mapping[str, object]) -> float:
+        """Return the answer's reward, 0 to 1. Blocks until the command has said it.
+
+        OperatorError: it cannot be started, prints something else, or has failed too often.
+        """
+        line = json.dumps({"row": dict(row), "answer": answer, "ended": has_ended}).encode("ascii")
+        while True:
+            try:
+                said = self._running().ask(line, self._limit_s)
+            except (TimeoutError, EOFError) as error:
+                self.close()
+                what = "ended" if isinstance(error, EOFError) else f"said nothing for {self._limit_s:g} s"
+                if self._starts > _RESTARTS_MAX:
+                    raise self._fault(f"{what}, after {_RESTARTS_MAX} restarts: {_HELP}") from None
+                continue
+            return self._number(said)
+
+    def close(self) -> None:
+        """End the process. The next question starts another one."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def _running(self) -> Dialogue:
+        if self._process is None:
+            self._starts += 1
+            try:
+                self._process = Dialogue(self._words)
+            except OSError as error:
+                raise self._fault(f"cannot be started: {error.strerror}: begin with what runs it, as python3") from None
+        return self._process
+
+    def _number(self, said: bytes) -> float:
+        try:
+            value = float(said)
+        except ValueError:
+            value = math.nan
+        if not 0.0 <= value <= 1.0:
+            self.close()
+            raise self._fault(f"said {said[:64].decode('utf-8', 'replace')!r}: {_HELP}")
+        return value
+
+    def _fault(self, what: str) -> OperatorError:
+        return OperatorError(f"--private-reward {self._command[:80]!r}: {what}")
