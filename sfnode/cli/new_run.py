@@ -115,10 +115,10 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
         return options
     copy = basis_out.with_suffix(".jsonl")
     if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
-        what = (
-            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node reads"
+        raise OperatorError(
+            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "
+            "reads. Remove it, or choose another --out"
         )
-        raise OperatorError(f"{what}. Remove it, or choose another --out")
     if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))
