@@ -73,7 +73,6 @@ def test_conversion__something_is_not_installed__operator_is_told(
         convert_weights(WeightForm.GGUF, tmp_path / "tiny.gguf", tmp_path, lambda *_progress: None)
 
 
-@pytest.mark.process
 def test_conversion__disk_is_full__operator_is_told_and_nothing_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,8 @@
 
 All that a change must pass, once its style is right. pytest-xdist deals the tests out; what no plugin does is to give
 way. Tests of real processes mostly wait and mind the clock. So what computes runs beside them in sessions of lower
-priority: all other tests, and the simulation and mypy, which fill the gaps that are left. Each phase prints its output
-when it ends."""
+priority: all other tests, and mypy and, later, the simulation, which fill the gaps that are left. Each phase prints its
+output when it ends."""
 
 from __future__ import annotations
 
@@ -167,6 +167,8 @@ def _signals_noted() -> Iterator[list[int]]:
 def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], ...]:
     """Return what runs at the same time: processes that wait, and at lower priorities what computes.
 
+    The simulation comes last: tests that compute are alone by then, and wait for children and disks a quarter of it.
+
     tests/conftest.py puts the longest tests of processes first. Those of one file run one after the other: they may
     share what a machine has once, such as the port on which routers are looked for.
     """
@@ -177,12 +179,12 @@ def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], .
     computing = _tool("pytest", "-m", "not process and not slow", *on_all_cores, *small, *arguments)
     simulation = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds))
     return (
-        (Phase(name="pytest, real processes", command=waiting),),
-        (Phase(name="pytest, all other tests", command=computing, niceness=NICENESS),),
         (
+            Phase(name="pytest, real processes", command=waiting),
             Phase(name=f"make simulate SEEDS={seeds}", command=simulation, niceness=LAST_NICENESS),
-            Phase(name="mypy", command=_tool("mypy"), niceness=LAST_NICENESS),
         ),
+        (Phase(name="pytest, all other tests", command=computing, niceness=NICENESS),),
+        (Phase(name="mypy", command=_tool("mypy"), niceness=LAST_NICENESS),),
     )
 
 

@@ -125,7 +125,6 @@ class Zeros:
         return bytearray, (1 << 40,)
 
 
-@pytest.mark.process
 def test_pickle__a_terabyte_of_zeros__is_refused_by_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -342,7 +342,6 @@ except OSError as error:
 """
 
 
-@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems take a limit of the address space and forget it")
 def test_process__takes_more_than_it_may__is_told_so_by_the_system(tmp_path: Path) -> None:
     command = [sys.executable, "-c", GREEDY, str(tmp_path / "large")]
@@ -350,13 +349,11 @@ def test_process__takes_more_than_it_may__is_told_so_by_the_system(tmp_path: Pat
     assert done.stderr.splitlines() == ["no memory", "File too large"]
 
 
-@pytest.mark.process
 def test_process__stands_still__is_ended(tmp_path: Path) -> None:
     with pytest.raises(StoodStill):
         run_watched(made_up(tmp_path, "while True: pass"), tmp_path, lambda _bytes: None, stall_s=0.1)
 
 
-@pytest.mark.process
 def test_process__its_starter_is_gone__ends_by_itself(tmp_path: Path) -> None:
     """Its standard input closes, however the starter has ended."""
     program = Program(module="sfnode.training.conversion.process", arguments=("gguf", str(tmp_path), str(tmp_path)))
@@ -366,7 +363,6 @@ def test_process__its_starter_is_gone__ends_by_itself(tmp_path: Path) -> None:
     assert process.wait(60) != 0
 
 
-@pytest.mark.process
 def test_process__hostile_files__are_refused_through_it_and_leave_nothing(tmp_path: Path) -> None:
     """The whole way once: reference, process, message, cache."""
     shell = with_value(tmp_path, Shell(f"touch {tmp_path / 'executed'}"))

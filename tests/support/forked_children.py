@@ -28,6 +28,7 @@ _COMM: Final = Path("/proc/self/comm")
 ZYGOTE: Final = "test-zygote"  # its name, and that of its forks, where the system lists processes
 CHILD: Final = "test-child"
 _AT_START: Final = ("PYTHON", "OMP_", "HF_", "TORCH", "TRANSFORMERS_")  # read when Python and libraries start
+_BY_TORCH: Final = "TORCHINDUCTOR_CACHE_DIR"  # set by its import, to where it looks anyway
 _BY_PROGRAM: Final = ("PYTHONPATH", "PYTHONSAFEPATH")  # what `Program` sets, and what our path says anyway
 
 
@@ -43,7 +44,7 @@ class _Order:
 
 def read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
     """The variables that a fork cannot heed."""
-    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
+    return {name: value for name, value in variables.items() if name.startswith(_AT_START) and name != _BY_TORCH}
 
 
 def fork_children(not_theirs: Iterable[int], run: Callable[[list[str]], NoReturn]) -> None:
