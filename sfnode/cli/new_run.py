@@ -135,7 +135,7 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
             click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
         labels = {example.label for example in data.examples}
         if task.label_words and len(labels) == 1:
-            text = f"all {len(data.examples):,} examples have the label {task.label_words[labels.pop()]!r}"
+            text = f"{counted(len(data.examples), 'example')}, all with the label {task.label_words[labels.pop()]!r}"
             click.echo(f"Warning: {text}: that is all that can be learnt from them", err=True)
         return
     room = task.max_tokens - data.judge.rule.tokens

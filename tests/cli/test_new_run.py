@@ -145,7 +145,7 @@ def test_init__one_label_alone__warns_that_nothing_else_can_be_learnt(labels: tu
         "".join(json.dumps({"sentence": f"a film {at}", "label": labels[at % 2]}) + "\n" for at in range(4))
     )
     outcome = call("init", *DEMO, "--plain", "--data", data, "--out", tmp_path / "a.run")
-    assert (labels == (1, 1)) == ("Warning: all 4 examples have the label ' yes'" in outcome.stderr)
+    assert (labels == (1, 1)) == ("Warning: 4 examples, all with the label ' yes'" in outcome.stderr)
 
 
 def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:
