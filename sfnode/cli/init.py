@@ -144,7 +144,7 @@ def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: Path |
 
 def _say(run: NewRun, out: Path, key_path: Path) -> None:
     manifest = run.signed.manifest
-    click.echo(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})")
+    click.echo(printable(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})"))
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     if run.words:
         click.echo(printable(run.words))

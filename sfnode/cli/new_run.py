@@ -16,7 +16,7 @@ from protocol.run import SignedManifest, TaskKind, TaskSpec
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counted, counting, printable
-from sfnode.rows import row_files
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import RunDraft, RunOptions, found_model
 from sfnode.storage import KeyFile, disk, example_files
 
@@ -82,6 +82,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
+    if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own
+        row_files.checked_texts(example_files.locate(options.data.data), TaskTemplate(made.signed.manifest.task))
     if found and found.drawn:
         _say_start(found)
     if isinstance(made.basis, bytes):
@@ -112,7 +114,12 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if (lines := row_files.public_rows(path, template)) is None:
         return options
     copy = basis_out.with_suffix(".jsonl")
-    if not (copy.is_file() and copy.read_bytes() == lines):
+    if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
+        raise OperatorError(
+            f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "
+            "reads. Remove it, or choose another --out"
+        )
+    if not copy.exists():
         disk.write_new(copy, [lines])
     return replace(options, data=replace(options.data, data=str(copy)))
 

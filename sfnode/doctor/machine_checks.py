@@ -20,7 +20,6 @@ from sfnode.storage import disk
 _FREE_BYTES_MIN = 100 << 20
 _FREE_BYTES_GOOD = 1 << 30
 _FSYNC_S_GOOD = 0.1  # two for each own update
-
 _BUILT_S = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 _AHEAD_S_MAX = 30.0

@@ -27,13 +27,11 @@ AUTHORS_MAX = 60  # most updates first; the page says how many more there are
 # An address of the run may hold an invitation; the values in `detail` have sections of their own.
 _NOT_SHOWN = frozenset({"join", "join_string", "pid", "detail"})
 
-Sections = Mapping[str, object]
-
-_LINES_MAX = 100
+_LINES_MAX = 100  # of the log
 _LENGTH_MAX = 400  # characters of a line; a peer's text may be long
-
 _SECRET = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
 
+Sections = Mapping[str, object]
 LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logging``, text
 
 

@@ -221,11 +221,15 @@ def header_of(text: str) -> tuple[list[str], str]:
 def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Yield the rows of a table whose first line names its columns. OperatorError names the line that is wrong."""
     csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    is_spaced = f'{delimiter} "' in text.lstrip().partition("\n")[0]  # else the quotes would belong to the texts
+    source = io.StringIO(text, newline="")
+    reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
     header: list[str] = []
     try:
-        for cells in filter(None, reader):
+        for cells in filter(any, reader):  # spreadsheets write empty rows as delimiters alone
             where = f"{path}:{reader.line_num}"
+            while header and len(cells) > len(header) and not cells[-1]:
+                cells.pop()
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) != len(header):

@@ -107,6 +107,8 @@ class TaskTemplate:
                 found[LABEL_FIELD] = words.index(text)
             elif whole := _WHOLE.fullmatch(text):
                 found[LABEL_FIELD] = int(whole[1])
+            elif self._task.kind is TaskKind.CHOICE and text in tuple(string.ascii_lowercase):
+                found[LABEL_FIELD] = ord(text) - ord("a")
         return found
 
     def texts(self, row: object, where: str) -> RowTexts:

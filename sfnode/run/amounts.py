@@ -15,7 +15,6 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NUMBER_MIN, _NUMBER_MAX = 0.01, 10_000.0
 _PROGRAM_MAX = 128
 RATE_BYTES_MIN = 16_000  # below it, updates of others are passed on too late
-
 DAY_MINUTES = 24 * 60
 _SPAN = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
 

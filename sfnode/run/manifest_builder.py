@@ -231,7 +231,7 @@ def _as_options(complaint: str, manifest: Manifest) -> str:
 def read_toml(path: Path) -> dict[str, object]:
     """Return the settings in a TOML file; OperatorError names the line that is wrong."""
     try:
-        text = disk.read_bytes(path, "the settings file").decode("utf-8")
+        text = disk.read_bytes(path, "the settings file").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OperatorError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}. Save it as UTF-8") from None
     try:

@@ -7,7 +7,6 @@ from protocol.run import TaskKind, TaskSpec, reward
 
 _WORDS_MAX = 6
 _LINE_MAX = 100
-
 _SHOWN_MAX = 60
 _MATCHES = {
     reward.TextMatch.EXACT: "is {}",

@@ -14,8 +14,8 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
 
-_BYTES = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
-_TEXT_MAX = 600  # characters, of at most six bytes each in JSON
+_END_BYTES = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
+_END_TEXT_MAX = 600  # characters, of at most six bytes each in JSON
 _MODE = 0o600
 
 
@@ -74,7 +74,7 @@ class EndFile:
 
     def expect(self) -> None:
         """Record that a life begins and that its end is unknown until `write`. OperatorError."""
-        write_durably(self._path, b" " * _BYTES, mode=_MODE)
+        write_durably(self._path, b" " * _END_BYTES, mode=_MODE)
 
     def write(self, text: str) -> None:
         """Record that a life has ended, with this text; empty if it was stopped. OperatorError.
@@ -83,8 +83,8 @@ class EndFile:
         """
         if not self._path.parent.is_dir():
             return
-        end = {"time": time.time(), "text": text[:_TEXT_MAX]}
-        data = json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").ljust(_BYTES)
+        end = {"time": time.time(), "text": text[:_END_TEXT_MAX]}
+        data = json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").ljust(_END_BYTES)
         with os_errors(f"write {self._path}"):
             # Overwrite in place: a full disk would refuse a new or a larger file.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, _MODE)

@@ -36,7 +36,7 @@ from sfnode.training.task import AnswerJudge, read_task
 from sfnode.worker_protocol import messages
 
 _AUTOGROUP = Path("/proc/self/autogroup")
-_TRIES = 50
+_TRIES = 50  # to write to it
 _TRY_AGAIN_S = 0.1
 
 log = logging.getLogger("sfnode.worker")

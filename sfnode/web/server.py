@@ -34,7 +34,6 @@ from sfnode.web.page_access import Client, Gate, PageAccess, Recognise
 VIEWERS_MAX = 8
 _LOOK_S = 1.0
 _SILENCE_S = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
-
 _CONNECTIONS_MAX = 4 * VIEWERS_MAX  # a browser opens up to six
 _SEND_S = 10.0  # a browser that reads nothing for so long is asleep or out of reach
 _REFUSAL_S = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer

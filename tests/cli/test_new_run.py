@@ -169,6 +169,29 @@ def test_init__public_data_in_a_table__writes_lines_that_every_node_reads_and_go
     assert f"data     {lines} has the same rows" in outcome.stdout and f" --data {lines} " in outcome.stdout
 
 
+def test_init__copy_of_an_earlier_try__is_said_to_be_one_and_not_overwritten(tmp_path: Path) -> None:
+    (table := tmp_path / "rows.csv").write_text("sentence;label\nfine;yes\n")
+    (tmp_path / "a.jsonl").write_text("other rows\n")
+    outcome = call("init", *DEMO, "--data", table, "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"{tmp_path / 'a.jsonl'} exists, perhaps from an earlier try", str(table), "another --out")
+    assert (tmp_path / "a.jsonl").read_text() == "other rows\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [("x", "template 'x': name fields"), ("{other} x", "field 'other' is missing"), ("{sentence} is", "")],
+)
+def test_init__settings_with_texts_of_their_own__are_tried_on_the_rows(
+    template: str, said: str, tmp_path: Path
+) -> None:
+    """The run was made, and no node could start in it."""
+    (settings := tmp_path / "it.toml").write_text(f"[task]\ntemplate = {template!r}\n", "utf-8-sig")
+    given = ("--data", some_reviews(tmp_path, 4), "--settings", settings)
+    outcome = call("init", *DEMO, *given, "--out", tmp_path / "a.run")
+    assert (said in outcome.error) if said else (outcome.code == 0)
+    assert (tmp_path / "a.run").exists() == (not said)
+
+
 def test_init__private_data_in_a_table__are_read_as_they_are(tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
     table.write_text("sentence;label\nfine;yes\n")

@@ -94,6 +94,15 @@ def test_rows__choices_in_a_table__are_a_list_and_the_label_one_of_them(tmp_path
     assert (where, texts.following, texts.label) == (f"{path}:2", (" dry", " wet"), 1)
 
 
+def test_rows__letter_for_a_choice__is_its_number(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.jsonl").write_text('{"q": "a", "choices": ["dry", "wet"], "label": "B"}\n')
+    template = TaskTexts(template="{q}", completion=" {choice}").row_template
+    assert [template.texts(row, where).label for where, row in row_files.rows_of(path, template)] == [1]
+    path.write_text('{"q": "a", "choices": ["dry", "wet"], "label": "C"}\n')
+    with pytest.raises(OperatorError, match="label 2 is not a number of 0"):
+        row_files.checked_texts(path, template)
+
+
 def test_public_rows__of_another_form__are_lines_that_every_node_reads(tmp_path: Path) -> None:
     table, lines = tmp_path / "rows.csv", tmp_path / "rows.jsonl"
     table.write_text("sentence,split,label\nfine,train,good\ndull,train,0\n", encoding="utf-8-sig")
