@@ -132,5 +132,5 @@ def test_join__limit_without_noise__says_what_is_missing(private: Path, join: Jo
 def test_join__noise_without_its_package__says_how_to_install(
     private: Path, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfnode.extras.find_spec", lambda _name: None)
+    monkeypatch.setattr("sfnode.extras.find_spec", lambda name: None if name == "opendp" else name)
     assert_teaches(join(private, "--noise", "1"), "--noise needs opendp", "pip install 'sfnode[privacy]'")
