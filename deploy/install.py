@@ -119,9 +119,9 @@ def pip_install(*arguments: str) -> None:
 
 
 def compile_modules(*folders: Path) -> None:
-    """Compile them on all processors. A file that is of another Python is left, as pip leaves it."""
+    """Compile them on all processors. What cannot be is left: a file of another Python, or all without semaphores."""
     command = [sys.executable, "-P", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0"]
-    subprocess.run([*command, *dict.fromkeys(map(str, folders))], check=False)
+    subprocess.run([*command, *dict.fromkeys(map(str, folders))], capture_output=True, check=False)
 
 
 def news(line: str) -> str:
