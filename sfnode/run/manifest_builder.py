@@ -37,7 +37,6 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
-_NOISE_ROWS = 128  # docs/decisions/0032-all-numbers-from-one-pass.md
 _DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
 OPEN = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK = 32
@@ -143,7 +142,7 @@ def dense_method_of(
         epoch_steps=1,
         basis_sha256=sha256,
         core_rows=dense.core_rows,
-        noise_rows=_NOISE_ROWS,
+        noise_rows=dense.noise_rows,
         energy_max=dense.energy_max,
         sides=1,
         shares=1,

@@ -16,13 +16,14 @@ BASIS_ENDING = ".basis"  # of the file that `sfnode init` writes next to the run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DenseSettings:
-    """Holds the fields of a method for a dense core: shape of the core, unit and bound of a message."""
+    """Holds the fields of a method for a dense core: shape of the core, unit and bound of a message, rows of noise."""
 
     core_rows: int
     rank: int
     quantum_exp: int
     energy_max: int
     clip: int
+    noise_rows: int
 
 
 class StoredBasis:

@@ -61,7 +61,7 @@ BASES = (
     Mutant(
         name="rate-never-halved",
         breaks="a run has a rate with which its first steps raise the loss",
-        edits=(Edit(_RATE, "suited_rate", "        rate /= 2\n", ""),),
+        edits=(Edit(_RATE, "suited_rate", "        kept /= 2\n", ""),),
         detector=Tests((_DENSE_BASIS + "test_calibrate__rate_that_leaps_too_far__is_halved",)),
     ),
     Mutant(

@@ -25,7 +25,7 @@ def test_learning_rate__just_below_a_power_of_two__is_met_and_leaves_room_for_lo
     """0.001953 became a weight of eleven bits, and runs of 1,024 steps or more were not valid."""
     if core is CoreKind.DENSE:
         plain = small_manifest(core="dense")
-        dense = DenseSettings(core_rows=2, rank=4, quantum_exp=-9, energy_max=1, clip=127)
+        dense = DenseSettings(core_rows=2, rank=4, quantum_exp=-9, energy_max=1, clip=127, noise_rows=128)
         method, schedule = manifest_builder.dense_method_of(
             ScheduleKind.LINEAR, rate, "ab" * 32, dense, plain.task.batch_rows
         )

@@ -49,7 +49,7 @@ def with_basis(manifest: Manifest, *, learning_rate: float = 0.1, number: int = 
     namesake = matrices[-1].name.split(".")[-2:]
     tensors = tuple(each for each in matrices if each.name.split(".")[-2:] == namesake)
     core_rows = len(manifest.task.label_words) - 1 if manifest.task.label_words else CORE_ROWS
-    dense = DenseSettings(core_rows=core_rows, rank=RANK, quantum_exp=-6, energy_max=20_000, clip=127)
+    dense = DenseSettings(core_rows=core_rows, rank=RANK, quantum_exp=-6, energy_max=20_000, clip=127, noise_rows=128)
 
     def named(sha256: str) -> Manifest:
         rows = manifest.task.batch_rows

@@ -38,6 +38,8 @@ from sfnode.worker_protocol import DeviceOptions
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
 REWARD_SHARE = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
+_NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
+_NOISE_ROWS_MIN = 16  # where the loss bends so much that steps of many rows are shortened
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 _TRIAL_EXAMPLES = 64
@@ -128,16 +130,22 @@ def calibrate(
     u, u_exp = _entries(u_Hr)
     gradients = _Gradients(look, _doubles(u, u_exp), h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
-    settings = DenseSettings(
-        core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=(1 << bits - 1) - 1
-    )
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
     rate = RATE / gradients.curvature() / size
     if data.judge is not None:
         rate *= REWARD_SHARE
-    rate, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
+    rate, share, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
+    settings = DenseSettings(
+        core_rows=core_rows,
+        rank=rank,
+        quantum_exp=quantum_exp,
+        energy_max=energy_max,
+        clip=(1 << bits - 1) - 1,
+        # What a step of few rows may move is bounded by their noise, and not by how the loss bends
+        noise_rows=_NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share)),
+    )
     return FoundBasis(
         content=content,
         tensors=moving,

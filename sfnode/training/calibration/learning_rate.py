@@ -22,8 +22,10 @@ PASSES_MIN = 4  # of the examples: three, and one step
 
 def suited_rate(
     shared: SharedModel, tensors: Sequence[TensorSpec], content: BasisContent, data: TaskData, rate: float, size: float
-) -> tuple[float, int]:
-    """Return the rate that suits the model, and how many passes of the examples that took. ``rate``: in theory.
+) -> tuple[float, float, int]:
+    """Return the rate that suits the model, its share of what noise alone would allow, and the passes of the examples.
+
+    ``rate``: in theory.
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of the examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
@@ -66,8 +68,9 @@ def suited_rate(
     small = _SMALL / max(sum(float(each.square().sum()) for each in down) / size, 1e-12)
     fall = (passed([small * each for each in down])[0] - passed([-small * each for each in down])[0]) / 2
     rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
+    kept = 1.0
     for _ in range(_HALVINGS_MAX):
-        if is_stable(rate):
+        if is_stable(kept * rate):
             break
-        rate /= 2
-    return rate, passes
+        kept /= 2
+    return kept * rate, kept, passes
