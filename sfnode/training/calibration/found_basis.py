@@ -39,7 +39,7 @@ from sfnode.worker_protocol import DeviceOptions
 RATE = 1.5
 REWARD_SHARE = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
-_NOISE_ROWS_MIN = 16  # where the loss bends so much that steps of many rows are shortened
+_NOISE_ROWS_MIN = 16  # where the rate is halved: what a step of few rows may move is bounded by their noise as before
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 _TRIAL_EXAMPLES = 64
@@ -130,6 +130,7 @@ def calibrate(
     u, u_exp = _entries(u_Hr)
     gradients = _Gradients(look, _doubles(u, u_exp), h_Pk)
     quantum_exp, energy_max = _scale_of(gradients.drawn_messages(batch_rows), bits)
+    clip = (1 << bits - 1) - 1
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
@@ -137,14 +138,9 @@ def calibrate(
     if data.judge is not None:
         rate *= REWARD_SHARE
     rate, share, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
+    noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share))
     settings = DenseSettings(
-        core_rows=core_rows,
-        rank=rank,
-        quantum_exp=quantum_exp,
-        energy_max=energy_max,
-        clip=(1 << bits - 1) - 1,
-        # What a step of few rows may move is bounded by their noise, and not by how the loss bends
-        noise_rows=_NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share)),
+        core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
     return FoundBasis(
         content=content,
