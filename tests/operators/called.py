@@ -20,6 +20,7 @@ from protocol.errors import OperatorError
 from sfnode import keys
 from sfnode.cli import main
 from sfnode.training import described_model
+from tests.support.cli_calls import log_as_it_was
 
 REACHED: Final = "the work itself would begin here"
 _LOOK_S: Final = 2.0
@@ -93,6 +94,7 @@ def call(*arguments: str, stdout: io.TextIOWrapper | None = None) -> Called:
         contextlib.redirect_stderr(said),
         crash,
         _watched(),
+        log_as_it_was(),
     ):
         try:
             main()

@@ -11,9 +11,10 @@ import contextlib
 import functools
 import io
 import json
+import logging
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -52,12 +53,25 @@ def call(*arguments: object) -> Outcome:
         mock.patch.object(supervisor, "worker_process", _shared_worker),
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
+        log_as_it_was(),
     ):
         try:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     return Outcome(code=code, stdout=stdout.getvalue(), stderr=stderr.getvalue())
+
+
+@contextlib.contextmanager
+def log_as_it_was() -> Iterator[None]:
+    """A node shows its log on its output, which is closed after the body: slips of later tests would be shown there."""
+    log = logging.getLogger("sfnode")
+    handlers, level, propagate = [*log.handlers], log.level, log.propagate
+    try:
+        yield
+    finally:
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)
 
 
 def assert_teaches(outcome: Outcome, *parts: str) -> None:
