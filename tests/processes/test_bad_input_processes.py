@@ -172,7 +172,7 @@ def test_join__worker_killed_in_mid_run__is_started_again_and_the_node_goes_on(
     os.kill(worker_pid, signal.SIGKILL)
     lost = node.wait_for_event("worker_lost")
     assert "SIGKILL" in lost["reason"] and "memory" in lost["reason"]
-    assert node.status()["peers"] == 1
+    wait_until(lambda: node.status()["peers"] == 1, "a status with the neighbour")
     wait_until(lambda: sum(event["event"] == "worker_ready" for event in node.events()) == 2, "a second worker")
     wait_for_updates(node)
     assert not [event for event in node.events() + neighbour.events() if event["event"] == "peer_left"]
