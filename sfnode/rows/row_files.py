@@ -20,7 +20,7 @@ from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, TaskTemplate
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate
 
 Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
@@ -96,18 +96,18 @@ def checked_texts(path: Path, template: TaskTemplate) -> int:
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
     """Return the rows as JSON lines that every node can read; None where the file has this form. OperatorError."""
-    try:
+    with suppress(OperatorError):
         for where, row in rows_of(path, template, is_specified=True):
             template.texts(row, where)
-        return None
-    except OperatorError:
-        lines = []
-        for where, row in rows_of(path, template):
-            template.texts(row, where)
-            assert isinstance(row, dict), "else it has no texts"
-            kept = {name: row[name] for name in template.names}
-            lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
-        return "".join(lines).encode()
+        if template.counts_from_0:
+            return None
+    names = template.names if template.counts_from_0 else (*template.names, WORD_FIELD)
+    lines = []
+    for where, row in rows_of(path, template):
+        template.texts(row, where)
+        assert isinstance(row, dict), "else it has no texts"
+        lines.append(json.dumps({name: row[name] for name in names}, ensure_ascii=False) + "\n")
+    return "".join(lines).encode()
 
 
 def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
