@@ -14,7 +14,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import SignedManifest, TaskKind, TaskSpec
 from sfnode.extras import check_can_train
-from sfnode.model_files import ModelFolder
+from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import RunDraft, RunOptions, found_model
@@ -71,6 +71,9 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"
         raise OperatorError(f"{what}; only models of the hub and of packages do")
+    if (adapter := folder.path / model_folder.ADAPTER_FILE).is_file():
+        text = f"Warning: {adapter} belongs to an adapter beside the model, which the run leaves out: to train on it"
+        click.echo(printable(f"{text}, merge it with PEFT's merge_and_unload, and give what that makes"), err=True)
     task = task_of(options, folder)
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)

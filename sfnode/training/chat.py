@@ -1,6 +1,12 @@
 """Put a run's prompt into its model's own chat template, once, when the run is made: the manifest holds the result."""
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -10,6 +16,7 @@ from sfnode.storage import disk
 
 _TEMPLATE_FILE = "chat_template.jinja"
 _TEMPLATE_BYTES_MAX = 1 << 20
+_SECONDS_MAX = 10.0  # usual templates take milliseconds
 _WORDS = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
 _LEAVE_OUT = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
@@ -40,7 +47,8 @@ def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     """Return the texts before and after the user's words."""
     said = [{"role": "user", "content": _WORDS}]
     try:
-        whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
+        with _limited():
+            whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
     except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError) as error:
         raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
     parts = str(whole).split(_WORDS)
@@ -51,3 +59,20 @@ def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     if isinstance(first, str) and tokenizer.encode("a")[:1] == [tokenizer.bos_token_id]:
         parts[0] = parts[0].removeprefix(first)  # which this tokenizer puts before every prompt (SPEC 5.5)
     return parts[0], parts[1]
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    """Raise RuntimeError within the block after _SECONDS_MAX: ranges are bounded, loops within loops are not."""
+    until, before = time.monotonic() + _SECONDS_MAX, sys.gettrace()
+
+    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
+        if time.monotonic() > until:
+            raise RuntimeError(f"its loops have not ended after {_SECONDS_MAX:g} s")
+        return look
+
+    sys.settrace(look)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -139,6 +139,15 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
 
+def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Path) -> None:
+    shutil.copytree(demo.model_folder(), model := tmp_path / "model")
+    command = ("init", *DEMO, "--model", model, "--plain", "--out")
+    assert "adapter" not in call(*command, tmp_path / "a.run").stderr
+    (model / "adapter_config.json").write_text("{}")
+    outcome = call(*command, tmp_path / "b.run")
+    assert outcome.code == 0 and "belongs to an adapter beside the model, which the run leaves out" in outcome.stderr
+
+
 @pytest.mark.parametrize("labels", [(1, 1), (0, 1)])
 def test_init__one_label_alone__warns_that_nothing_else_can_be_learnt(labels: tuple[int, int], tmp_path: Path) -> None:
     (data := tmp_path / "rows.jsonl").write_text(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run.manifest import sign_manifest
@@ -72,9 +73,7 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
 
 
-async def test_testnet__time_is_up_while_a_node_starts__says_so(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
     """It said of a node at work that it "did nothing for 0 s"."""
     signed = sign_manifest(small_manifest(), OWNER)
     config = LocalNetworkConfig(

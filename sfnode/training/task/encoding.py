@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
+from sfnode.reporter import counting
 from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge
 
@@ -245,7 +246,12 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
         rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
     else:
         rows = ((f"row {number}", encoder.template.numbered(row)) for number, row in enumerate(data, start=1))
-    return tuple(example for where, row in rows for example in encoder.encode(row, where))
+    examples: list[Example] = []
+    with counting("reading the data", "rows") as report:
+        for number, (where, row) in enumerate(rows, start=1):
+            examples += encoder.encode(row, where)
+            report(number, 0)
+    return tuple(examples)
 
 
 def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> RowBatch:
