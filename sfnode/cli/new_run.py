@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.task import TaskData
 
 _ANSWER_SHOWN = 60
+_WORDS_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,22 +129,26 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
-    """Warn where examples are fewer than ``least``, which a basis takes, or prompts of a run of rewards are cut.
+    """Warn where examples are fewer than ``least``, which a basis takes, lack a label, or have prompts that are cut.
 
-    They lose their beginning: in a chat, that is where the user's words begin.
+    These lose their beginning: in a chat, that is where the user's words begin.
     """
-    if data.judge is None:
-        if len(data.examples) < least:
-            text = f"too few to make a basis from: {counted(len(data.examples), 'example')}, where {least} are needed"
-            click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
-        labels = {example.label for example in data.examples}
-        if task.label_words and len(labels) == 1:
-            text = f"{counted(len(data.examples), 'example')}, all with the label {task.label_words[labels.pop()]!r}"
-            click.echo(f"Warning: {text}: that is all that can be learnt from them", err=True)
-        return
-    room = task.max_tokens - data.judge.rule.tokens
-    if cut := sum(len(example.tokens) >= room for example in data.examples):
-        text = f"{cut} of {len(data.examples)} prompts are cut to {room} tokens and lose their beginning"
+    examples, room, amount = data.examples, task.max_tokens, counted(len(data.examples), "example")
+    if data.judge is not None:
+        room -= data.judge.rule.tokens
+    elif len(examples) < least:
+        text = f"too few to make a basis from: {amount}, where {least} are needed"
+        click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
+    labels = {example.label for example in examples}
+    missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
+    if examples and missing:
+        text = f"none of {amount} has the label {', '.join(missing[:_WORDS_SHOWN])}: nothing teaches it"
+        if 0 not in labels and TaskTemplate(task).counts_from_0:
+            text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
+        click.echo(printable(f"Warning: {text}"), err=True)
+    cut = sum(len(each.tokens) + max(map(len, each.candidates), default=0) >= room for each in examples)
+    if cut and task.kind is not TaskKind.COMPLETION:
+        text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
@@ -159,7 +164,9 @@ def _say_start(found: "FoundBasis") -> None:
     if best > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
-    if best == 0.0:
+    if best == 0.0 and not any(ended):
+        help_ = "none has ended, and such an answer passes no check but `contains`: give more --answer-tokens"
+    elif best == 0.0:
         help_ = (
             "look whether the rule rewards an answer that you call right (a row's field is in braces, a number has no "
             "other words); give more --answer-tokens if answers have not ended; show in the prompt what you want; "

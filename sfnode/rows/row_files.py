@@ -192,7 +192,9 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
     text = _EXCEL_LINE.sub("\n", text, count=1)
     header, delimiter = header_of(text)
     if len(header) == 1 and header[0] not in template.names:
-        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}")
+        (first, *more) = template.names
+        lines = "" if more else f"; `jq -Rc '{{{first}: .}}'` makes such a row of each line"
+        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}{lines}")
     return table_rows(text, delimiter, path, template.names)
 
 

@@ -95,11 +95,12 @@ class TaskTemplate:
     def numbered(self, row: object) -> object:
         """Return a row with the number of its label in place of a label word, a choice, digits or a number.
 
-        Choices in JSON, as a table has them, become a list. What is no label comes back as it is: `texts` refuses it.
+        Choices in JSON, as a table has them, become a list, and a whole number in a text's place its digits.
+        What is no label comes back as it is: `texts` refuses it.
         """
         if not isinstance(row, dict):
             return row
-        found = dict(row)
+        found = dict(row) | {name: str(row[name]) for name in self._fields if type(row.get(name)) is int}
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)

@@ -82,6 +82,14 @@ def test_rows__number_that_is_no_word_where_words_are_numbers__is_refused(
         row_files.public_rows(path, template)
 
 
+def test_rows__whole_number_in_a_texts_place__is_its_digits_as_in_a_table(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.jsonl").write_text('{"sentence": 7, "label": 1}\n')
+    assert row_files.public_rows(path, TEMPLATE) == b'{"sentence": "7", "label": 1}\n'
+    path.write_text('{"sentence": true, "label": 1}\n')
+    with pytest.raises(OperatorError, match="field 'sentence' is true, and not a text"):
+        row_files.checked_texts(path, TEMPLATE)
+
+
 @pytest.mark.parametrize("value", ["null", "1.5", "true", "[1]", '"\\ud83d"', str(1 << 54)])
 def test_rows__value_that_a_rule_cannot_compare__is_said_with_its_line_before_anything_starts(
     value: str, tmp_path: Path

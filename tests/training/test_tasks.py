@@ -43,7 +43,7 @@ def tokens(text: str) -> tuple[int, ...]:
         ('{"sentence": "a"}\n', r"data.jsonl:1: field 'label' is missing"),
         (ROW + "\n" + ROW.replace("1", "2"), r"data.jsonl:2: label 2 is not a number of 0 ... 1"),
         (ROW.replace("1", "true"), r"data.jsonl:1: label true"),
-        (ROW.replace('"a good film"', "7"), r"data.jsonl:1: field 'sentence' is 7, and not a text"),
+        (ROW.replace('"a good film"', "7.5"), r"data.jsonl:1: field 'sentence' is 7.5, and not a text"),
         (ROW.replace("good", "\\ud800"), r"data.jsonl:1: field 'sentence' holds half of a surrogate pair"),
     ],
 )
