@@ -101,12 +101,14 @@ def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
             template.texts(row, where)
         if template.counts_from_0:
             return None
-    names = template.names if template.counts_from_0 else (*template.names, WORD_FIELD)
     lines = []
     for where, row in rows_of(path, template):
-        template.texts(row, where)
+        label = template.texts(row, where).label
         assert isinstance(row, dict), "else it has no texts"
-        lines.append(json.dumps({name: row[name] for name in names}, ensure_ascii=False) + "\n")
+        kept = {name: row[name] for name in template.names}
+        if not template.counts_from_0:
+            kept[WORD_FIELD] = template.words[label]
+        lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
     return "".join(lines).encode()
 
 

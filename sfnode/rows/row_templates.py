@@ -38,6 +38,7 @@ class TaskTemplate:
     """Fills the two templates of a task. OperatorError when one is malformed or has fields that the kind excludes.
 
     Attributes:
+        words: the label words without their spaces.
         counts_from_0: a number in people's data counts the label words from 0, as in SPEC 5.5. Else some words are
             numbers in another order ("1" to "5"), and a number means the word that is written so.
     """
@@ -46,7 +47,8 @@ class TaskTemplate:
         self._task = task
         self.rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
         self._checked = () if self.rule is None else tuple(sorted(self.rule.fields))
-        wholes = ((place, _WHOLE.fullmatch(word.strip())) for place, word in enumerate(task.label_words))
+        self.words = [word.strip() for word in task.label_words]
+        wholes = ((place, _WHOLE.fullmatch(word)) for place, word in enumerate(self.words))
         self._numerals = {int(whole[1]): place for place, whole in wholes if whole}
         self.counts_from_0 = all(number == place for number, place in self._numerals.items())
         prompt = field_names(task.template, "template")
@@ -106,13 +108,13 @@ class TaskTemplate:
                 found[CHOICES_FIELD] = json.loads(choices)
         label = row.get(LABEL_FIELD)
         if not self.counts_from_0 and LABEL_FIELD in row:
-            found[LABEL_FIELD] = found[WORD_FIELD] = label = row.get(WORD_FIELD, label)
+            found[LABEL_FIELD] = label = row.get(WORD_FIELD, label)
         if label is not None and hasattr(label, "item"):  # a number of NumPy, as pandas gives it to programs
             found[LABEL_FIELD] = label = label.item()
         is_choice = self._task.kind is TaskKind.CHOICE
         if LABEL_FIELD in self.names and isinstance(label, str | float | Decimal | (str if is_choice else int)):
-            listed = found.get(CHOICES_FIELD) if is_choice else self._task.label_words
-            words = [str(word).strip() for word in listed] if isinstance(listed, list | tuple) else []
+            listed = found.get(CHOICES_FIELD) if is_choice else self.words
+            words = [str(word).strip() for word in listed] if isinstance(listed, list) else []
             text = str(label).strip()
             if words.count(text) != 1:  # some labels differ in their case alone
                 words, text = [word.casefold() for word in words], text.casefold()
