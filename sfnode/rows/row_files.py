@@ -49,10 +49,7 @@ _REFUSED = (
     (b"GGUF", "a model in the format GGUF: name it as the model, and a file of rows as the data"),
     (b"$FL2", "a file of SPSS: save its table as CSV"),
     (b"<stata_dta>", "a file of Stata: save its table as CSV"),
-    (
-        b"<<<<<<< ",
-        "a file with an unsettled conflict of Git: settle it first",
-    ),
+    (b"<<<<<<< ", "a file with an unsettled conflict of Git: settle it first"),
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
 )

@@ -51,10 +51,7 @@ def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Replace ``path`` by ``data`` as JSON, without fsync: for status files that are rewritten all the time.
-
-    OperatorError where its folder is missing: a node's folder that was removed must not come back with this file alone.
-    """
+    """Replace ``path`` by JSON, without fsync: status files, in a folder that must not come back once it is removed."""
     _replace(path, (json.dumps(data).encode("utf-8"),), 0o644, is_durable=False)
 
 

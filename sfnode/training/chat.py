@@ -2,8 +2,6 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,11 +44,20 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool
 def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     """Return the texts before and after the user's words."""
     said = [{"role": "user", "content": _WORDS}]
+    until, traced = time.monotonic() + _SECONDS_MAX, sys.gettrace()
+
+    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
+        if time.monotonic() > until:  # each range of a template is bounded; loops within loops are not
+            raise RuntimeError(f"its loops have not ended after {_SECONDS_MAX:g} s")
+        return look
+
+    sys.settrace(look)
     try:
-        with _limited():
-            whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
+        whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
     except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError) as error:
         raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
+    finally:
+        sys.settrace(traced)
     parts = str(whole).split(_WORDS)
     if len(parts) != 2:
         fault = f"it puts the user's words in {len(parts) - 1} places"
@@ -59,20 +66,3 @@ def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     if isinstance(first, str) and tokenizer.encode("a")[:1] == [tokenizer.bos_token_id]:
         parts[0] = parts[0].removeprefix(first)  # which this tokenizer puts before every prompt (SPEC 5.5)
     return parts[0], parts[1]
-
-
-@contextmanager
-def _limited() -> Iterator[None]:
-    """Raise RuntimeError within the block after _SECONDS_MAX: ranges are bounded, loops within loops are not."""
-    until, before = time.monotonic() + _SECONDS_MAX, sys.gettrace()
-
-    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
-        if time.monotonic() > until:
-            raise RuntimeError(f"its loops have not ended after {_SECONDS_MAX:g} s")
-        return look
-
-    sys.settrace(look)
-    try:
-        yield
-    finally:
-        sys.settrace(before)

@@ -88,7 +88,7 @@ def ask_model(
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     """Return a data row that asks ``question``, with placeholders in the fields of the answer. OperatorError."""
     wanted = field_names(task.template or task.completion, "template")
-    usual: dict[str, object] = {"label": 0}
+    usual: dict[str, object] = {}
     if task.kind is TaskKind.COMPLETION:
         usual |= dict.fromkeys(field_names(task.completion, "completion"), _NO_RESPONSE)
     try:
@@ -98,12 +98,12 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     if task.kind is TaskKind.REWARD:
         usual |= dict.fromkeys(parse_reward(task.completion).fields, _NOT_GIVEN)
     if isinstance(given, dict):
-        return {**usual, **given}
+        return {**usual, **given, "label": 0}  # the answer does not depend on it, and people's rows have words there
     if len(wanted) != 1 or task.kind is TaskKind.CHOICE:
         fields = [*wanted, *(["choices"] if task.kind is TaskKind.CHOICE else [])]
         example = json.dumps({field: ["...", "..."] if field == "choices" else "..." for field in fields})
         raise OperatorError(f"{question!r}: this run's prompts have several fields; write them as JSON: '{example}'")
-    return {**usual, wanted[0]: question}
+    return {**usual, wanted[0]: question, "label": 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,10 +67,11 @@ def test_ask__coefficients__change_the_answer_after_and_not_the_one_before() -> 
 
 def test_ask__several_questions__answers_in_their_order() -> None:
     yes_no = {**CLASSIFICATION, "label_words": [" no", " yes"]}
-    questions = ("a good film", "a bad film", '{"sentence": "a good film"}')
+    row = '{"sentence": "a good film", "label": "yes"}'  # as people's rows are; it was refused for its label
+    questions = ("a good film", "a bad film", '{"sentence": "a good film"}', row)
     found = asked(yes_no, *questions)
     assert [each.question for each in found] == [*questions]
-    assert found[0].before == found[2].before != found[1].before
+    assert found[0].before == found[2].before == found[3].before != found[1].before
 
 
 @pytest.mark.parametrize(
