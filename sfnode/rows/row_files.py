@@ -98,6 +98,11 @@ def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
             template.texts(row, where)
         if template.counts_from_0:
             return None
+    return "".join(lines_of(path, template)).encode()
+
+
+def lines_of(path: Path, template: TaskTemplate) -> list[str]:
+    """Return the rows as JSON lines with the fields that the templates need, and numbers for labels. OperatorError."""
     lines = []
     for where, row in rows_of(path, template):
         label = template.texts(row, where).label
@@ -106,7 +111,7 @@ def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
         if not template.counts_from_0:
             kept[WORD_FIELD] = template.words[label]
         lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
-    return "".join(lines).encode()
+    return lines
 
 
 def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:

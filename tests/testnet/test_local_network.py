@@ -20,6 +20,7 @@ from protocol.run.manifest import sign_manifest
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality_figures import Quality, SampleAnswer
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
@@ -27,7 +28,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.manifests import OWNER, small_manifest
-from tests.support.task_specs import TEXT, task_spec
+from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec
 
 
 def known(accuracy: float) -> EvaluatedStep:
@@ -137,6 +138,13 @@ def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_ow
 def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> None:
     outcome = call("testnet", "--members")
     assert outcome.code == 1 and "--members compares parts of --private-data on --eval-data" in outcome.stderr
+
+
+def test_shards__label_words_that_are_numbers__are_the_same_words_to_the_nodes(tmp_path: Path) -> None:
+    (data := tmp_path / "data.jsonl").write_text('{"sentence": "a", "label": 5}\n{"sentence": "b", "label": 1}\n')
+    task = task_spec(CLASSIFICATION, label_words=[" 1", " 5"])
+    (first, _), template = _shards(data, task, 2, tmp_path), TaskTemplate(task)
+    assert [template.texts(row, where).label for where, row in row_files.rows_of(first, template)] == [1]
 
 
 def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp_path: Path) -> None:
