@@ -24,8 +24,7 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
 
-_ANSWER_SHOWN = 60
-_WORDS_SHOWN = 4
+_ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that no row has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,16 +132,16 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
 
     These lose their beginning: in a chat, that is where the user's words begin.
     """
-    examples, room, amount = data.examples, task.max_tokens, counted(len(data.examples), "example")
+    examples, room = data.examples, task.max_tokens
     if data.judge is not None:
         room -= data.judge.rule.tokens
     elif len(examples) < least:
-        text = f"too few to make a basis from: {amount}, where {least} are needed"
+        text = f"too few to make a basis from: {counted(len(examples), 'example')}, where {least} are needed"
         click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
     labels = {example.label for example in examples}
     missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
     if examples and missing:
-        text = f"none of {amount} has the label {', '.join(missing[:_WORDS_SHOWN])}: nothing teaches it"
+        text = f"no row has the label {', '.join(missing[:_WORDS_SHOWN])}: nothing teaches it"
         if 0 not in labels and TaskTemplate(task).counts_from_0:
             text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
         click.echo(printable(f"Warning: {text}"), err=True)

@@ -238,10 +238,13 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
                 cells.pop()
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
-            elif len(cells) != len(header):
-                raise OperatorError(f"{where}: {_odd_line(len(cells), len(header), delimiter)}")
-            else:
+            elif len(cells) == len(header):
                 yield where, dict(zip(header, cells, strict=True))
+            else:
+                advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+                advice = advice if len(cells) > len(header) else "a column of this line is missing"
+                what = f"columns here: {len(cells)}, in the first line: {len(header)}"
+                raise OperatorError(f"{where}: {what}; {advice}")
     except csv.Error as error:
         raise OperatorError(
             f"{path}:{reader.line_num}: not a table with columns divided by {delimiter!r}: {error}. Write a double "
@@ -249,14 +252,6 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
         ) from None
     if reader.line_num <= 1:
         raise OperatorError(f"{path}: no examples: the table has a header alone")
-
-
-def _odd_line(found: int, wanted: int, delimiter: str) -> str:
-    """Return in words what is wrong with a line of another number of columns than the first has."""
-    advice = "a column of this line is missing"
-    if found > wanted:
-        advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
-    return f"columns here: {found}, in the first line: {wanted}; {advice}"
 
 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:

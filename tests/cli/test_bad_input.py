@@ -119,7 +119,7 @@ def test_init__task_that_does_not_fit__says_what_is_wrong_with_it(
         ('{"sentence": "a", "label": 7}\n', (":1", "label 7", "0 ... 1")),
         ('{"sentence": "a", "label": "7"}\n', (":1", "label 7", "0 ... 1")),
         ('["a", 0]\n', (": item 1", "JSON object")),
-        ('{"sentence": 3, "label": 0}\n', (":1", "text")),
+        ('{"sentence": 3.5, "label": 0}\n', (":1", "text")),
         ("\udcff\n", ("UTF-8",)),
     ],
 )

@@ -139,6 +139,15 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
 
+def test_init__choices_that_are_equal__are_said_to_teach_nothing(tmp_path: Path) -> None:
+    """It ended in a traceback: a number was divided by the curvature of the loss, which was 0."""
+    (data := tmp_path / "rows.jsonl").write_text('{"q": "a film", "choices": ["good", "good"], "label": 0}\n' * 40)
+    task = ("--template", "{q}", "--completion", " {choice}", "--data", data)
+    assert_teaches(
+        call("init", *DEMO[:2], *task, "--out", tmp_path / "a.run"), "they may all be alike", "different ones"
+    )
+
+
 def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Path) -> None:
     shutil.copytree(demo.model_folder(), model := tmp_path / "model")
     command = ("init", *DEMO, "--model", model, "--plain", "--out")
@@ -154,13 +163,13 @@ def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Pa
         ((0, 1, 2), ""),
         (
             (1, 1, 1),
-            "none of 6 examples has the label ' no', ' perhaps': nothing teaches it. If the labels are numbers",
+            "no row has the label ' no', ' perhaps': nothing teaches it. If the labels are numbers",
         ),
         (
             (1, 2, 2),
-            "none of 6 examples has the label ' no': nothing teaches it. If the labels are numbers that begin with",
+            "no row has the label ' no': nothing teaches it. If the labels are numbers that begin with",
         ),
-        ((0, 1, 1), "none of 6 examples has the label ' perhaps': nothing teaches it\n"),
+        ((0, 1, 1), "no row has the label ' perhaps': nothing teaches it\n"),
     ],
 )
 def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: str, tmp_path: Path) -> None:
@@ -170,7 +179,7 @@ def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: st
     )
     words = ("--template", "{sentence} Good?", "--labels", " no, yes, perhaps")
     outcome = call("init", *DEMO[:2], *words, "--plain", "--data", data, "--out", tmp_path / "a.run")
-    assert said in outcome.stderr and ("none of" in outcome.stderr) == bool(said)
+    assert said in outcome.stderr and ("no row has" in outcome.stderr) == bool(said)
     assert "prompts are cut" not in outcome.stderr
 
 
