@@ -87,7 +87,9 @@ def _parts(replica: Replica) -> list[_Part]:
 
 
 def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
-    unit = _unit(manifest)
+    objective = manifest.task.objective
+    unit = objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
+    unit = unit if manifest.method.scalar is ScalarKind.RAW else "rms"
     if is_json():
         for counts, share, effect in parts:
             author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
@@ -103,13 +105,6 @@ def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> Non
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
         figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"
         click.echo(f"{label:<{width}} {figures}  {_effect(counts, effect)}")
-
-
-def _unit(manifest: Manifest) -> str:
-    if manifest.method.scalar is not ScalarKind.RAW:
-        return "rms"
-    objective = manifest.task.objective
-    return objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
 
 
 def _effect(counts: Contribution, effect: LeavingOut | None) -> str:

@@ -16,7 +16,7 @@ CHOICES_FIELD = "choices"
 CHOICE_NAME = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN = 2
 WORD_FIELD = "label as text"  # in rows that `init` makes, where a number alone could be a word; no name in a template
-_WHOLE = re.compile(r"(-?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
+_WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 
 Row = Mapping[str, object]
 

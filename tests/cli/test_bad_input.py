@@ -85,6 +85,8 @@ def test_testnet__bad_flag__names_flag_value_and_what_is_allowed(
         ({"--template": None}, ("--template", "--labels", "--task sst2")),
         ({"--labels": " no"}, ("--labels", "two or more")),
         ({"--labels": " no, no"}, ("--labels", "different")),
+        ({"--labels": '"no","yes"'}, ("--labels", "leave brackets and quotes out")),
+        ({"--labels": '[" no", " yes"]'}, ("--labels", "leave brackets and quotes out")),
         ({"--completion": " {sentence}"}, ("--labels", "--completion", "leave one of them out")),
         ({"--template": "{sentence It was"}, ("template", "'}'")),
         ({"--template": "It was"}, ("template", "braces", "{sentence}")),

@@ -72,6 +72,12 @@ def test_rows__label_words_that_are_numbers__are_meant_by_numbers_in_every_file_
     assert read == specified == again == [0, 1, 3], "by every reader, also a part of the public rows as own rows"
 
 
+def test_rows__signs__are_part_of_a_number(tmp_path: Path) -> None:
+    signed = TaskTexts(template="{sentence} Up:", label_words=(" +1", " -1")).row_template
+    (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": 1}\n{"sentence": "a", "label": -1}\n')
+    assert [signed.texts(row, where).label for where, row in row_files.rows_of(path, signed)] == [0, 1]
+
+
 @pytest.mark.parametrize(("words", "label"), [((" 1", " 2", " 3+"), "0"), ((" 1", " 2", " 3+"), '"3"'), ((" 2",), "1")])
 def test_rows__number_that_is_no_word_where_words_are_numbers__is_refused(
     words: tuple[str, ...], label: str, tmp_path: Path
