@@ -115,11 +115,10 @@ def yield_to_others(niceness: int) -> None:
     for _ in range(_TRIES):
         try:
             _AUTOGROUP.write_text(str(niceness))
+            return
         except BlockingIOError:  # the system accepts ten of these writes a second
             time.sleep(_TRY_AGAIN_S)
         except OSError:  # another system, or one without autogroups
-            return
-        else:
             return
 
 

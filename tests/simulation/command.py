@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import count, islice
@@ -72,22 +73,27 @@ def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:
     """Run seeds until so many counted; returns the exit code."""
     started_s = time.monotonic()
     tally = Tally()
-    numbers = count(first)
     with ProcessPoolExecutor(processes) as pool:
-        while tally.counted < seeds:
-            for result in pool.map(run_seed, islice(numbers, seeds - tally.counted)):
-                tally.add(result)
-                if result.violation:
-                    click.echo(f"seed {result.seed} ({result.topology}): {result.violation}")
-                    click.echo(f"  again: python -m tests.simulation --seed {result.seed}")
-                if (tally.counted + tally.absent) % 100 == 0 and sys.stderr.isatty():
-                    click.echo(f"  {tally.counted} of {seeds} seeds", err=True)
+        for result in _results(pool, first, seeds, tally):
+            tally.add(result)
+            if result.violation:
+                click.echo(f"seed {result.seed} ({result.topology}): {result.violation}")
+                click.echo(f"  again: python -m tests.simulation --seed {result.seed}")
+            if (tally.counted + tally.absent) % 100 == 0 and sys.stderr.isatty():
+                click.echo(f"  {tally.counted} of {seeds} seeds", err=True)
     seconds = time.monotonic() - started_s
     click.echo(json.dumps(tally.as_plain(seconds)) if is_json else tally.text(seconds))
     absent = tally.never_happened() if tally.counted >= _SEEDS_OF_ALL else []
     if absent:
         click.echo(f"never happened in {tally.counted} seeds, so that nothing was shown about it: {', '.join(absent)}")
     return 1 if tally.violations or absent else 0
+
+
+def _results(pool: ProcessPoolExecutor, first: int, seeds: int, tally: Tally) -> Iterator[Result]:
+    """Results in the order of their seeds: as many as are still missing in the tally, until none is."""
+    numbers = count(first)
+    while tally.counted < seeds:
+        yield from pool.map(run_seed, islice(numbers, seeds - tally.counted))
 
 
 class Tally:
