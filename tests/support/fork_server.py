@@ -243,6 +243,8 @@ def _may_train(order: _Order) -> bool:
 
 def _run(order: _Order, standard: list[int]) -> NoReturn:
     """Be the command, as ``python -m sfnode`` would, or the child."""
+    # A shell without job control starts `make test &` with SIGINT ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if _may_train(order):
         forked_children.fork_children((*standard,), _run_child)
     forked_children.become(order.folder, order.environment, standard)
