@@ -71,7 +71,8 @@ def log_as_it_was() -> Iterator[None]:
         yield
     finally:
         log.handlers[:], log.propagate = handlers, propagate
-        log.setLevel(level)
+        if log.level != level:  # setting it goes through all loggers, of which torch and its friends have thousands
+            log.setLevel(level)
 
 
 def assert_teaches(outcome: Outcome, *parts: str) -> None:
