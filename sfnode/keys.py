@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError, Reject
-from protocol.ledger import Invitation, StatementCodec, read_invitation
-from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
+from protocol.ledger import StatementCodec
+from protocol.run import AdmissionKind, AdmissionSpec, Invitation, Manifest, has_work, read_invitation, work_of
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.reporter import Reporter
 from sfnode.storage import DataDirectory, KeyFile, disk, pasteable

@@ -7,9 +7,7 @@ from protocol.ledger.records_on_disk import Archive, records_of, step_of
 from protocol.ledger.roster import NO_STATEMENTS, Roster, RosterStatistics
 from protocol.ledger.statements import (
     STATEMENT_KEY_BYTES,
-    Invitation,
     Statement,
     StatementCodec,
     StatementKind,
-    read_invitation,
 )

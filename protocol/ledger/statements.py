@@ -3,19 +3,16 @@
 Each statement stands on its own: it needs no other one, no order and no date. The roster interprets a set of them.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from enum import IntEnum
 
 from protocol import limits
 from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, hashing, is_author_key, is_signed
-from protocol.errors import OperatorError, Reject, RejectReason
-from protocol.run import AdmissionKind, Manifest
+from protocol.errors import Reject, RejectReason
+from protocol.run import AdmissionKind, Invitation, Manifest
 
 _SIGNED_TAG = b"sfnode/statement"  # by the owner
 _CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key
-_TOKEN_PREFIX = "invite:"
 _STEP_BYTES = 4
 STATEMENT_KEY_BYTES = 1 + KEY_BYTES
 
@@ -72,59 +69,6 @@ class Statement:
     def key(self) -> bytes:
         """Return the 33 bytes that are equal for statements about the same thing."""
         return self.data[:STATEMENT_KEY_BYTES]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invitation:
-    """A token: the secret seed of a key, and the owner's signature over its public half and the number of uses.
-
-    Its holders may have ``uses`` authors admitted. The owner sends ``text`` to the invitee.
-    """
-
-    secret: bytes
-    signature: bytes
-    uses: int = 1
-
-    @property
-    def token(self) -> bytes:
-        return Signer(self.secret).author
-
-    @property
-    def packed(self) -> bytes:
-        """Return the token as 96 bytes; for more than one use another one follows (SPEC 8.9)."""
-        return self.secret + self.signature + (bytes([self.uses]) if self.uses > 1 else b"")
-
-    @staticmethod
-    def unpack(data: bytes) -> "Invitation | None":
-        """Return the invitation that `packed` made into ``data``; None if the bytes are none."""
-        secret, signature = data[:KEY_BYTES], data[KEY_BYTES : KEY_BYTES + SIGNATURE_BYTES]
-        uses = data[KEY_BYTES + SIGNATURE_BYTES :] or b"\1"
-        if len(signature) != SIGNATURE_BYTES or len(uses) != 1 or not 1 <= uses[0] <= limits.TOKEN_USES_MAX:
-            return None
-        found = Invitation(secret=secret, signature=signature, uses=uses[0])
-        return found if found.packed == data else None
-
-    @property
-    def text(self) -> str:
-        """Return the token as one word."""
-        return _TOKEN_PREFIX + base64.urlsafe_b64encode(self.packed).decode("ascii")
-
-
-def read_invitation(text: str) -> Invitation:
-    """Parse the text of an invitation. Raises OperatorError when the text is not an invitation."""
-    body = text.strip().removeprefix(_TOKEN_PREFIX)
-    try:
-        found = Invitation.unpack(base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error):
-        found = None
-    # Written again, because Python's decoder takes "+" and "/" as well.
-    is_whole = found is not None and base64.urlsafe_b64encode(found.packed).decode("ascii") == body
-    if found is None or not is_whole or not text.strip().startswith(_TOKEN_PREFIX):
-        raise OperatorError(
-            f"--invite {text[:24]!r}: not a whole invitation. Copy all that `sfnode run invite` printed in one line, "
-            f"from {_TOKEN_PREFIX!r} on"
-        )
-    return found
 
 
 class StatementCodec:

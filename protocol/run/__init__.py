@@ -2,6 +2,7 @@
 
 from protocol.run import bounded_json, reward
 from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work, work_of
+from protocol.run.invitation import Invitation, read_invitation
 from protocol.run.manifest import (
     BASIS_MAGIC_BYTES,
     FORMAT,

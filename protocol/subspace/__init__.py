@@ -5,12 +5,11 @@ from protocol.subspace.basis_file import Bases, BasisContent
 from protocol.subspace.directions import (
     DirectionFactors,
     Int8Array,
-    answer_draws,
     canonical_coordinates,
     direction_factors,
-    example_indices,
     rademacher_signs,
     scale_exp,
 )
+from protocol.subspace.drawn_examples import answer_draws, example_indices
 from protocol.subspace.philox import words
 from protocol.subspace.quantisation import NORMALISED_UNIT, quantise, quantise_dense

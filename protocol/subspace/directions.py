@@ -1,4 +1,4 @@
-"""Bases, directions and examples: what a seed means (SPEC 3, 4, 5.4). Pure integers, equal on every machine."""
+"""Bases and directions: what a seed means (SPEC 3, 4). Pure integers, equal on every machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,13 @@ from numpy.typing import NDArray
 
 from protocol.crypto import RunId, hashing
 from protocol.run import CoreKind, Manifest, Method, TensorKind, TensorSpec
-from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key, words
+from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key
 
 Int8Array = NDArray[np.int8]
 
 _LANES = 8  # 16-bit lanes in a Philox block: one canonical core each
 _STREAM_CANONICAL = 1
 _STREAM_RADEMACHER = 2
-_STREAM_EXAMPLES = 3
-_STREAM_ANSWERS = 4
 _STREAM_BASIS_U = 0
 _STREAM_BASIS_V = 1
 
@@ -132,22 +130,6 @@ def direction_numbers(method: Method, local_step: int) -> NDArray[np.uint32]:
     """Return the numbers of the directions of ``local_step`` within its round: uint32[D], local_step * D + d."""
     first = local_step * method.directions
     return np.arange(first, first + method.directions, dtype=np.uint32)
-
-
-def example_indices(manifest: Manifest, seed: int, local_step: int, dataset_rows: int) -> NDArray[np.int64]:
-    """Draw the rows of a local step's batch, with replacement: int64[batch_rows] in 0 ... dataset_rows - 1.
-
-    Each is (word * dataset_rows) >> 32 of the next generator word: no division, bias below dataset_rows / 2^32.
-    """
-    rows = manifest.task.batch_rows
-    first = local_step * rows
-    drawn = words(seed, first + rows, _STREAM_EXAMPLES)[first:].astype(np.uint64)
-    return ((drawn * np.uint64(dataset_rows)) >> np.uint64(32)).astype(np.int64)
-
-
-def answer_draws(seed: int, answers: int, tokens: int) -> NDArray[np.float64]:
-    """Draw the numbers that choose the tokens of a message's answers (SPEC 5.7): float64[answers, tokens] in (0, 1)."""
-    return (words(seed, answers * tokens, _STREAM_ANSWERS).astype(np.float64).reshape(answers, tokens) + 0.5) / 2.0**32
 
 
 def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:

@@ -11,8 +11,7 @@ import msgpack
 
 from protocol.crypto import hashing
 from protocol.errors import OperatorError
-from protocol.ledger import Invitation, read_invitation
-from protocol.run import Manifest
+from protocol.run import Invitation, Manifest, read_invitation
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 from sfnode.network import Address, bounds, policy
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped

@@ -13,8 +13,8 @@ import pytest
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
-from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
+from protocol.run.invitation import read_invitation
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import admission_of
 from sfnode.storage.data_directory import DataDirectory, decode_run_file

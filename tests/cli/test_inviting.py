@@ -13,7 +13,7 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
-from protocol.ledger.statements import read_invitation
+from protocol.run.invitation import read_invitation
 from sfnode.cli.inviting import qr_lines
 from sfnode.cli.joining import node_run
 from sfnode.network.policy.addresses import parse_bootstrap

@@ -10,7 +10,7 @@ from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
 
 from protocol.crypto.keys import Signer
-from protocol.ledger.statements import Invitation, read_invitation
+from protocol.run.invitation import Invitation, read_invitation
 from sfnode.network import bounds
 from sfnode.network.discovery.mdns_packets import encode_query
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author

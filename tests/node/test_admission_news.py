@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from protocol.ledger.roster import Roster
-from protocol.ledger.statements import StatementCodec, read_invitation
+from protocol.ledger.statements import StatementCodec
+from protocol.run.invitation import read_invitation
 from protocol.run.manifest import Manifest
 from sfnode.keys import claim_invitation
 from sfnode.node.watching.network_news import AdmissionNews

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.crypto.hashing import seed_of
 from protocol.crypto.keys import Signer
-from protocol.subspace.directions import example_indices
+from protocol.subspace.drawn_examples import example_indices
 from sfnode.privacy import RowUses, delta_of, epsilon
 from tests.support.manifests import small_manifest
 

@@ -10,14 +10,8 @@ from protocol.crypto.hashing import RunId, hash_fields, key_of, round_half_away,
 from protocol.crypto.keys import Signer
 from protocol.errors import NumericError
 from protocol.run.manifest import TensorKind, TensorSpec
-from protocol.subspace.directions import (
-    basis,
-    canonical_coordinates,
-    direction_factors,
-    example_indices,
-    rademacher_signs,
-    scale_exp,
-)
+from protocol.subspace.directions import basis, canonical_coordinates, direction_factors, rademacher_signs, scale_exp
+from protocol.subspace.drawn_examples import example_indices
 from protocol.subspace.philox import Words, philox4x32, signs, signs_of_words, split_key, words
 from protocol.subspace.quantisation import quantise
 from tests.support.ledgers import signer

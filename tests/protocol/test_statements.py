@@ -16,8 +16,9 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, RejectR
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.ledger.roster import NO_STATEMENTS, Roster
-from protocol.ledger.statements import Invitation, StatementCodec, StatementKind, read_invitation
+from protocol.ledger.statements import StatementCodec, StatementKind
 from protocol.run.admission import work_of
+from protocol.run.invitation import Invitation, read_invitation
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from sfnode.storage.stored_records import replay, replay_statements

@@ -9,7 +9,8 @@ import msgpack
 import pytest
 
 from protocol.errors import OperatorError
-from protocol.ledger.statements import StatementCodec, read_invitation
+from protocol.ledger.statements import StatementCodec
+from protocol.run.invitation import read_invitation
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.run.pasted_string import wrapped
 from sfnode.run.public_data import described_source

@@ -19,7 +19,8 @@ from protocol.run.method import CoreKind, ScalarKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.basis_file import Bases, decode_basis_untrusted
-from protocol.subspace.directions import direction_factors, example_indices, scale_exp
+from protocol.subspace.directions import direction_factors, scale_exp
+from protocol.subspace.drawn_examples import example_indices
 from sfnode.training.estimator import Estimator
 from sfnode.training.task.encoding import Example
 from tests.support.dense_runs import made_up_basis

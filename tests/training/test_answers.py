@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from protocol.subspace.directions import answer_draws
+from protocol.subspace.drawn_examples import answer_draws
 from sfnode.training.answers import Answers, AnswerWriter, CachedPasses, WholePasses, passes_of, stop_tokens
 from sfnode.training.dense_estimate import dense_terms
 from sfnode.training.shared_model import SharedModel

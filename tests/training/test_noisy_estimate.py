@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocol.run.manifest import checked
 from protocol.schema import to_plain
 from protocol.subspace.basis_file import Bases
-from protocol.subspace.directions import example_indices
+from protocol.subspace.drawn_examples import example_indices
 from sfnode.privacy import NoisySum, length_max
 from sfnode.training import estimator
 from sfnode.training.estimator import Estimator

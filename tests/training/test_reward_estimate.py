@@ -26,7 +26,7 @@ from protocol.run.task import TaskKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.basis_file import Bases, encode_basis
-from protocol.subspace.directions import answer_draws
+from protocol.subspace.drawn_examples import answer_draws
 from sfnode.run.manifest_builder import dense_method_of
 from sfnode.training.answers import AnswerWriter
 from sfnode.training.calibration import calibrate

@@ -21,7 +21,8 @@ from protocol.run.manifest import Manifest, TensorKind
 from protocol.run.task import TaskKind
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.basis_file import Bases
-from protocol.subspace.directions import direction_factors, example_indices, scale_exp
+from protocol.subspace.directions import direction_factors, scale_exp
+from protocol.subspace.drawn_examples import example_indices
 from protocol.subspace.quantisation import quantise
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import output_embedding

@@ -66,15 +66,21 @@ def written(model: PreTrainedModel) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "has_label_words", "first", "last"),
-    [(30, True, 14, 23), (30, False, 20, 29), (12, True, 5, 9), (11, True, 7, 10), (1, True, 0, 0)],
+    ("blocks", "has_label_words", "expected"),
+    [
+        (30, True, [*range(11, 30, 2)]),
+        (30, False, [*range(20, 30)]),
+        (12, True, [5, 7, 9, 11]),
+        (11, True, [7, 8, 9, 10]),
+        (1, True, [0]),
+    ],
 )
-def test_moving_tensors__label_words_in_a_deep_model__end_before_the_last_layers(
-    blocks: int, has_label_words: bool, first: int, last: int
+def test_moving_tensors__label_words_in_a_deep_model__are_spread_over_the_last_two_thirds(
+    blocks: int, has_label_words: bool, expected: list[int]
 ) -> None:
-    """Of SmolLM2's 30 blocks, 14 to 23 say most: TREC ended at 89.4 % in the last third, and at 92 % there."""
+    """The middle of SmolLM2's 30 blocks says most on SST-2 and TREC, the last third on AG News."""
     shape = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
     shared = SharedModel(lively(LlamaForCausalLM(LlamaConfig(num_hidden_layers=blocks, **shape))))
     found = moving_tensors(shared, trainable_tensors(shared.model), has_label_words=has_label_words)
-    numbers = [int(tensor.name.split(".")[2]) for tensor in found]
-    assert (numbers[0], numbers[-1], len(found)) == (first, last, max(1, round(2 * blocks / 3)))
+    assert sorted({int(tensor.name.split(".")[2]) for tensor in found}) == expected
+    assert len(found) == max(1, round(2 * blocks / 3))

@@ -13,7 +13,7 @@ from protocol.errors import NumericError
 from protocol.run.manifest import checked
 from protocol.run.method import Method
 from protocol.run.task import Objective
-from protocol.subspace.directions import example_indices
+from protocol.subspace.drawn_examples import example_indices
 from sfnode.training.estimator import group_blocks, projected_gradients
 from sfnode.training.model import LogitScale
 from sfnode.training.model.perturbed import PassContext

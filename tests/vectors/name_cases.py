@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
-from protocol.ledger.statements import Invitation, read_invitation
+from protocol.run.invitation import Invitation, read_invitation
 from sfnode.network.policy.node_names import is_fit, read_name_untrusted, sign_name
 from tests.vectors.notation import Case, case
 

@@ -13,7 +13,7 @@ from protocol.errors import NumericError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest, checked
 from protocol.run.method import Method, ScalarKind
-from protocol.subspace.directions import example_indices
+from protocol.subspace.drawn_examples import example_indices
 from protocol.subspace.quantisation import quantise
 from tests.support.manifests import manifest_data, small_manifest
 from tests.vectors.dense_cases import dense_quantised

@@ -12,7 +12,7 @@ import msgpack
 
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
-from protocol.ledger.statements import Invitation, read_invitation
+from protocol.run.invitation import Invitation, read_invitation
 from sfnode.network import bounds
 from sfnode.network.discovery.mdns_packets import run_tag
 from sfnode.network.policy.addresses import author_of_peer, parse_address, peer_of_author

@@ -20,8 +20,7 @@ from sfnode.training.model import TensorGroup, layer_probe, places
 from sfnode.training.shared_model import SharedModel
 
 _MOVING = 1 / 3  # share of the writing layers that get a core
-_DEEP = 24  # from so many writing layers on, the third with label words ends before the last layers do
-_END = 0.8  # of the depth: docs/decisions/0032-all-numbers-from-one-pass.md
+_DEEP = 24  # from so many writing layers on they are spread: docs/decisions/0032-all-numbers-from-one-pass.md
 _ROWS = 8
 _TOKENS = 5
 _MOVE = 0.1  # of the stream's size: in 16 bits it is not lost, and later layers change nearly linearly
@@ -33,12 +32,17 @@ def moving_tensors(
 ) -> tuple[TensorSpec, ...]:
     """Return the tensors that get a core, those stored as inputs x outputs as transposed ones; none may be found.
 
-    They are a third of the layers that write to the residual stream: the last third, but with label words in a deep
-    model the one that ends at four fifths of the depth, where inputs say most about a text.
+    They are a third of the layers that write to the residual stream: with label words in a deep model every second
+    one of each kind in the last two thirds, else the last third.
     """
     writers = writers_of(shared, tensors)
-    end = round(_END * len(writers)) if has_label_words and len(writers) >= _DEEP else len(writers)
-    return tuple(writers[end - max(1, round(_MOVING * len(writers))) : end] if writers else ())
+    if not has_label_words or len(writers) < _DEEP:
+        return tuple(writers[-max(1, round(_MOVING * len(writers))) :])
+    kinds: dict[str, list[TensorSpec]] = {}
+    for writer in writers:
+        kinds.setdefault(_kind_of(writer), []).append(writer)
+    spread = {each.name for kind in kinds.values() for each in kind[-round(2 * _MOVING * len(kind)) :][::-2]}
+    return tuple(each for each in writers if each.name in spread)
 
 
 @torch.inference_mode()
