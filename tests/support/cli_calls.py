@@ -85,11 +85,12 @@ def assert_teaches(outcome: Outcome, *parts: str) -> None:
 async def _shared_worker(*, threads: int | None = None, patience: int = 1) -> AsyncIterator[Path]:
     """In place of `supervisor.worker_process`; it has one thread, whatever is asked for."""
     del threads
-    yield _worker().path
+    yield shared_worker().path
 
 
 @functools.cache
-def _worker() -> WorkerProcess:
+def shared_worker() -> WorkerProcess:
+    """The worker of all tests of this process: it is started once, and serves any number of sessions."""
     until_exit = contextlib.ExitStack()
     atexit.register(until_exit.close)
     folder = until_exit.enter_context(tempfile.TemporaryDirectory(prefix="sfnode-"))
