@@ -24,6 +24,7 @@ import pytest
 import pytest_timeout
 from hypothesis import HealthCheck, settings
 
+from tests.support.forked_children import read_at_start
 from tests.support.patience import alarmed
 
 # The same examples in every run: a test that fails by chance is broken. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -70,6 +71,20 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
+    _READ_AT_START.update(read_at_start(os.environ))
+
+
+_READ_AT_START: dict[str, str] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Refuse a file that leaves a variable changed: later commands would be new interpreters in the place of forks."""
+    yield
+    now = read_at_start(os.environ)
+    if now != _READ_AT_START and (nextitem is None or nextitem.path != item.path):
+        changed = dict(now.items() ^ _READ_AT_START.items()).keys()
+        pytest.fail(f"{item.path.name} leaves {', '.join(sorted(changed))} changed in the environment")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,8 +11,8 @@ Words = NDArray[np.uint32]
 ROUNDS = 10
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
 _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
-_WEYL_0 = 0x9E3779B9
-_WEYL_1 = 0xBB67AE85
+# What each round adds to the two words of the key.
+_WEYL = [np.arange(ROUNDS, dtype=np.uint64) * np.uint64(step) for step in (0x9E3779B9, 0xBB67AE85)]
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 
@@ -30,9 +30,9 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Wor
     shape = np.broadcast_shapes(*(word.shape for word in (*counter, *key)))
     # In place, and in order "C" because broadcast words would keep odd strides: together this halves the time.
     x0, x1, x2, x3 = (np.broadcast_to(word, shape).astype(np.uint64, order="C") for word in counter)
-    k0, k1 = (word.astype(np.uint64) for word in key)
+    keys = (np.add.outer(weyl, word.astype(np.uint64)) & _LOW for weyl, word in zip(_WEYL, key, strict=True))
     product_0, product_1 = np.empty_like(x0), np.empty_like(x2)
-    for round_index in range(ROUNDS):
+    for k0, k1 in zip(*keys, strict=True):
         np.multiply(x0, _MULTIPLIER_0, out=product_0)
         np.multiply(x2, _MULTIPLIER_1, out=product_1)
         # The high half of each product goes into the other pair, with the key; the low halves become words 1 and 3.
@@ -40,8 +40,8 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Wor
         np.right_shift(product_0, _SHIFT, out=x2)
         x0 ^= x1
         x2 ^= x3
-        x0 ^= (k0 + np.uint64(round_index * _WEYL_0 & 0xFFFFFFFF)) & _LOW
-        x2 ^= (k1 + np.uint64(round_index * _WEYL_1 & 0xFFFFFFFF)) & _LOW
+        x0 ^= k0
+        x2 ^= k1
         np.bitwise_and(product_1, _LOW, out=x1)
         np.bitwise_and(product_0, _LOW, out=x3)
     return np.stack([x0, x1, x2, x3], axis=-1).astype(np.uint32)

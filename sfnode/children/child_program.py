@@ -1,4 +1,4 @@
-"""A module that runs in a process of its own: its command line, its environment, and ways to run it that block.
+"""A module that runs in a process of its own: its command line, environment and priority; ways to run it that block.
 
 `async_child` runs it for callers in trio. `__main__` is what runs inside every child.
 """
@@ -18,6 +18,9 @@ _ROOM = "sfnode.children"
 _ROOT = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
 _PATH = "PYTHONPATH"
 _SAFE = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
+_AUTOGROUP = Path("/proc/self/autogroup")
+_TRIES = 50  # to write to it
+_TRY_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,28 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     if process.stdin is not None:
         process.stdin.close()
+
+
+def yield_to_others(niceness: int) -> None:
+    """Add ``niceness`` to that of the process, so that the node and the machine's user get the cores first.
+
+    Linux shares cores among sessions first, and uses niceness only within each of them (sched(7), "The autogroup
+    feature"). A process that leads a session, as the worker does, therefore sets it for both.
+    """
+    try:
+        niceness = os.nice(niceness)
+    except OSError:  # a container that forbids the call: a worker at normal priority is better than none
+        return
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(_TRIES):
+        try:
+            _AUTOGROUP.write_text(str(niceness))
+            return
+        except BlockingIOError:  # the system accepts ten of these writes a second
+            time.sleep(_TRY_AGAIN_S)
+        except OSError:  # another system, or one without autogroups
+            return
 
 
 class Stillness:

@@ -18,7 +18,7 @@ _BYTES_MAX = 1 << 12  # four addresses with long names and an invitation take a 
 # What chats, mail programs and quotations insert: white space, marks of a quotation, invisible joiners, soft hyphens.
 _INSERTED = re.compile("(?:=\r?\n|[\\s>|\u00ad\u200b-\u200f\u2060\ufeff])+")
 _AROUND = "\"'`<>()[]*_.,;!?\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
-_BEFORE = re.compile(rf".*{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)  # words, an address
+_SCHEME_AS_PASTED = re.compile(rf"{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)
 _HOW = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
 
 
@@ -47,8 +47,7 @@ def unwrapped(text: str) -> bytes:
     if len(digits) % 8 in (1, 3, 6):  # no whole bytes: the string is truncated
         digits = digits[:-1]
     data = _decoded(digits + "=" * (-len(digits) % 8))
-    length = int.from_bytes(data[:_LENGTH_BYTES], "big")
-    whole = _LENGTH_BYTES + length + _CHECKSUM_BYTES
+    whole = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big") + _CHECKSUM_BYTES
     wanted = len(_PREFIX) + -(-8 * whole // 5)
     if len(data) < whole:
         place = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
@@ -60,8 +59,9 @@ def unwrapped(text: str) -> bytes:
 
 
 def cleaned(text: str) -> str:
-    """Return the text without white space, and without punctuation around it or words before it."""
-    return _BEFORE.sub(SCHEME, _INSERTED.sub("", text).strip(_AROUND))
+    """Return the text without white space, punctuation around it, and what stands before its last string."""
+    before, *strings = _SCHEME_AS_PASTED.split(_INSERTED.sub("", text).strip(_AROUND))
+    return SCHEME + strings[-1] if strings else before
 
 
 def _decoded(digits: str) -> bytes:

@@ -12,7 +12,6 @@ import selectors
 import signal
 import socket
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from protocol.crypto import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError, WorkerMemoryError, first_line
 from protocol.run import decode_run_untrusted
+from sfnode.children.child_program import yield_to_others
 from sfnode.model_files import resolve_model
 from sfnode.reporter import telling
 from sfnode.storage import stored_basis
@@ -35,37 +35,10 @@ from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import AnswerJudge, read_task
 from sfnode.worker_protocol import messages
 
-_AUTOGROUP = Path("/proc/self/autogroup")
-_TRIES = 50  # to write to it
-_TRY_AGAIN_S = 0.1
-
 log = logging.getLogger("sfnode.worker")
 
 READ_BYTES = 1 << 20
 SEND_TIMEOUT_S = 10.0  # replies are small; a node that does not read one within this time is gone
-
-
-def yield_to_others(niceness: int) -> None:
-    """Add ``niceness`` to that of the process, so that the node and the machine's user get the cores first.
-
-    Linux shares cores among sessions first, and uses niceness only within each of them (sched(7), "The autogroup
-    feature"). A process that leads a session, as the worker does, therefore sets it for both.
-    """
-    try:
-        niceness = os.nice(niceness)
-    except OSError:  # a container that forbids the call: a worker at normal priority is better than none
-        return
-    if os.getsid(0) != os.getpid():
-        return
-    for _ in range(_TRIES):
-        try:
-            _AUTOGROUP.write_text(str(niceness))
-        except BlockingIOError:  # the system accepts ten of these writes a second
-            time.sleep(_TRY_AGAIN_S)
-        except OSError:  # another system, or one without autogroups
-            return
-        else:
-            return
 
 
 class ModelPool:

@@ -28,7 +28,7 @@ from sfnode.storage.key_file import IDENTITY_FILE, KeyFile
 from sfnode.storage.record_store import Store
 from sfnode.worker_protocol.device_choices import DeviceReport
 from tests.support.cli_calls import Outcome, call
-from tests.support.daemons import MODEL, demo_run, free_port, write_run
+from tests.support.daemons import MODEL, demo_run, free_port, run_sfnode, write_run
 from tests.support.network_nodes import seed
 from tests.support.running_nodes import Joins, address_in
 
@@ -61,10 +61,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def examine(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
     """Exit code and findings by check (a bootstrap's without its address)."""
     outcome = call("doctor", "--json", *arguments)
-    assert "Traceback" not in outcome.stderr, outcome
-    told: dict[str, Any] = json.loads(outcome.stdout)
-    assert told["ok"] is (outcome.code == 0)
-    return outcome.code, {row["check"].split(" /")[0]: row for row in told["checks"]}
+    return outcome.code, findings_in(outcome.stdout, outcome.stderr, is_ok=outcome.code == 0)
+
+
+def findings_in(stdout: str, stderr: str, *, is_ok: bool) -> dict[str, dict[str, str]]:
+    assert "Traceback" not in stderr, stderr
+    told: dict[str, Any] = json.loads(stdout)
+    assert told["ok"] is is_ok
+    return {row["check"].split(" /")[0]: row for row in told["checks"]}
 
 
 def assert_fails(found: dict[str, dict[str, str]], check: str, *parts: str) -> None:
@@ -80,9 +84,12 @@ def assert_fails(found: dict[str, dict[str, str]], check: str, *parts: str) -> N
 
 @pytest.mark.process
 def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_path: Path) -> None:
+    """As a process of its own, whose two children with torch are forks."""
     listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
-    code, found = examine("--bootstrap", running.address, "--listen", listen, "--data-dir", tmp_path / "new")
-    assert code == 0, found
+    arguments = ("--bootstrap", running.address, "--listen", listen, "--data-dir", str(tmp_path / "new"))
+    done = run_sfnode("doctor", "--json", *arguments)
+    found = findings_in(done.stdout, done.stderr, is_ok=done.returncode == 0)
+    assert done.returncode == 0, found
     assert {name: row["verdict"] for name, row in found.items()} == {
         "disk space": "ok",
         "disk writing": "ok",

@@ -26,7 +26,7 @@ from tests.support.daemons import demo_run, free_port, write_run
 from tests.support.running_nodes import Joins, address_in, stop, wait_for_updates
 
 pytest_plugins = ("tests.support.node_fixtures",)
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.process(is_long=True)
 
 SOURCES: Final = Path(__file__).resolve().parent
 INSTALLED: Final = REPOSITORY / "build" / "interop"

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Final
+from unittest import mock
 
 import click
 
@@ -126,10 +127,10 @@ def run_all(chosen: list[Mutant], processes: int, *, is_json: bool) -> int:
 
 
 def _rows(chosen: list[Mutant], processes: int) -> Iterator[Row]:
-    # Read by the process that the others are forked from, when it starts.
-    os.environ.update(_ENVIRONMENT, PYTHONPATH=str(REPOSITORY))
     _PROCESSES.set_forkserver_preload(list(_IMPORTED))
-    with ThreadPoolExecutor(processes) as pool:
+    # Read by the process that the others are forked from, when it starts.
+    read = mock.patch.dict(os.environ, _ENVIRONMENT, PYTHONPATH=str(REPOSITORY))
+    with read, ThreadPoolExecutor(processes) as pool:
         yield from pool.map(_run_apart, chosen)
 
 

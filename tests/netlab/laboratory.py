@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
 from benchmarks.graphs import Edges
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
@@ -107,7 +108,8 @@ class Laboratory:
         self.wiring = Wiring()
         self.run_file = self.folder / "netlab.run"
         self.run_file.write_bytes(self._signed.encode())
-        os.environ["PYTHONPATH"] = str(REPOSITORY)
+        self._path = mock.patch.dict(os.environ, PYTHONPATH=str(REPOSITORY))
+        self._path.start()
         self._worker = self._start_worker()
         return self
 
@@ -119,6 +121,7 @@ class Laboratory:
                 node.kill()
         self.stop_programs()
         _end(self._worker)
+        self._path.stop()
         self.wiring.remove()
         self._temporary.cleanup()
 

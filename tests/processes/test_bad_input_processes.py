@@ -22,6 +22,7 @@ from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.record_store import Store
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, free_port, log_verify
+from tests.support.fork_server import start
 from tests.support.patience import wait_for_end
 from tests.support.running_nodes import (
     STOP_S,
@@ -126,18 +127,12 @@ def test_testnet__interrupt__ends_all_its_processes(tmp_path: Path) -> None:
 
 
 def start_command(*arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "sfnode", *arguments]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        preexec_fn=listen_to_interrupts,  # noqa: PLW1509 - the tests start no threads
-    )
-
-
-def listen_to_interrupts() -> None:
-    """A shell without job control starts `make test &` with SIGINT ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    read, write = os.pipe()
+    with open(os.devnull, "r+b") as nothing:
+        process = start(list(arguments), stdin=nothing.fileno(), stdout=nothing.fileno(), stderr=write)
+    os.close(write)
+    process.stderr = open(read, "rb")  # noqa: SIM115 - it is the process's
+    return process
 
 
 def assert_interrupted(process: subprocess.Popen[bytes]) -> None:

@@ -15,7 +15,7 @@ from tests.support.patience import wait_for_end
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(240)]
 
 
 class Pair:

@@ -14,7 +14,7 @@ from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, free_ports, log_verify, run_sfnode, write_run
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process(is_long=True), pytest.mark.timeout(180)]
 pytest_plugins = ("tests.support.node_fixtures",)
 
 

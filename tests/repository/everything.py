@@ -23,7 +23,7 @@ from typing import IO, Final
 import click
 import psutil
 
-from sfnode.training.worker_process import yield_to_others
+from sfnode.children.child_program import yield_to_others
 from tests import REPOSITORY
 
 BIN: Final = Path(sys.executable).parent

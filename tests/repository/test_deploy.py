@@ -287,7 +287,7 @@ class Stage:
         raise AssertionError(f"{name} is not healthy:\n{(self.folder / f'{name}.log').read_text()[-2_000:]}")
 
 
-@pytest.mark.process
+@pytest.mark.process(is_long=True)
 @pytest.mark.timeout(240)
 def test_compose__its_commands_as_processes__train_one_run_and_stop_cleanly(tmp_path: Path) -> None:
     stage = Stage(folder=tmp_path, port=free_port())

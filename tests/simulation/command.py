@@ -21,7 +21,6 @@ from tests.simulation.scenario import Fault, SnapshotEvent, draw
 from tests.simulation.topology import TOPOLOGIES
 from tests.simulation.world import Result, run_seed
 
-_CHUNK = 8
 _SEEDS_OF_ALL = 200  # among so many seeds, everything that can happen does
 _SNAPSHOTS_WANTED = (SnapshotEvent.USED, SnapshotEvent.STEP, SnapshotEvent.PROVED, SnapshotEvent.REFUSED)
 
@@ -75,16 +74,13 @@ def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:
     started_s = time.monotonic()
     tally = Tally()
     with ProcessPoolExecutor(processes) as pool:
-        for result in _results(pool, first, seeds, processes):
+        for result in _results(pool, first, seeds, tally):
             tally.add(result)
             if result.violation:
                 click.echo(f"seed {result.seed} ({result.topology}): {result.violation}")
                 click.echo(f"  again: python -m tests.simulation --seed {result.seed}")
             if (tally.counted + tally.absent) % 100 == 0 and sys.stderr.isatty():
                 click.echo(f"  {tally.counted} of {seeds} seeds", err=True)
-            if tally.counted >= seeds:
-                break
-        pool.shutdown(cancel_futures=True)
     seconds = time.monotonic() - started_s
     click.echo(json.dumps(tally.as_plain(seconds)) if is_json else tally.text(seconds))
     absent = tally.never_happened() if tally.counted >= _SEEDS_OF_ALL else []
@@ -93,11 +89,11 @@ def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:
     return 1 if tally.violations or absent else 0
 
 
-def _results(pool: ProcessPoolExecutor, first: int, seeds: int, processes: int) -> Iterator[Result]:
-    """Results in the order of their seeds, computed only a little ahead of what was taken."""
+def _results(pool: ProcessPoolExecutor, first: int, seeds: int, tally: Tally) -> Iterator[Result]:
+    """Results in the order of their seeds: as many as are still missing in the tally, until none is."""
     numbers = count(first)
-    while True:
-        yield from pool.map(run_seed, islice(numbers, min(seeds, 16 * processes)), chunksize=_CHUNK)
+    while tally.counted < seeds:
+        yield from pool.map(run_seed, islice(numbers, seeds - tally.counted))
 
 
 class Tally:

@@ -71,7 +71,8 @@ def log_as_it_was() -> Iterator[None]:
         yield
     finally:
         log.handlers[:], log.propagate = handlers, propagate
-        log.setLevel(level)
+        if log.level != level:  # setting it goes through all loggers, of which torch and its friends have thousands
+            log.setLevel(level)
 
 
 def assert_teaches(outcome: Outcome, *parts: str) -> None:
@@ -84,11 +85,12 @@ def assert_teaches(outcome: Outcome, *parts: str) -> None:
 async def _shared_worker(*, threads: int | None = None, patience: int = 1) -> AsyncIterator[Path]:
     """In place of `supervisor.worker_process`; it has one thread, whatever is asked for."""
     del threads
-    yield _worker().path
+    yield shared_worker().path
 
 
 @functools.cache
-def _worker() -> WorkerProcess:
+def shared_worker() -> WorkerProcess:
+    """The worker of all tests of this process: it is started once, and serves any number of sessions."""
     until_exit = contextlib.ExitStack()
     atexit.register(until_exit.close)
     folder = until_exit.enter_context(tempfile.TemporaryDirectory(prefix="sfnode-"))

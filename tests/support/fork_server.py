@@ -41,6 +41,10 @@ _PACED_WORKER: Final = "tests.netlab.worker"
 _NO_WORKER: Final = frozenset({"--relay", "--worker-socket"})  # options of nodes that start none
 # Commands that need no torch.
 _LIGHT: Final = ("config", "forget", "id", "list", "log", "pause", "report", "resume", "run", "status", "stop", "top")
+_COMMANDS: Final = (
+    *("sfnode.node.daemon", "sfnode.cli.join"),
+    *(f"sfnode.cli.{name}" for name in _LIGHT if name != "resume"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +163,6 @@ def _server() -> _Server:
 
 def _serve(orders: socket.socket) -> None:
     """Fork for each order, and tell of each end, until the client is gone."""
-    _import_all("sfnode.node.daemon", "sfnode.cli.join", *(f"sfnode.cli.{name}" for name in _LIGHT if name != "resume"))
     server = os.getpid()
     wakeup = socket.socketpair()
     for end in wakeup:
@@ -180,6 +183,8 @@ def _serve(orders: socket.socket) -> None:
             return
         *standard, tell_end = descriptors
         order = _Order(**json.loads(message))
+        if not order.is_child or order.arguments[1] == "sfnode":
+            _import_all(*_COMMANDS)
         if _may_train(order) or (order.is_child and order.arguments[1] != _PACED_WORKER):
             _import_all("sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
@@ -243,6 +248,8 @@ def _may_train(order: _Order) -> bool:
 
 def _run(order: _Order, standard: list[int]) -> NoReturn:
     """Be the command, as ``python -m sfnode`` would, or the child."""
+    # A shell without job control starts `make test &` with SIGINT ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if _may_train(order):
         forked_children.fork_children((*standard,), _run_child)
     forked_children.become(order.folder, order.environment, standard)

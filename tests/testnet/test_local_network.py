@@ -25,7 +25,7 @@ from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.testnet.measured_gain import Learnt, measure_members
-from tests.support.cli_calls import call
+from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec
@@ -126,7 +126,7 @@ def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_ow
     parts = {"true": rows, "false": [row | {"label": 1 - row["label"]} for row in rows]}
     for name, part in parts.items():
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part), "utf-8")
-    config = replace(training(None), eval_data=data_file("reviews", split="eval"))
+    config = replace(training(shared_worker().path), eval_data=data_file("reviews", split="eval"))
     told: list[tuple[int, int]] = []
     shards = [tmp_path / name for name in parts]
     found = trio.run(measure_members, demo_run(steps=20), config, shards, lambda *each: told.append(each))

@@ -18,6 +18,8 @@ def convert(form: WeightForm, source: Path, out: Path) -> None:
     OperatorError: the files are malformed, or take more than they may.
     """
     try:
+        if form is WeightForm.GGUF:  # a file that its header betrays is refused before the imports below
+            import_module("sfnode.training.conversion.gguf_header").check_header(source)
         # Imported for this form alone: pickles need no transformers, which takes 2.5 s.
         module = import_module(f"sfnode.training.conversion.from_{form.value}")
         vars(module)[f"convert_{form.value}"](source, out)

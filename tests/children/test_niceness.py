@@ -1,4 +1,4 @@
-"""The training worker takes little of the cores where the system lets it, and works where it does not."""
+"""A training worker takes little of the cores where the system lets it, and works where it does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from sfnode.training.worker_process import yield_to_others
+from sfnode.children.child_program import yield_to_others
 
 
 def test_yield_to_others__container_that_forbids_it__works_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
