@@ -143,7 +143,7 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
 
 @contextmanager
 def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that counted work calls with how many of how many ``unit`` are done.
+    """Yield a function that counted work calls with how many of how many ``unit`` are done (0: of an unknown number).
 
     It shows a line on standard error, with the speed and the time left, after `_PATIENCE_S`. A lower count than before
     begins another part of the work, whose speed is measured anew.
@@ -161,8 +161,9 @@ def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) 
         if now - started < _PATIENCE_S or now - told < reporter.pause_s:
             return
         told, rate = now, done / (now - started)
-        left = format_seconds((total - done) / rate) if rate else "?"
-        line = f"{text}: {done:,} of {total:,} {unit}, {rate:.1f} a second, {left} left"
+        line = f"{text}: {done:,}{f' of {total:,}' if total else ''} {unit}, {rate:,.1f} a second"
+        if total:
+            line += f", {format_seconds((total - done) / rate) if rate else '?'} left"
         reporter.progress("working", line, what=text, done=done, in_all=total)
 
     try:

@@ -15,7 +15,7 @@ def reward(answer: str, row: Mapping[str, object]) -> float:
     return float(answer in ("great", "yes"))
 
 
-def main(nodes: int = 6, steps: int = 6) -> None:
+def main(nodes: int = 6, steps: int = 12) -> None:
     """Train on prompts without answers; show what the model answers before and after."""
     lines = demo.data_file(split="train").read_text("utf-8").splitlines()[:96]
     prompts = [{"sentence": json.loads(line)["sentence"]} for line in lines]

@@ -17,12 +17,6 @@ _TOOLS = {
 _LOOK_S = 1.0
 
 
-def _waking_tool() -> tuple[str, ...]:
-    """Return the command line of the system's tool; empty if there is none."""
-    tool = _TOOLS.get(sys.platform, ())
-    return tool if tool and which(tool[0]) else ()
-
-
 @asynccontextmanager
 async def _awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
     """Keep the machine awake while the block runs. OSError: the tool cannot be started.
@@ -46,7 +40,8 @@ async def stay_awake(is_working: Callable[[], bool], report: Callable[[str], Non
 
     Report once, and return, where the system has no way or refuses.
     """
-    if not (tool := _waking_tool()):
+    tool = _TOOLS.get(sys.platform)
+    if tool is None or which(tool[0]) is None:
         report("--keep-awake: this system has neither systemd-inhibit nor caffeinate; keep it awake in its settings")
         return
     is_refused = False

@@ -5,13 +5,11 @@ import os
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import click
 import trio
 
 from protocol.errors import OperatorError
-from protocol.run import TaskSpec
 from protocol.state import Coefficients
 from sfnode.api.runs import open_run
 from sfnode.cli.options import at_step_option, device_options, is_json, json_option, local_model_option, node_option
@@ -95,7 +93,9 @@ def evaluate(
     held_out = example_files.evaluation_file(manifest.task, given)
     if held_out is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
-    own = _own_examples(manifest.task, data_dir, data) if compare else None
+    own, rows = None, data or _remembered(data_dir, "data")
+    if compare and (rows or manifest.task.data.startswith(example_files.EMBEDDED)):
+        own = example_files.training_file(manifest.task, rows)
     private_reward = None if is_rule else read_settings(data_dir).get("private-reward")
     config = TrainingConfig(
         model=find_model(manifest, model, revision),
@@ -126,14 +126,6 @@ def evaluate(
     if is_json():
         fields = {name: _as_json(found, quality) for name, found in named.items()}
         click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
-
-
-def _own_examples(task: TaskSpec, data_dir: DataDirectory, given: str | None) -> Path | None:
-    """Return the file of the node's own examples; None if none is known. OperatorError: it is not the run's."""
-    data = given or _remembered(data_dir, "data")
-    if data is None and not task.data.startswith(example_files.EMBEDDED):
-        return None
-    return example_files.training_file(task, data)
 
 
 def _remembered(data_dir: DataDirectory, key: str) -> str | None:

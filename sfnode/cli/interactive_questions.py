@@ -43,19 +43,14 @@ class AskingCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse ``args``, the words after the command's name, with the answers appended; click calls this."""
         if can_ask() and not {*args} & {"--json", *ctx.help_option_names}:
-            answers = _answers(self._given(ctx, args))
-            if answers:
+            values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+            for param in self.params:
+                if param.name in values:  # click.UsageError where one is wrong
+                    param.type_cast_value(ctx, values[param.name])
+            if answers := _answers(values):
                 args = [*args, *answers]
                 ctx.meta[_ASKED] = tuple(args)  # a copy, because click empties the list
         return super().parse_args(ctx, args)
-
-    def _given(self, ctx: click.Context, args: list[str]) -> Given:
-        """Return the typed values by argument name. Raises click.UsageError where one is wrong."""
-        values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-        for param in self.params:
-            if param.name in values:
-                param.type_cast_value(ctx, values[param.name])
-        return values
 
 
 def command_with_answers(context: click.Context) -> str:

@@ -14,7 +14,7 @@ from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import SignedManifest, TaskKind, TaskSpec
 from sfnode.extras import check_can_train
-from sfnode.model_files import ModelFolder
+from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counted, counting, printable
 from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import RunDraft, RunOptions, found_model
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # imports torch
     from sfnode.training.calibration import FoundBasis
     from sfnode.training.task import TaskData
 
-_ANSWER_SHOWN = 60
+_ANSWER_SHOWN, _WORDS_SHOWN = 60, 4  # characters of an answer, label words that no row has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,9 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if options.revision and not folder.revision:
         what = f"--revision {options.revision}: {options.model} has none"
         raise OperatorError(f"{what}; only models of the hub and of packages do")
+    if (adapter := folder.path / model_folder.ADAPTER_FILE).is_file():
+        text = f"Warning: {adapter} belongs to an adapter beside the model, which the run leaves out: to train on it"
+        click.echo(printable(f"{text}, merge it with PEFT's merge_and_unload, and give what that makes"), err=True)
     task = task_of(options, folder)
     if task.kind is TaskKind.REWARD:
         _check_rewardable(options)
@@ -125,22 +128,26 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
 
 
 def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
-    """Warn where examples are fewer than ``least``, which a basis takes, or prompts of a run of rewards are cut.
+    """Warn where examples are fewer than ``least``, which a basis takes, lack a label, or have prompts that are cut.
 
-    They lose their beginning: in a chat, that is where the user's words begin.
+    These lose their beginning: in a chat, that is where the user's words begin.
     """
-    if data.judge is None:
-        if len(data.examples) < least:
-            text = f"too few to make a basis from: {counted(len(data.examples), 'example')}, where {least} are needed"
-            click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
-        labels = {example.label for example in data.examples}
-        if task.label_words and len(labels) == 1:
-            text = f"{counted(len(data.examples), 'example')}, all with the label {task.label_words[labels.pop()]!r}"
-            click.echo(f"Warning: {text}: that is all that can be learnt from them", err=True)
-        return
-    room = task.max_tokens - data.judge.rule.tokens
-    if cut := sum(len(example.tokens) >= room for example in data.examples):
-        text = f"{cut} of {len(data.examples)} prompts are cut to {room} tokens and lose their beginning"
+    examples, room = data.examples, task.max_tokens
+    if data.judge is not None:
+        room -= data.judge.rule.tokens
+    elif len(examples) < least:
+        text = f"too few to make a basis from: {counted(len(examples), 'example')}, where {least} are needed"
+        click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
+    labels = {example.label for example in examples}
+    missing = [repr(word) for number, word in enumerate(task.label_words) if number not in labels]
+    if examples and missing:
+        text = f"no row has the label {', '.join(missing[:_WORDS_SHOWN])}: nothing teaches it"
+        if 0 not in labels and TaskTemplate(task).counts_from_0:
+            text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
+        click.echo(printable(f"Warning: {text}"), err=True)
+    cut = sum(len(each.tokens) + max(map(len, each.candidates), default=0) >= room for each in examples)
+    if cut and task.kind is not TaskKind.COMPLETION:
+        text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 
 
@@ -156,7 +163,9 @@ def _say_start(found: "FoundBasis") -> None:
     if best > rewards[0]:
         return
     help_ = "let the rule ask for more" if best >= 1.0 else "let the rule reward what only some of them have"
-    if best == 0.0:
+    if best == 0.0 and not any(ended):
+        help_ = "none has ended, and such an answer passes no check but `contains`: give more --answer-tokens"
+    elif best == 0.0:
         help_ = (
             "look whether the rule rewards an answer that you call right (a row's field is in braces, a number has no "
             "other words); give more --answer-tokens if answers have not ended; show in the prompt what you want; "

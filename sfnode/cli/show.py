@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
-from protocol.ledger import Statement, StatementCodec, StatementKind
+from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.schema import to_plain
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
@@ -59,7 +59,10 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> N
     codec = StatementCodec(manifest)
     with held.reading() as stored:
         for data in stored.statements():
-            _show_statement(codec.decode_untrusted(data))
+            statement = codec.decode_untrusted(data)
+            kind, author, step = statement.kind.name.lower(), statement.author.hex(), statement.from_step
+            since = f"  from step {step}" if statement.kind is StatementKind.EXCLUDE else ""
+            print_result({"kind": kind, "author": author, "from_step": step}, f"{kind:<8} {author}{since}")
         replica = stored.replica(manifest)
         parts, names = _parts(replica), author_names.stored_names(held, stored, replica.ledger.roster)
     _show_parts(parts, manifest, names)
@@ -68,18 +71,10 @@ def show(path: Path | DataDirectory | None, data_dir: DataDirectory | None) -> N
         click.echo(f"\n{'learns':<8} {printable(purpose_of(manifest.task))}")
     if gain is not None:
         print_result(
-            {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)},
-            f"{'gain':<8} {gain.in_words()}",
+            {"kind": "gain", **to_plain(gain.without_answers(), as_rows=False)}, f"{'gain':<8} {gain.in_words()}"
         )
     elif not is_json():
         click.echo(f"{'gain':<8} {evaluations.HOW_TO_MEASURE}")
-
-
-def _show_statement(statement: Statement) -> None:
-    kind, author = statement.kind.name.lower(), statement.author.hex()
-    from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
-    fields = {"kind": kind, "author": author, "from_step": statement.from_step}
-    print_result(fields, f"{kind:<8} {author}{from_step}")
 
 
 def _parts(replica: Replica) -> list[_Part]:
@@ -92,7 +87,9 @@ def _parts(replica: Replica) -> list[_Part]:
 
 
 def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> None:
-    unit = _unit(manifest)
+    objective = manifest.task.objective
+    unit = objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
+    unit = unit if manifest.method.scalar is ScalarKind.RAW else "rms"
     if is_json():
         for counts, share, effect in parts:
             author, left_out = counts.author.hex(), effect and {**asdict(effect), "unit": unit}
@@ -108,13 +105,6 @@ def _show_parts(parts: Sequence[_Part], manifest: Manifest, names: Names) -> Non
         last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
         figures = f"{counts.updates:>9,} {share:>6.1%} {last:>9}"
         click.echo(f"{label:<{width}} {figures}  {_effect(counts, effect)}")
-
-
-def _unit(manifest: Manifest) -> str:
-    if manifest.method.scalar is not ScalarKind.RAW:
-        return "rms"
-    objective = manifest.task.objective
-    return objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
 
 
 def _effect(counts: Contribution, effect: LeavingOut | None) -> str:

@@ -171,8 +171,7 @@ def _check_empty(folder: Path) -> None:
 
 def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path, ...]:
     """Deal the rows of ``data`` out to ``count`` files in ``folder``; return their paths. Raises OperatorError."""
-    rows = row_files.rows_of(data, TaskTemplate(task))
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for _, row in rows]
+    lines = row_files.lines_of(data, TaskTemplate(task))
     if len(lines) < count:
         raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
     paths = tuple(folder / f"data{number}.jsonl" for number in range(count))

@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 from protocol.limits import RECORD_BYTES_IN_MEMORY_MAX, RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import Manifest, TaskKind, TensorSpec, coefficient_count, parse_reward
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
+from sfnode.model_files import CONFIG_FILE, INDEX_FILE, find_model_folder, read_config, weight_files
 from sfnode.worker_protocol import (
     ANSWER_TOKENS_AT_ONCE,
     PRECISIONS,
@@ -116,7 +116,8 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     Raises:
         OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
-    precision, config = PRECISIONS[dtype], _config(folder)
+    precision, plain = PRECISIONS[dtype], read_config(folder / CONFIG_FILE)
+    config = {key: value for key, value in plain.items() if isinstance(value, int)}
     stored = _stored(folder)
     largest = max((each.entries for each in stored if each.is_linear), default=0)
     linear = {each.name: int(each.entries * precision.linear_bytes) for each in stored if each.is_linear}
@@ -221,14 +222,6 @@ def _header(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise OperatorError(f"{path} is not a safetensors file: {error}") from None
     return header if isinstance(header, dict) else {}
-
-
-def _config(folder: Path) -> dict[str, int]:
-    try:
-        plain = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise OperatorError(f"{folder / 'config.json'} cannot be read: {error}") from None
-    return {key: value for key, value in plain.items() if isinstance(value, int)} if isinstance(plain, dict) else {}
 
 
 def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, precision: Precision) -> float:

@@ -14,6 +14,7 @@ from protocol.run import is_plain_file_name
 from sfnode.storage import disk
 
 CONFIG_FILE = "config.json"
+ADAPTER_FILE = "adapter_config.json"
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 GGUF = ".gguf"
@@ -127,7 +128,7 @@ def _no_model(folder: Path) -> OperatorError:
 
 
 def _instead(folder: Path, otherwise: str = "") -> str:
-    if (folder / "adapter_config.json").is_file():
+    if (folder / ADAPTER_FILE).is_file():
         return f"{folder} holds an adapter alone: merge it into its model with PEFT's merge_and_unload, and save that"
     below = sorted(path.parent for way in ("*", "snapshots/*") for path in folder.glob(f"{way}/{CONFIG_FILE}"))
     ggufs = sorted(path for path in folder.glob(f"*{GGUF}"))

@@ -14,14 +14,7 @@ from protocol.run import is_plain_file_name
 from sfnode.children.child_program import Program
 from sfnode.model_files.conversion import WeightForm, convert_weights, making_alone, work_folder
 from sfnode.model_files.model_cache import cache_folder, held, put
-from sfnode.model_files.model_folder import (
-    CONFIG_FILE,
-    GGUF,
-    ModelFolder,
-    has_safetensors,
-    is_decodable,
-    is_definition,
-)
+from sfnode.model_files.model_folder import CONFIG_FILE, GGUF, ModelFolder, has_safetensors, is_decodable, is_definition
 from sfnode.model_files.verify import hash_file
 from sfnode.model_files.watched_process import OnProgress, StoodStill, run_watched
 from sfnode.storage import disk

@@ -38,17 +38,11 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
     if form is None:
         return found
     name = _converted_name(found)
-    folder = held(name) or _converted(form, found.path, name, report)
+    folder = held(name)
+    if folder is None:
+        with making_alone(name, report), work_folder() as work:  # another process may make it while this one waits
+            folder = held(name) or put(convert_weights(form, found.path, work, report), name)
     return ModelFolder(path=folder, id=found.id, revision=found.revision)
-
-
-def _converted(form: WeightForm, source: Path, name: str, report: OnProgress) -> Path:
-    """Return the folder of a converted model, made now, or by another process while this one waited. OperatorError."""
-    with making_alone(name, report):
-        if (folder := held(name)) is not None:
-            return folder
-        with work_folder() as work:
-            return put(convert_weights(form, source, work, report), name)
 
 
 def find_model_folder(reference: str, revision: str) -> Path | None:

@@ -28,14 +28,6 @@ if TYPE_CHECKING:
         Wanted,
         handshake,
     )
-    from sfnode.network.transport import (
-        DialBack,
-        DialError,
-        Host,
-        Link,
-        LinkBrokenError,
-        ReachAnswer,
-        check_can_listen,
-    )
+    from sfnode.network.transport import DialBack, DialError, Host, Link, LinkBrokenError, ReachAnswer, check_can_listen
 else:
     __getattr__, __dir__ = lazy_face(__name__, __file__)

@@ -20,7 +20,7 @@ from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
-from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, TaskTemplate
+from sfnode.rows.row_templates import CHOICES_FIELD, LABEL_FIELD, WORD_FIELD, TaskTemplate
 
 Placed = tuple[str, object]  # where a row stands, for messages, and its decoded value
 
@@ -49,10 +49,7 @@ _REFUSED = (
     (b"GGUF", "a model in the format GGUF: name it as the model, and a file of rows as the data"),
     (b"$FL2", "a file of SPSS: save its table as CSV"),
     (b"<stata_dta>", "a file of Stata: save its table as CSV"),
-    (
-        b"<<<<<<< ",
-        "a file with an unsettled conflict of Git: settle it first",
-    ),
+    (b"<<<<<<< ", "a file with an unsettled conflict of Git: settle it first"),
     (b"%PDF", "a PDF document: it has no rows; write them as JSON lines or CSV"),
     (b"\x80", "a pickle of Python, which may run code: save its rows as JSON lines"),
 )
@@ -96,18 +93,25 @@ def checked_texts(path: Path, template: TaskTemplate) -> int:
 
 def public_rows(path: Path, template: TaskTemplate) -> bytes | None:
     """Return the rows as JSON lines that every node can read; None where the file has this form. OperatorError."""
-    try:
+    with suppress(OperatorError):
         for where, row in rows_of(path, template, is_specified=True):
             template.texts(row, where)
-        return None
-    except OperatorError:
-        lines = []
-        for where, row in rows_of(path, template):
-            template.texts(row, where)
-            assert isinstance(row, dict), "else it has no texts"
-            kept = {name: row[name] for name in template.names}
-            lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
-        return "".join(lines).encode()
+        if template.counts_from_0:
+            return None
+    return "".join(lines_of(path, template)).encode()
+
+
+def lines_of(path: Path, template: TaskTemplate) -> list[str]:
+    """Return the rows as JSON lines with the fields that the templates need, and numbers for labels. OperatorError."""
+    lines = []
+    for where, row in rows_of(path, template):
+        label = template.texts(row, where).label
+        assert isinstance(row, dict), "else it has no texts"
+        kept = {name: row[name] for name in template.names}
+        if not template.counts_from_0:
+            kept[WORD_FIELD] = template.words[label]
+        lines.append(json.dumps(kept, ensure_ascii=False) + "\n")
+    return lines
 
 
 def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Iterator[Placed]:
@@ -192,7 +196,9 @@ def _table(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
     text = _EXCEL_LINE.sub("\n", text, count=1)
     header, delimiter = header_of(text)
     if len(header) == 1 and header[0] not in template.names:
-        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}")
+        (first, *more) = template.names
+        lines = "" if more else f"; `jq -Rc '{{{first}: .}}'` makes such a row of each line"
+        raise OperatorError(f"{path} is neither JSON nor a table with a header: {_wanted(template)}{lines}")
     return table_rows(text, delimiter, path, template.names)
 
 
@@ -232,10 +238,13 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
                 cells.pop()
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
-            elif len(cells) != len(header):
-                raise OperatorError(f"{where}: {_odd_line(len(cells), len(header), delimiter)}")
-            else:
+            elif len(cells) == len(header):
                 yield where, dict(zip(header, cells, strict=True))
+            else:
+                advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
+                advice = advice if len(cells) > len(header) else "a column of this line is missing"
+                what = f"columns here: {len(cells)}, in the first line: {len(header)}"
+                raise OperatorError(f"{where}: {what}; {advice}")
     except csv.Error as error:
         raise OperatorError(
             f"{path}:{reader.line_num}: not a table with columns divided by {delimiter!r}: {error}. Write a double "
@@ -243,14 +252,6 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
         ) from None
     if reader.line_num <= 1:
         raise OperatorError(f"{path}: no examples: the table has a header alone")
-
-
-def _odd_line(found: int, wanted: int, delimiter: str) -> str:
-    """Return in words what is wrong with a line of another number of columns than the first has."""
-    advice = "a column of this line is missing"
-    if found > wanted:
-        advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
-    return f"columns here: {found}, in the first line: {wanted}; {advice}"
 
 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:

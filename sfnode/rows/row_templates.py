@@ -15,7 +15,8 @@ LABEL_FIELD = "label"
 CHOICES_FIELD = "choices"
 CHOICE_NAME = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN = 2
-_WHOLE = re.compile(r"(-?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
+WORD_FIELD = "label as text"  # in rows that `init` makes, where a number alone could be a word; no name in a template
+_WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 
 Row = Mapping[str, object]
 
@@ -34,12 +35,22 @@ class RowTexts:
 
 
 class TaskTemplate:
-    """Fills the two templates of a task. OperatorError when one is malformed or has fields that the kind excludes."""
+    """Fills the two templates of a task. OperatorError when one is malformed or has fields that the kind excludes.
+
+    Attributes:
+        words: the label words without their spaces.
+        counts_from_0: a number in people's data counts the label words from 0, as in SPEC 5.5. Else some words are
+            numbers in another order ("1" to "5"), and a number means the word that is written so.
+    """
 
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
         self.rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
         self._checked = () if self.rule is None else tuple(sorted(self.rule.fields))
+        self.words = [word.strip() for word in task.label_words]
+        wholes = ((place, _WHOLE.fullmatch(word)) for place, word in enumerate(self.words))
+        self._numerals = {int(whole[1]): place for place, whole in wholes if whole}
+        self.counts_from_0 = all(number == place for number, place in self._numerals.items())
         prompt = field_names(task.template, "template")
         following = () if self.rule is not None else field_names(task.completion, "completion")
         self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))
@@ -84,30 +95,35 @@ class TaskTemplate:
         return parts[-1][0] if parts and parts[-1][1] is None else ""
 
     def numbered(self, row: object) -> object:
-        """Return a row with the number of its label in place of a label word, a choice, digits or a whole float.
+        """Return a row with the number of its label in place of a label word, a choice, digits or a number.
 
-        Choices in JSON, as a table has them, become a list. What is no label comes back as it is: `texts` refuses it.
+        Choices in JSON, as a table has them, become a list, and a whole number in a text's place its digits.
+        What is no label comes back as it is: `texts` refuses it.
         """
         if not isinstance(row, dict):
             return row
-        found = dict(row)
+        found = dict(row) | {name: str(row[name]) for name in self._fields if type(row.get(name)) is int}
         if self._task.kind is TaskKind.CHOICE and isinstance(choices := row.get(CHOICES_FIELD), str):
             with suppress(ValueError, RecursionError):
                 found[CHOICES_FIELD] = json.loads(choices)
         label = row.get(LABEL_FIELD)
+        if not self.counts_from_0 and LABEL_FIELD in row:
+            found[LABEL_FIELD] = label = row.get(WORD_FIELD, label)
         if label is not None and hasattr(label, "item"):  # a number of NumPy, as pandas gives it to programs
             found[LABEL_FIELD] = label = label.item()
-        if LABEL_FIELD in self.names and isinstance(label, str | float | Decimal):
-            listed = found.get(CHOICES_FIELD) if self._task.kind is TaskKind.CHOICE else self._task.label_words
-            words = [str(word).strip() for word in listed] if isinstance(listed, list | tuple) else []
+        is_choice = self._task.kind is TaskKind.CHOICE
+        if LABEL_FIELD in self.names and isinstance(label, str | float | Decimal | (str if is_choice else int)):
+            listed = found.get(CHOICES_FIELD) if is_choice else self.words
+            words = [str(word).strip() for word in listed] if isinstance(listed, list) else []
             text = str(label).strip()
             if words.count(text) != 1:  # some labels differ in their case alone
                 words, text = [word.casefold() for word in words], text.casefold()
             if words.count(text) == 1:
                 found[LABEL_FIELD] = words.index(text)
             elif whole := _WHOLE.fullmatch(text):
-                found[LABEL_FIELD] = int(whole[1])
-            elif self._task.kind is TaskKind.CHOICE and text in tuple(string.ascii_lowercase):
+                number = int(whole[1])
+                found[LABEL_FIELD] = self._numerals.get(number, number if self.counts_from_0 else text)
+            elif is_choice and text in tuple(string.ascii_lowercase):
                 found[LABEL_FIELD] = ord(text) - ord("a")
         return found
 
@@ -145,12 +161,11 @@ class TaskTemplate:
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
         if type(value) is not int or not 0 <= value < len(words):
-            shown = [word.strip() for word in words]
-            advice = f': as a text, "{value}", it is that word' if type(value) is int and str(value) in shown else ""
-            raise OperatorError(
-                f"{where}: label {_shown(value)} is not a number of 0 ... {len(words) - 1}, counted from 0, nor one of "
-                f"the words {_shown(', '.join(shown))}{advice}"
-            )
+            wanted = f"a number of 0 ... {len(words) - 1}, counted from 0, nor one of the words"
+            if not self.counts_from_0:  # words that are numbers
+                wanted = "one of the words, and does not count them from 0, since some are numbers:"
+            shown = _shown(", ".join(word.strip() for word in words))
+            raise OperatorError(f"{where}: label {_shown(value)} is not {wanted} {shown}")
         return value
 
     def _value(self, row: Row, name: str, where: str) -> object:

@@ -29,16 +29,7 @@ _GAIN_FILE = "gain.json"
 _END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
-_MORE_NAMES = (
-    "ledger.sqlite3-*",
-    "paused",
-    "stop",
-    "web.token",
-    "halt*",
-    "snapshot-*.bin",
-    "data-*.jsonl",
-    "*.tmp",
-)
+_MORE_NAMES = ("ledger.sqlite3-*", "paused", "stop", "web.token", "halt*", "snapshot-*.bin", "data-*.jsonl", "*.tmp")
 
 
 class DataDirectory(PrivateFolder):

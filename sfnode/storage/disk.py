@@ -51,7 +51,7 @@ def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Replace ``path`` by ``data`` as JSON, without fsync: for status files that are rewritten all the time."""
+    """Replace ``path`` by JSON, without fsync: status files, in a folder that must not come back once it is removed."""
     _replace(path, (json.dumps(data).encode("utf-8"),), 0o644, is_durable=False)
 
 
@@ -63,7 +63,8 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
     # If others may write in the folder, they could place a file or a link under a predictable name.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_durable:
+            path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(pieces)

@@ -223,9 +223,10 @@ class LocalNetwork:
         while not node.address:
             self._listen()
             self._watcher(self.nodes)
-            if (still_s := stillness.look()) > _STILL_S or trio.current_time() > deadline:
-                text = f"{node.name} did not start: it did nothing for {still_s:.0f} s"
-                raise OperatorError(f"{text}; see {node.process.logs[-1]}")
+            why = f"it did nothing for {still_s:.0f} s" if (still_s := stillness.look()) > _STILL_S else ""
+            if why or trio.current_time() > deadline:
+                why = why or f"it still works after {self._config.timeout_s:.0f} s (--timeout)"
+                raise OperatorError(f"{node.name} did not start: {why}; see {node.process.logs[-1]}")
             await trio.sleep(_POLL_S)
 
     # --- watch --------------------------------------------------------------------------------------------

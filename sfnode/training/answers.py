@@ -165,11 +165,7 @@ class CachedPasses:
         context = self._shared.pass_context
         with context.carrying(self._terms, 1, tokens_NT.numel()), context.hearing(self._names, last_N):
             found = self._body(
-                input_ids=tokens_NT,
-                attention_mask=self._mask_NT,
-                past_key_values=self._cache,
-                use_cache=True,
-                **places,
+                input_ids=tokens_NT, attention_mask=self._mask_NT, past_key_values=self._cache, use_cache=True, **places
             )
             inputs = context.heard(self._names)
         self._cache = found.past_key_values

@@ -1,6 +1,10 @@
 """Put a run's prompt into its model's own chat template, once, when the run is made: the manifest holds the result."""
 
+import sys
+import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -10,6 +14,7 @@ from sfnode.storage import disk
 
 _TEMPLATE_FILE = "chat_template.jinja"
 _TEMPLATE_BYTES_MAX = 1 << 20
+_SECONDS_MAX = 10.0  # usual templates take milliseconds
 _WORDS = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
 _LEAVE_OUT = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
@@ -39,10 +44,20 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase, template: str, is_chat: bool
 def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     """Return the texts before and after the user's words."""
     said = [{"role": "user", "content": _WORDS}]
+    until, traced = time.monotonic() + _SECONDS_MAX, sys.gettrace()
+
+    def look(_frame: FrameType, _event: str, _argument: object) -> Any:
+        if time.monotonic() > until:  # each range of a template is bounded; loops within loops are not
+            raise RuntimeError(f"its loops have not ended after {_SECONDS_MAX:g} s")
+        return look
+
+    sys.settrace(look)
     try:
         whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
     except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError) as error:
         raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
+    finally:
+        sys.settrace(traced)
     parts = str(whole).split(_WORDS)
     if len(parts) != 2:
         fault = f"it puts the user's words in {len(parts) - 1} places"

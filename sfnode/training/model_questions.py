@@ -58,7 +58,7 @@ def ask_model(
         folder: of the run's model.
         coefficients: of the trained model; ``bases`` holds the starts and the basis of each epoch.
         questions: each is the text of the template's only field, or a row of the data as a JSON object.
-        tokens: maximum length of a generated text; where the run rewards answers, the rule has one.
+        tokens: maximum length of a generated text, within the model's positions; with rewards, the rule has one.
 
     OperatorError: a question does not fit the task, or the model is not the run's.
     """
@@ -70,6 +70,8 @@ def ask_model(
         encoder.encode(row, f"question {number}: {question!r}")[0]
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
+    longest = 1 + max(example.width for example in examples)
+    tokens = max(1, min(tokens, (loading.positions_of(folder) or tokens + longest) - longest))
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     stops = loading.named_stops(folder, bases.manifest.model.usage)
     data = TaskData(label_tokens=encoder.label_tokens, judge=AnswerJudge.of(tokenizer, task, stops=stops))
@@ -88,7 +90,7 @@ def ask_model(
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     """Return a data row that asks ``question``, with placeholders in the fields of the answer. OperatorError."""
     wanted = field_names(task.template or task.completion, "template")
-    usual: dict[str, object] = {"label": 0}
+    usual: dict[str, object] = {}
     if task.kind is TaskKind.COMPLETION:
         usual |= dict.fromkeys(field_names(task.completion, "completion"), _NO_RESPONSE)
     try:
@@ -98,12 +100,12 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     if task.kind is TaskKind.REWARD:
         usual |= dict.fromkeys(parse_reward(task.completion).fields, _NOT_GIVEN)
     if isinstance(given, dict):
-        return {**usual, **given}
+        return {**usual, **given, "label": 0}  # the answer does not depend on it, and people's rows have words there
     if len(wanted) != 1 or task.kind is TaskKind.CHOICE:
         fields = [*wanted, *(["choices"] if task.kind is TaskKind.CHOICE else [])]
         example = json.dumps({field: ["...", "..."] if field == "choices" else "..." for field in fields})
         raise OperatorError(f"{question!r}: this run's prompts have several fields; write them as JSON: '{example}'")
-    return {**usual, wanted[0]: question}
+    return {**usual, wanted[0]: question, "label": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,11 @@ class _Asked:
     @torch.inference_mode()
     def reply(self, row: Mapping[str, object], example: Example) -> Reply:
         if self.task.kind is TaskKind.COMPLETION:
-            return Reply(text=self._continued(example), shares=())
+            given = example.tokens if self.task.template else (*example.tokens, *example.candidates[0])
+            writer = AnswerWriter(self.shared, {}, stops=self.stops, tokens_max=self.tokens)
+            (written,) = writer.write([given]).texts()
+            text = self.tokenizer.decode(list(written), skip_special_tokens=True)
+            return Reply(text=str(text), shares=())
         if self.data.judge is not None:
             ((text, reward),) = likeliest_answers(self.shared, self.data, [example])
             is_judged = all(row.get(name) != _NOT_GIVEN for name in self.data.judge.rule.fields)
@@ -131,10 +137,3 @@ class _Asked:
         batch = batch_of(self.data, each, 1, self.shared.device)
         shares = (-self.shared.scores(batch, self.data.label_tokens).loss.float()).exp().tolist()
         return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
-
-    def _continued(self, example: Example) -> str:
-        """Write a text of the likeliest token at each step."""
-        given = example.tokens if self.task.template else (*example.tokens, *example.candidates[0])
-        writer = AnswerWriter(self.shared, {}, stops=self.stops, tokens_max=self.tokens)
-        (written,) = writer.write([given]).texts()
-        return str(self.tokenizer.decode(list(written), skip_special_tokens=True))

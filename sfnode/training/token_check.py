@@ -15,17 +15,20 @@ from protocol.schema import from_plain_untrusted
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 
+_SHOWN = 8
+
 
 def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
     """Return a line with the label words and the number of tokens of each after a prompt; empty without label words."""
     if not encoder.words:
         return ""
-    shown = ", ".join(word if word == word.strip() else f'"{word}"' for word in task.label_words)
-    counts = [len(tokens) for tokens in encoder.words]
-    line = f"label words: {shown}; {'one token' if {*counts} == {1} else f'{counts[0]} tokens'} each after the prompt"
-    if len({*counts}) > 1:
-        line = f"label words: {shown}; {', '.join(map(str, counts))} tokens after the prompt"
-    if {*counts} != {1}:
+    words, counts = task.label_words, [len(tokens) for tokens in encoder.words]
+    shown = ", ".join(word if word == word.strip() else f'"{word}"' for word in words[:_SHOWN])
+    shown += f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    least, most = min(counts), max(counts)
+    amount = f"{least} to {most} tokens" if least < most else "one token each" if most == 1 else f"{most} tokens each"
+    line = f"label words: {shown}; {amount} after the prompt"
+    if most > 1:
         line += f"; a row takes {len(counts)} forward rows, and one where each word is one token"
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"

@@ -85,6 +85,8 @@ def test_testnet__bad_flag__names_flag_value_and_what_is_allowed(
         ({"--template": None}, ("--template", "--labels", "--task sst2")),
         ({"--labels": " no"}, ("--labels", "two or more")),
         ({"--labels": " no, no"}, ("--labels", "different")),
+        ({"--labels": '"no","yes"'}, ("--labels", "leave brackets and quotes out")),
+        ({"--labels": '[" no", " yes"]'}, ("--labels", "leave brackets and quotes out")),
         ({"--completion": " {sentence}"}, ("--labels", "--completion", "leave one of them out")),
         ({"--template": "{sentence It was"}, ("template", "'}'")),
         ({"--template": "It was"}, ("template", "braces", "{sentence}")),
@@ -119,7 +121,7 @@ def test_init__task_that_does_not_fit__says_what_is_wrong_with_it(
         ('{"sentence": "a", "label": 7}\n', (":1", "label 7", "0 ... 1")),
         ('{"sentence": "a", "label": "7"}\n', (":1", "label 7", "0 ... 1")),
         ('["a", 0]\n', (": item 1", "JSON object")),
-        ('{"sentence": 3, "label": 0}\n', (":1", "text")),
+        ('{"sentence": 3.5, "label": 0}\n', (":1", "text")),
         ("\udcff\n", ("UTF-8",)),
     ],
 )

@@ -139,13 +139,57 @@ def test_init__few_examples__say_too_little_for_a_dense_core(rows: int, is_dense
     assert (asked.code == 0) == is_dense and is_dense != ("--core dense: needs" in asked.stderr)
 
 
-@pytest.mark.parametrize("labels", [(1, 1), (0, 1)])
-def test_init__one_label_alone__warns_that_nothing_else_can_be_learnt(labels: tuple[int, int], tmp_path: Path) -> None:
-    (data := tmp_path / "rows.jsonl").write_text(
-        "".join(json.dumps({"sentence": f"a film {at}", "label": labels[at % 2]}) + "\n" for at in range(4))
+def test_init__choices_that_are_equal__are_said_to_teach_nothing(tmp_path: Path) -> None:
+    """It ended in a traceback: a number was divided by the curvature of the loss, which was 0."""
+    (data := tmp_path / "rows.jsonl").write_text('{"q": "a film", "choices": ["good", "good"], "label": 0}\n' * 40)
+    task = ("--template", "{q}", "--completion", " {choice}", "--data", data)
+    assert_teaches(
+        call("init", *DEMO[:2], *task, "--out", tmp_path / "a.run"), "they may all be alike", "different ones"
     )
-    outcome = call("init", *DEMO, "--plain", "--data", data, "--out", tmp_path / "a.run")
-    assert (labels == (1, 1)) == ("Warning: 4 examples, all with the label ' yes'" in outcome.stderr)
+
+
+def test_init__adapter_beside_a_whole_model__is_said_to_be_left_out(tmp_path: Path) -> None:
+    shutil.copytree(demo.model_folder(), model := tmp_path / "model")
+    command = ("init", *DEMO, "--model", model, "--plain", "--out")
+    assert "adapter" not in call(*command, tmp_path / "a.run").stderr
+    (model / "adapter_config.json").write_text("{}")
+    outcome = call(*command, tmp_path / "b.run")
+    assert outcome.code == 0 and "belongs to an adapter beside the model, which the run leaves out" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ((0, 1, 2), ""),
+        (
+            (1, 1, 1),
+            "no row has the label ' no', ' perhaps': nothing teaches it. If the labels are numbers",
+        ),
+        (
+            (1, 2, 2),
+            "no row has the label ' no': nothing teaches it. If the labels are numbers that begin with",
+        ),
+        ((0, 1, 1), "no row has the label ' perhaps': nothing teaches it\n"),
+    ],
+)
+def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: str, tmp_path: Path) -> None:
+    """Labels counted from 1 trained one off without a word where the last one was missing."""
+    (data := tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"sentence": f"a film {at}", "label": labels[at % 3]}) + "\n" for at in range(6))
+    )
+    words = ("--template", "{sentence} Good?", "--labels", " no, yes, perhaps")
+    outcome = call("init", *DEMO[:2], *words, "--plain", "--data", data, "--out", tmp_path / "a.run")
+    assert said in outcome.stderr and ("no row has" in outcome.stderr) == bool(said)
+    assert "prompts are cut" not in outcome.stderr
+
+
+def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
+    rows = [{"sentence": "good " * (1 + 999 * at), "label": at} for at in (0, 1)]
+    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    outcome = call("init", *DEMO, "--plain", "--max-tokens", "32", "--data", data, "--out", tmp_path / "a.run")
+    assert (
+        "Warning: 1 of 2 prompts are cut to 32 tokens and lose their beginning: give --max-tokens 64" in outcome.stderr
+    )
 
 
 def test_init__layers_that_cannot_be_trained__takes_a_line_for_all_of_a_kind(tmp_path: Path) -> None:

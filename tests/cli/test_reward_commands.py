@@ -213,7 +213,7 @@ def test_init__prompts_that_are_cut__says_how_many_and_what_to_give(tmp_path: Pa
     assert "Warning: 20 of 40 prompts are cut to 10 tokens and lose their beginning" in made.stderr
     assert "has 1 to 6 words, else 0; 4 answers of at most 6 tokens to each prompt" in made.stdout
     assert "the model alone draws 40 answers: mean reward 0.00, 0 fully right, 0 have ended; '" in made.stderr
-    assert "Warning: each answer got 0.00, and equal rewards teach nothing: look whether the rule" in made.stderr
-    assert "give more --answer-tokens if answers have not ended" in made.stderr
+    assert "Warning: each answer got 0.00, and equal rewards teach nothing: none has ended, and such" in made.stderr
+    assert "passes no check but `contains`: give more --answer-tokens" in made.stderr
     again = call("init", *EMBEDDED, *given, "--data", data, "--out", tmp_path / "b.run")
     assert again.code == 0 and "prompts are cut" not in again.stderr

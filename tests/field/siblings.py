@@ -269,7 +269,7 @@ def _refused_rows() -> list[Sibling]:
         _of(
             "other_names.jsonl", '{"text": "fine", "target": 1}\n', "field 'sentence' is missing; found 'text, target'"
         ),
-        _of("number_for_text.jsonl", '{"sentence": 7, "label": 1}\n', "field 'sentence' is 7, and not a text"),
+        _of("number_for_text.jsonl", '{"sentence": 7, "label": 1}\n', 1),
         _of("text_null.jsonl", '{"sentence": null, "label": 1}\n', "field 'sentence' is null, and not a text"),
         _of("text_nested.jsonl", '{"sentence": {"text": "a"}, "label": 1}\n', "is {'text': 'a'}, and not a text"),
         _of("rows_nested.jsonl", _lines([{"row": ROWS[0]}]), "field 'sentence' is missing; found 'row'"),

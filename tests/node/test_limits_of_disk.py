@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.node.watching.node_watch import check_disk
+from sfnode.storage import disk
 from sfnode.storage.data_directory import DataDirectory
 from tests.support.manifests import OWNER, small_manifest
 
@@ -27,6 +28,10 @@ def test_check_disk__directory_has_outgrown_its_limit__stops_the_node_and_says_h
     tmp_path.rename(tmp_path.with_name("elsewhere"))  # it went on, and `sfnode stop` did not find it
     with pytest.raises(OperatorError, match=r"was moved or removed while its node ran.*start it there"):
         check_disk(DataDirectory(tmp_path), None)
+    with pytest.raises(OperatorError, match="No such file"):
+        disk.write_json(DataDirectory(tmp_path).status_file, {})
+    DataDirectory(tmp_path).end.write("stopped")
+    assert not tmp_path.exists(), "status.json and end.json made the folder anew, and nothing else was in it"
 
 
 def test_pause__for_a_time_where_no_node_runs__holds_from_now_on_for_so_long(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +13,22 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from protocol.errors import OperatorError, SfnodeError
+from protocol.run.manifest import sign_manifest
 from sfnode.cli.testnet import _check, _print_learnt, _shards, _View
 from sfnode.demo import data_file
 from sfnode.quality_figures import Quality, SampleAnswer
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.storage import EvaluatedStep, decode_run_file
 from sfnode.storage.data_directory import DataDirectory
-from sfnode.testnet.local_network import LocalNetworkResult, LocalNode
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode
 from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training
-from tests.support.task_specs import TEXT, task_spec
+from tests.support.manifests import OWNER, small_manifest
+from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec
 
 
 def known(accuracy: float) -> EvaluatedStep:
@@ -67,6 +72,18 @@ def test_view__evaluations__are_shown_while_they_last(capsys: pytest.CaptureFixt
     view.show_rows(128, 2_000)  # too soon for another line
     shown = [line for line in capsys.readouterr().err.splitlines() if "rows" in line]
     assert shown == ["node0 evaluates: 300 of 1,000 rows", "evaluating before and after: 64 of 2,000 rows"]
+
+
+async def test_testnet__time_is_up_while_a_node_starts__says_so(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """It said of a node at work that it "did nothing for 0 s"."""
+    signed = sign_manifest(small_manifest(), OWNER)
+    config = LocalNetworkConfig(
+        folder=tmp_path, signed=signed, nodes=1, late_nodes=0, training=training(None), timeout_s=1.0
+    )
+    process: Any = SimpleNamespace(process=SimpleNamespace(pid=os.getpid()), new_events=list, logs=["node0.log"])
+    node = LocalNode(name="node0", process=process, is_late=False)
+    with pytest.raises(OperatorError, match=r"node0 did not start: it still works after 1 s \(--timeout\); see node0"):
+        await LocalNetwork(config, lambda nodes: None)._wait_for_address(node)
 
 
 def test_verdict__equal_digests_and_enough_points__is_none() -> None:
@@ -121,6 +138,13 @@ def test_members__a_part_with_true_and_one_with_false_labels__each_learns_its_ow
 def test_testnet__members_without_parts_of_their_own__says_what_is_missing() -> None:
     outcome = call("testnet", "--members")
     assert outcome.code == 1 and "--members compares parts of --private-data on --eval-data" in outcome.stderr
+
+
+def test_shards__label_words_that_are_numbers__are_the_same_words_to_the_nodes(tmp_path: Path) -> None:
+    (data := tmp_path / "data.jsonl").write_text('{"sentence": "a", "label": 5}\n{"sentence": "b", "label": 1}\n')
+    task = task_spec(CLASSIFICATION, label_words=[" 1", " 5"])
+    (first, _), template = _shards(data, task, 2, tmp_path), TaskTemplate(task)
+    assert [template.texts(row, where).label for where, row in row_files.rows_of(first, template)] == [1]
 
 
 def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ MODEL = resolve_model("embedded:tiny-opt").path
 CHOICES = json.dumps({"sentence": "a film that was", "choices": ["good", "really bad", "long"]})
 
 
-def asked(fields: dict[str, Any], *questions: str, moved: int = 0) -> list[Comparison]:
+def asked(fields: dict[str, Any], *questions: str, moved: int = 0, tokens: int = 6) -> list[Comparison]:
     """By the embedded model, whose coefficients are all ``moved``."""
     manifest = replace(demo_run(steps=4).manifest, task=task_spec({**fields, "max_tokens": 32}))
     coefficients = Coefficients(manifest)
     coefficients.set_flat(0, np.full(CoefficientLayout(manifest).size, moved, dtype=np.int64))
-    return ask_model(MODEL, Bases(manifest), coefficients, questions, torch.float32, 6)
+    return ask_model(MODEL, Bases(manifest), coefficients, questions, torch.float32, tokens)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,12 @@ def test_ask__texts__are_gone_on_with(fields: dict[str, Any], question: str) -> 
     assert question not in found.before.text
 
 
+def test_ask__more_tokens_than_the_model_has_positions__are_as_many_as_it_has() -> None:
+    """It ended in a traceback of torch."""
+    (found,) = asked(TEXT, "this film was", tokens=5_000)
+    assert len(found.before.text) > len(asked(TEXT, "this film was")[0].before.text)
+
+
 def test_ask__coefficients__change_the_answer_after_and_not_the_one_before() -> None:
     yes_no = {**CLASSIFICATION, "label_words": [" no", " yes"]}
     (still,), (moved,) = asked(yes_no, "a good film"), asked(yes_no, "a good film", moved=1 << 22)
@@ -67,10 +73,11 @@ def test_ask__coefficients__change_the_answer_after_and_not_the_one_before() -> 
 
 def test_ask__several_questions__answers_in_their_order() -> None:
     yes_no = {**CLASSIFICATION, "label_words": [" no", " yes"]}
-    questions = ("a good film", "a bad film", '{"sentence": "a good film"}')
+    row = '{"sentence": "a good film", "label": "yes"}'  # as people's rows are; it was refused for its label
+    questions = ("a good film", "a bad film", '{"sentence": "a good film"}', row)
     found = asked(yes_no, *questions)
     assert [each.question for each in found] == [*questions]
-    assert found[0].before == found[2].before != found[1].before
+    assert found[0].before == found[2].before == found[3].before != found[1].before
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,15 @@ def test_chat_prompt__wanted_and_unusable__teaches(tmp_path: Path, template: str
         chat_prompt(load_tokenizer(folder_with(tmp_path, template)), "{a}", True)
     assert fault.format(folder=tmp_path) in str(refusal.value)
     assert "Leave --chat out" in str(refusal.value)
+
+
+def test_chat_prompt__loops_within_loops__end_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each range of a template is bounded, their product was not: `init` stood still for hours."""
+    monkeypatch.setattr("sfnode.training.chat._SECONDS_MAX", 0.1)
+    loop = "{% for _ in range(99999) %}"
+    folder, before = folder_with(tmp_path, f"{loop}{loop}{'{% endfor %}' * 2}"), sys.gettrace()
+    with pytest.raises(
+        OperatorError, match=r"cannot be used: its loops have not ended after 0\.1 s\. Leave --chat out"
+    ):
+        chat_prompt(load_tokenizer(folder), "{a}", None)
+    assert sys.gettrace() is before

@@ -25,6 +25,7 @@ OFTEN: Final[Mapping[str, tuple[object, str]]] = {
     "num_attention_heads": (5, r"hidden size \(\d+\) is not a multiple of the number of attention heads \(5\)"),
     "pad_token_id": ("0", r"'pad_token_id' with value '0' doesn't match any type in \(int, NoneType\)\. Mend it"),
     "tie_word_embeddings": ("false", "'tie_word_embeddings' expected bool"),
+    "dtype": ("auto", "torch has no 'auto'; as a dtype write float32"),  # the tokenizer's files were blamed
     "rope_scaling": ([1], "'rope_parameters' with value"),
 }
 BUILDING: Final[Mapping[str, tuple[object, str]]] = {  # not seen before the layers are made

@@ -43,7 +43,7 @@ def tokens(text: str) -> tuple[int, ...]:
         ('{"sentence": "a"}\n', r"data.jsonl:1: field 'label' is missing"),
         (ROW + "\n" + ROW.replace("1", "2"), r"data.jsonl:2: label 2 is not a number of 0 ... 1"),
         (ROW.replace("1", "true"), r"data.jsonl:1: label true"),
-        (ROW.replace('"a good film"', "7"), r"data.jsonl:1: field 'sentence' is 7, and not a text"),
+        (ROW.replace('"a good film"', "7.5"), r"data.jsonl:1: field 'sentence' is 7.5, and not a text"),
         (ROW.replace("good", "\\ud800"), r"data.jsonl:1: field 'sentence' holds half of a surrogate pair"),
     ],
 )
@@ -52,6 +52,16 @@ def test_examples__malformed_file__names_file_and_line(content: str, complaint: 
     path.write_text(content, "utf-8")
     with pytest.raises(OperatorError, match=complaint):
         read_task(tiny_tokenizer(), TASK, path, None)
+
+
+def test_read_task__rows_that_take_long__are_counted_while_they_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`init` of 300,000 rows gave no sign of life for 80 s."""
+    for name in ("_PATIENCE_S", "_LINE_PAUSE_S"):
+        monkeypatch.setattr(f"sfnode.reporter.{name}", 0.0)
+    read_task(tiny_tokenizer(), TASK, [{"sentence": "good", "label": 1}] * 2, None)
+    assert capsys.readouterr().err.startswith("reading the data: 1 rows, ")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_shown_words__one_and_several_tokens_and_a_joined_end__are_said() -> Non
     assert shown("{sentence}\n", "No", "Yes") == "label words: No, Yes; one token each after the prompt"
     assert shown("{sentence} it was", " No", " Yes").startswith('label words: " No", " Yes"; one token')
     assert shown("{sentence} it was", " good Yes", " bad") == (
-        'label words: " good Yes", " bad"; 2, 1 tokens after the prompt; a row takes 2 forward rows, and one where '
+        'label words: " good Yes", " bad"; 1 to 2 tokens after the prompt; a row takes 2 forward rows, and one where '
         "each word is one token"
     )
     assert shown("{sentence} it was ", "good", "bad").endswith(

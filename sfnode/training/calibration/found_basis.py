@@ -135,7 +135,7 @@ def calibrate(
     content = BasisContent(u=u, u_exp=u_exp, v=tuple(v for v, _ in sides), v_exps=tuple(exp for _, exp in sides))
     # With candidates, gradients are measured for a stream of size one
     size = 1.0 if labels else look.size
-    rate = RATE / gradients.curvature() / size
+    rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= REWARD_SHARE
     rate, share, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)

@@ -53,12 +53,7 @@ def convert_quantised(source: Path, out: Path) -> None:
     model, info = loaded
     if missing := sorted(info["missing_keys"]) + sorted(info["mismatched_keys"]):
         raise OperatorError(f"{source}: the weights lack {missing[0]}, or it has another shape: fetch the model again")
-    write_weights(out, _alone(model))
-
-
-def _alone(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the model's tensors by name, tied ones once."""
     found: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
+    for name, tensor in model.state_dict(keep_vars=True).items():  # tied ones once
         found.setdefault(id(tensor), (name, tensor.detach()))
-    return dict(found.values())
+    write_weights(out, dict(found.values()))

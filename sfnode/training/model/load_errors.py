@@ -20,6 +20,7 @@ _SAID = {
     r"Unrecognized configuration class.*?(\w+)Config'": (
         r"\1 is no causal language model, which is one that continues a text: take one that is"
     ),
+    r"module 'torch' has no attribute '(.*)'": r"torch has no '\1'; as a dtype write float32, float16 or bfloat16",
     "contains custom code": (
         "transformers has no such kind of model, and the code that comes with a model is never run: take another model"
     ),

@@ -231,6 +231,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     doing, names = f"{folder}: the tokenizer cannot be loaded", model_files.tokenizer_files(folder)
     advice = ". Fetch its files again"
     with only_these(folder, (CONFIG_FILE, *names)) as view, named_errors(doing, view, folder, advice=advice):
+        with named_errors(f"{folder} {_NO_MODEL}: {CONFIG_FILE}", view, folder):  # which the tokenizer's class reads
+            AutoConfig.from_pretrained(view, trust_remote_code=False, local_files_only=True)
         try:
             result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 view, trust_remote_code=False, local_files_only=True

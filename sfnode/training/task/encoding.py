@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import TaskKind, TaskSpec
+from sfnode.reporter import counting
 from sfnode.rows import RowTexts, TaskTemplate, row_files
 from sfnode.training.task.answer_judge import AnswerJudge
 
@@ -112,20 +113,19 @@ class PromptEncoder:
         OperatorError: a field is missing or malformed, no token is left, or the model has no row for one; the error
         begins with ``where``.
         """
-        examples = self._examples(self.template.texts(row, where), where)
+        texts = self.template.texts(row, where)
+        if self._task.kind is TaskKind.COMPLETION:
+            examples = self._completions(texts, where)
+        elif self.rule is not None:
+            examples = (self._question(texts, self.rule.tokens, where),)
+        else:
+            words = () if self.label_tokens else self.words
+            candidates = words or tuple(self._following(text) for text in texts.following)
+            examples = (self._example(texts, candidates, where),)
         for example in examples:
             for tokens in (example.tokens, *example.candidates):
                 self._check_rows(tokens, f"{where}: the text")
         return examples
-
-    def _examples(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
-        if self._task.kind is TaskKind.COMPLETION:
-            return self._completions(texts, where)
-        if self.rule is not None:
-            return (self._question(texts, self.rule.tokens, where),)
-        words = () if self.label_tokens else self.words
-        candidates = words or tuple(self._following(text) for text in texts.following)
-        return (self._example(texts, candidates, where),)
 
     def _example(self, texts: RowTexts, candidates: tuple[Tokens, ...], where: str) -> Example:
         """Return the prompt with its candidates; a prompt too long for the longest candidate loses its beginning."""
@@ -245,7 +245,12 @@ def read_examples(data: Rows, encoder: PromptEncoder, *, is_specified: bool = Fa
         rows = row_files.rows_of(Path(data), encoder.template, is_specified=is_specified)
     else:
         rows = ((f"row {number}", encoder.template.numbered(row)) for number, row in enumerate(data, start=1))
-    return tuple(example for where, row in rows for example in encoder.encode(row, where))
+    examples: list[Example] = []
+    with counting("reading the data", "rows") as report:
+        for number, (where, row) in enumerate(rows, start=1):
+            examples += encoder.encode(row, where)
+            report(number, 0)
+    return tuple(examples)
 
 
 def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> RowBatch:
