@@ -132,10 +132,8 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
 
     These lose their beginning: in a chat, that is where the user's words begin.
     """
-    examples, room = data.examples, task.max_tokens
-    if data.judge is not None:
-        room -= data.judge.rule.tokens
-    elif len(examples) < least:
+    examples, room = data.examples, task.max_tokens - (data.judge.rule.tokens if data.judge else 0)
+    if data.judge is None and len(examples) < least:
         text = f"too few to make a basis from: {counted(len(examples), 'example')}, where {least} are needed"
         click.echo(f"Warning: {text}: the run measures slopes along random directions, as with --plain", err=True)
     labels = {example.label for example in examples}

@@ -121,8 +121,8 @@ class TaskTemplate:
             if words.count(text) == 1:
                 found[LABEL_FIELD] = words.index(text)
             elif whole := _WHOLE.fullmatch(text):
-                number = int(whole[1])
-                found[LABEL_FIELD] = self._numerals.get(number, number if self.counts_from_0 else text)
+                counted = int(whole[1]) if self.counts_from_0 else text
+                found[LABEL_FIELD] = self._numerals.get(int(whole[1]), counted)
             elif is_choice and text in tuple(string.ascii_lowercase):
                 found[LABEL_FIELD] = ord(text) - ord("a")
         return found

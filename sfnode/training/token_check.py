@@ -30,6 +30,8 @@ def shown_words(encoder: PromptEncoder, task: TaskSpec) -> str:
     line = f"label words: {shown}; {amount} after the prompt"
     if most > 1:
         line += f"; a row takes {len(counts)} forward rows, and one where each word is one token"
+        digits = ", as digits often are after a template that ends with \\n"
+        line += digits if all(word.strip().isdecimal() for word in words) else ""
     if encoder.joined:
         line += f"; this tokenizer joins {encoder.joined[0]!r} with the end of the template: end that otherwise"
     return line

@@ -16,10 +16,11 @@ from transformers import PreTrainedTokenizerFast
 
 from protocol.errors import OperatorError
 from protocol.schema import to_plain
+from sfnode import demo
 from sfnode.model_files.model_folder import ModelFolder
 from sfnode.training import token_check
 from sfnode.training.described_model import describe_run
-from sfnode.training.model.loading import token_rows
+from sfnode.training.model.loading import load_tokenizer, token_rows
 from sfnode.training.task.encoding import PromptEncoder, read_task
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, task_spec
 from tests.support.tiny_models import tiny_llama, tiny_opt, tiny_tokenizer
@@ -47,6 +48,13 @@ def test_label_words__after_a_line_break__are_not_those_that_stand_alone() -> No
     assert spaced().tokenize("Yes") == ["▁Yes"]
     assert pieces_of("{sentence}\n", "No", "Yes") == ["No", "Yes"]
     assert pieces_of("{sentence} it was", " No", " Yes") == ["▁No", "▁Yes"]
+
+
+def test_shown_words__digits_of_several_tokens__are_said_how_to_be_one() -> None:
+    """After "Stars:", SmolLM2 reads " 1" as two tokens, and rows of five label words took five passes."""
+    task = task_spec(CLASSIFICATION, template="{sentence} Stars:", label_words=[" 1", " 2"])
+    encoder = PromptEncoder(load_tokenizer(demo.model_folder()), task)
+    assert token_check.shown_words(encoder, task).endswith(", as digits often are after a template that ends with \\n")
 
 
 def test_shown_words__one_and_several_tokens_and_a_joined_end__are_said() -> None:

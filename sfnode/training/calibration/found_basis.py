@@ -111,10 +111,7 @@ def calibrate(
     tried = spread_out(examples, _TRIAL_EXAMPLES)
     done, total = len(drawn), len(drawn) + len(examples) + PASSES_MIN * len(tried)  # the last passes take as long
     look = look_at(
-        shared,
-        moving,
-        replace(data, examples=tuple(examples)),
-        lambda more, _: on_progress(done + more, total),
+        shared, moving, replace(data, examples=tuple(examples)), lambda more, _: on_progress(done + more, total)
     )
     if not look.is_finite:
         raise OperatorError("the model gives numbers that are not finite on the examples; try another model")
