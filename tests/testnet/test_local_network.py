@@ -157,7 +157,7 @@ def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp
         _shards(tmp_path / "data.jsonl", task, 4, tmp_path)
 
 
-@pytest.mark.process
+@pytest.mark.process(is_long=True)
 def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_path: Path) -> None:
     arguments = ["--nodes", "2", "--late", "1", "--steps", "24", "--dir", str(tmp_path), "--json"]
     finished = run_sfnode("testnet", *arguments, limit_s=110)
@@ -183,7 +183,7 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     assert (tmp_path / "training.svg").read_text().startswith("<svg")
 
 
-@pytest.mark.process
+@pytest.mark.process(is_long=True)
 def test_testnet__reward__nodes_learn_from_a_rule_and_agree(tmp_path: Path) -> None:
     files = []
     for option, split, rows in (("--data", "train", 40), ("--eval-data", "eval", 8)):

@@ -103,4 +103,4 @@ def test_times__in_turn__first_round_does_not_count() -> None:
 def test_times__ratio__is_of_medians_with_quartiles_of_neighbours() -> None:
     over, under = (2.0, 4.0, 30.0), (1.0, 2.0, 10.0)
     assert paired_ratio(over, under) == {"ratio": 2.0, "lower_quartile": 2.0, "upper_quartile": 2.5}
-    assert relative_spread((3.0,)) == 0.0 and relative_spread(over) == (17.0 - 3.0) / 4.0
+    assert relative_spread((3.0,)) == relative_spread((0.0,)) == 0.0 and relative_spread(over) == (17.0 - 3.0) / 4.0

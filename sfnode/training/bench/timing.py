@@ -32,9 +32,9 @@ def wait_for(device: torch.device) -> None:
 
 
 def relative_spread(seconds: Sequence[float]) -> float:
-    """Return the width of the middle half of the runs, as a share of the median."""
+    """Return the width of the middle half of the runs, as a share of the median; 0 where that is 0."""
     low, high = np.quantile(seconds, _QUARTILES)
-    return float(high - low) / median(seconds)
+    return float(high - low) / (median(seconds) or np.inf)
 
 
 def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, float]:
