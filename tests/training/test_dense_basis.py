@@ -150,7 +150,7 @@ def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monke
     assert usual.rows == (1 + 6) * 40 and halved.rows == (1 + 11) * 40
     assert halved.learning_rate == usual.learning_rate / 2**8
     # Only steps of many rows leapt: what one row moves is bounded by its noise, and stays
-    assert usual.settings.noise_rows == 64 and halved.settings.noise_rows == 16
+    assert usual.settings.noise_rows == 128 and halved.settings.noise_rows == 16
 
 
 def test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro() -> None:

@@ -39,8 +39,7 @@ from sfnode.worker_protocol import DeviceOptions
 RATE = 1.5
 REWARD_SHARE = 0.2  # of that rate, where messages come from rewards: their noise does not get smaller
 _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decisions/0032-all-numbers-from-one-pass.md
-_NOISE_ROWS_LABELS = 64  # with label words: a row tells more than one token of a text does
-_NOISE_ROWS_MIN = 16  # where the rate is halved: what a step of few rows may move is bounded by their noise as before
+_NOISE_ROWS_MIN = 16  # where the rate is halved: steps of few rows are bounded by it, too
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards
 _PROMPTS_AT_ONCE = 32  # to tell of progress
 _TRIAL_EXAMPLES = 64
@@ -136,9 +135,7 @@ def calibrate(
     if data.judge is not None:
         rate *= REWARD_SHARE
     rate, share, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
-    noise_rows = _NOISE_ROWS
-    if data.judge is None:
-        noise_rows = max(_NOISE_ROWS_MIN, round((_NOISE_ROWS_LABELS if labels else _NOISE_ROWS) * share))
+    noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
     )
