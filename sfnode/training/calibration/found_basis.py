@@ -26,7 +26,7 @@ from protocol.run import TensorSpec
 from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
-from sfnode.training.calibration.learning_rate import PASSES_MIN, suited_rate
+from sfnode.training.calibration.learning_rate import suited_rate
 from sfnode.training.calibration.residual_writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
@@ -42,7 +42,6 @@ _NOISE_ROWS = 128  # that a step's quotient counts beside its own: docs/decision
 _NOISE_ROWS_MIN = 16  # where the rate is halved: steps of few rows are bounded by it, too
 _PROMPTS = 128  # that the model answers, in a run that learns from rewards
 _PROMPTS_AT_ONCE = 32  # to tell of progress
-_TRIAL_EXAMPLES = 64
 EXAMPLES = 256
 EXAMPLES_MIN = 32  # fewer say too little about the inputs to come
 _RANK = 64
@@ -107,8 +106,7 @@ def calibrate(
     moving = moving_tensors(shared, tensors, has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    tried = spread_out(examples, _TRIAL_EXAMPLES)
-    done, total = len(drawn), len(drawn) + len(examples) + PASSES_MIN * len(tried)  # the last passes take as long
+    done, total = len(drawn), len(drawn) + 3 * len(examples)  # the passes that try the rate take twice as long
     look = look_at(
         shared, moving, replace(data, examples=tuple(examples)), lambda more, _: on_progress(done + more, total)
     )
@@ -134,7 +132,7 @@ def calibrate(
     rate = RATE / max(gradients.curvature(), _TINY) / size
     if data.judge is not None:
         rate *= REWARD_SHARE
-    rate, share, passes = suited_rate(shared, moving, content, replace(data, examples=tuple(tried)), rate, size)
+    rate, share, rows = suited_rate(shared, moving, content, replace(data, examples=tuple(examples)), rate, size)
     noise_rows = _NOISE_ROWS if data.judge is not None else max(_NOISE_ROWS_MIN, round(_NOISE_ROWS * share**2))
     settings = DenseSettings(
         core_rows=core_rows, rank=rank, quantum_exp=quantum_exp, energy_max=energy_max, clip=clip, noise_rows=noise_rows
@@ -144,7 +142,7 @@ def calibrate(
         tensors=moving,
         settings=settings,
         learning_rate=rate,
-        rows=len(look.example) + passes * sum(example.rows for example in tried),
+        rows=len(look.example) + rows,
         drawn=tuple(drawn),
     )
 
