@@ -67,10 +67,23 @@ BASES = (
     Mutant(
         name="rate-tried-for-one-step",
         breaks="a run of many labels leaps to and fro, further with each step",
-        edits=(Edit(_RATE, "suited_rate", "(_TRIAL_STEPS, 1.0)", "(1, 1.0)"),),
+        edits=(Edit(_RATE, "suited_rate", "_TRIAL_STEPS, 1.0\n", "1, 1.0\n"),),
         detector=Tests(
             (_DENSE_BASIS + "test_calibrate__rows_alike_with_two_of_many_labels__steps_do_not_leap_to_and_fro",)
         ),
+    ),
+    Mutant(
+        name="rate-tried-on-rows-just-learnt",
+        breaks="a run diverges: its steps lower the loss of their own rows and raise that of the next ones",
+        edits=(
+            Edit(
+                _RATE,
+                "suited_rate",
+                "loss, gradient = passed(parts[step % len(parts)]",
+                "loss, gradient = passed(parts[0]",
+            ),
+        ),
+        detector=Tests((_DENSE_BASIS + "test_calibrate__steps_that_teach_what_the_next_rows_deny__rate_is_halved",)),
     ),
     Mutant(
         name="arriving-share-ignored",

@@ -31,10 +31,9 @@ def suited_rate(
 
     Later layers add to a move or undo a part of it: small steps down and up the gradient of some examples show how much
     of it arrives, and the rate is divided by that. In 16 bits a pass without a step would round otherwise, so it does
-    not stand for either. Then the rate is halved until a few steps do not raise the loss. Each step is down the
-    gradient of a part of the examples, and the loss is looked at on the next part: on the same one it falls even where
-    a run diverges. Where rows that look alike have a few of many labels, it bends more than in theory, up to half the
-    number of labels times as much.
+    not stand for either. Then the rate is halved until a few steps do not raise the loss, each down the gradient of one
+    part of the examples, and looked at on the next part: on the same part the loss falls even where a run diverges.
+    Where rows that look alike have a few of K labels, it bends up to K / 2 times more than in theory.
     """
     count, rows = min(_PARTS_MAX, -(-len(data.examples) // _PART_EXAMPLES)), 0
     parts, steps, share = [data.examples[part::count] for part in range(count)], _TRIAL_STEPS, 1.0
@@ -55,10 +54,9 @@ def suited_rate(
         heard = [hear(shared, names, terms, batch, data.label_tokens, u_Hr.to(shared.loss_dtype)) for batch in batches]
         gradient = [
             sum(((each.d.T @ (each.inputs[place] @ side).to(each.d.dtype)) for each in heard), torch.zeros(()))
-            / len(part)
             for place, side in enumerate(v)
         ]
-        return sum(float(each.loss.sum()) for each in heard) / len(part), gradient
+        return sum(float(each.loss.sum()) for each in heard) / len(part), [each / len(part) for each in gradient]
 
     def is_stable(rate: float) -> bool:
         core, gradient, lowest = [torch.zeros_like(each) for each in down], down, 1.0
@@ -73,8 +71,9 @@ def suited_rate(
 
     first, (down, *_) = zip(*(passed(part, ()) for part in parts), strict=True)
     small = _SMALL / max(sum(float(each.square().sum()) for each in down) / size, _TINY)
-    fall = passed(parts[0], [small * each for each in down])[0] - passed(parts[0], [-small * each for each in down])[0]
-    rate /= min(max(fall / 2 / _SMALL, _ARRIVES[0]), _ARRIVES[1])
+    up, under = (passed(parts[0], [sign * small * each for each in down])[0] for sign in (1, -1))
+    fall = (up - under) / 2
+    rate /= min(max(fall / _SMALL, _ARRIVES[0]), _ARRIVES[1])
     kept = 1.0
     for _ in range(_HALVINGS_MAX):
         if is_stable(kept * rate):
