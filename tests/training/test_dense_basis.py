@@ -148,7 +148,7 @@ def test_calibrate__rate_that_leaps_too_far__is_halved(monkeypatch: pytest.Monke
     monkeypatch.setattr("sfnode.training.calibration.learning_rate._RISE_MAX", -2)  # no rate is low enough
     halved = found_for(tiny_llama(), data)
     assert usual is not None and halved is not None
-    assert usual.rows == (1 + 7) * 40 and halved.rows == (1 + 11) * 40
+    assert usual.rows == (1 + 9) * 40 and halved.rows == (1 + 11) * 40
     assert halved.learning_rate == usual.learning_rate / 2**8
     # Only steps of many rows leapt: what one row moves is bounded by its noise, and stays
     assert usual.settings.noise_rows == 128 and halved.settings.noise_rows == 16

@@ -106,7 +106,7 @@ def calibrate(
     moving = moving_tensors(shared, tensors, has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
-    done, total = len(drawn), len(drawn) + 3 * len(examples)  # the passes that try the rate take twice as long
+    done, total = len(drawn), len(drawn) + 4 * len(examples)  # the passes that try the rate take three times as long
     look = look_at(
         shared, moving, replace(data, examples=tuple(examples)), lambda more, _: on_progress(done + more, total)
     )
