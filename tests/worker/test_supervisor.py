@@ -73,7 +73,7 @@ async def test_worker_process__computes_longer_than_it_may_stand_still__is_waite
     """Importing torch takes minutes where other programs have the cores; it was killed after two, each time anew."""
     counting = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"
     write_script(fake_python, f"{counting}\ntouch $7\nexec sleep 60")
-    monkeypatch.setattr(supervisor, "STILL_S", 1.0)
+    monkeypatch.setattr(supervisor, "STILL_S", 0.5)
     started_s = time.monotonic()
     async with worker_process() as socket:
         assert socket.exists()
