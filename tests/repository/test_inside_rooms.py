@@ -10,7 +10,7 @@ from tests.repository.inside_rooms import Inside, measure
 
 # Figure -> what it may be at most. Lower them when the code gets better; raise one only with a reason in the commit.
 AT_MOST: Final = {
-    "lines": 41_660,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
+    "lines": 41_659,  # see the commits: Python API, names for many, files of rows, formats, install; what was won
     "exported_names": 452,
     "init_lines": 522,  # five of them for each face that imports late, so that commands start at once
     "import_share": 7.97,

@@ -172,11 +172,14 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     told_at = [{event["event"]: event["time"] for event in each if "event" in event} for each in events]
     assert max(each["started"] for each in told_at) < min(each["resumed"] for each in told_at)
     # Each of 8 directions has 2 of the 16 rows, on both sides; a late node measures fewer, as its messages tell but for
-    # a last scalar that is rounded to zero.
+    # a last scalar that is rounded to zero. Zeros alone count as all directions, and may be one.
     manifest = decode_run_file(tmp_path / "testnet.run").manifest
     with DataDirectory(tmp_path / "node0").replayed(manifest) as replica:
-        told = sum(manifest.method.directions_measured(each.scalars) for each in replica.ledger.slots.envelopes())
-    assert said["forward_rows"] % 4 == 0 and told <= said["forward_rows"] / 4 <= told + said["updates"] // 4
+        sent = [each.scalars for each in replica.ledger.slots.envelopes()]
+    told, silent = sum(map(manifest.method.directions_measured, sent)), sum(not any(each) for each in sent)
+    assert (
+        said["forward_rows"] % 4 == 0 and told - 7 * silent <= said["forward_rows"] / 4 <= told + said["updates"] // 4
+    )
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
     assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["after"]["answers"]) == 8
     assert {each["reward"] for each in said["learnt"]["after"]["answers"]} <= {0.0, 1.0}

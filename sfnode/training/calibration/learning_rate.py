@@ -16,8 +16,7 @@ _ARRIVES = (0.2, 2.0)  # least and largest share of a move that later layers lea
 _SMALL = 0.05  # nats by which a small step lowers the loss, if all of it arrives
 _HALVINGS_MAX = 8
 _TINY = 1e-12
-_PARTS_MAX = 4
-_PART_EXAMPLES = 64
+_PARTS_MAX, _PART_EXAMPLES = 4, 64
 _TRIAL_STEPS = 6  # as long as those of very many rows
 _RISE_MAX = 0.25  # of a part's loss at first, from one of these steps to the next: parts differ by chance
 
