@@ -56,7 +56,7 @@ def ask_model(
 
     Args:
         folder: of the run's model.
-        coefficients: of the trained model; ``bases`` holds the starts and the basis of each epoch.
+        coefficients: of the trained model; ``bases`` holds the basis of each epoch.
         questions: each is the text of the template's only field, or a row of the data as a JSON object.
         tokens: maximum length of a generated text, within the model's positions; with rewards, the rule has one.
 
