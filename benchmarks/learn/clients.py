@@ -100,10 +100,9 @@ def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
     Normalised ones have their whole energy already. A dense message gets all that it may have, and claims all rows.
     """
     if method.is_dense:
-        numbers = method.measurements(tuple(q))
         # Rounding towards zero keeps the energy within its bound
-        factor = math.sqrt(method.energy_max / max(1, sum(each * each for each in numbers)))
-        return (method.directions, *(max(-method.clip, min(method.clip, int(-factor * each))) for each in numbers))
+        factor = math.sqrt(method.energy_max / max(1, sum(each * each for each in q[1:])))
+        return (method.directions, *(max(-method.clip, min(method.clip, int(-factor * each))) for each in q[1:]))
     if method.scalar is ScalarKind.NORMALISED:
         return tuple(-each for each in q)
     return tuple(-method.clip if each > 0 else method.clip for each in q)

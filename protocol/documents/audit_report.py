@@ -45,7 +45,7 @@ class AuditReport:
     tolerance_mille: _Mille
 
     def is_mismatch(self, claimed: Sequence[int]) -> bool:
-        """Return whether the record's claim, as of `Method.measurements`, deviates by more than the auditor allowed."""
+        """Return whether the record's claim, as of `Envelope.measured`, deviates by more than the auditor allowed."""
         return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
 
 
@@ -105,7 +105,7 @@ def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditRepor
     codec = EnvelopeCodec(manifest)
     envelope = codec.decode_untrusted(bytes.fromhex(report.record))
     codec.check_signed(envelope)
-    if len(report.measured) != len(manifest.method.measurements(envelope.scalars)):
+    if len(report.measured) != len(envelope.measured):
         raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
     return report, envelope
 

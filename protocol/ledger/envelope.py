@@ -7,7 +7,7 @@ What is left of the last byte is zero; the reader checks it.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from protocol import crypto
 from protocol.crypto import hashing, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.limits import NORMALISED_CLIP
-from protocol.run import Manifest, Method, ScalarKind, has_work
+from protocol.run import Manifest, ScalarKind, has_work
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
 _ROWS = struct.Struct(">H")  # of a dense message
 _SIGNED_TAG = b"sfnode/envelope1"
+_NO_NUMBERS = np.empty(0, dtype=np.int8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class Envelope:
         step: first step of the round; a multiple of local_steps.
         seed: 64-bit seed of the round's directions.
         scalars: quantised projected gradients, local step by local step, D each. In a dense message the number of its
-            rows, and then those of all coordinates of the core.
+            rows alone.
+        numbers: of a dense message, those of all coordinates of the core, int8; else none.
         record: the wire bytes, signature included.
     """
 
@@ -40,11 +42,13 @@ class Envelope:
     step: int
     seed: int
     scalars: tuple[int, ...]
+    numbers: NDArray[np.int8] = field(default_factory=lambda: _NO_NUMBERS, compare=False)  # the record holds them, too
     record: bytes
 
-    def dense(self, method: Method) -> tuple[int, NDArray[np.int8]]:
-        """Return the rows that a dense message stands for, and its numbers, int8."""
-        return self.scalars[0], _dense_numbers(method, self.record)[: len(self.scalars) - 1]
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Return what the author measured: the scalars, or the numbers of a dense message."""
+        return tuple(self.numbers.tolist()) if self.numbers.size else self.scalars
 
     @property
     def payload(self) -> bytes:
@@ -71,7 +75,10 @@ class EnvelopeCodec:
         seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
         payload = _HEAD.pack(signer.author, step, seed) + self._packed(scalars)
         record = payload + signer.sign(self._prefix + payload)
-        return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, record=record)
+        numbers = _NO_NUMBERS
+        if self._manifest.method.is_dense:
+            scalars, numbers = scalars[:1], np.array(scalars[1:], dtype=np.int8)
+        return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, numbers=numbers, record=record)
 
     def _packed(self, scalars: tuple[int, ...]) -> bytes:
         method = self._manifest.method
@@ -100,8 +107,10 @@ class EnvelopeCodec:
         if step % method.local_steps != 0:
             raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
         if method.is_dense:
-            scalars = _dense_scalars(self._manifest, record)
-            return Envelope(author=crypto.Author(author), step=step, seed=seed, scalars=scalars, record=record)
+            rows, numbers = _dense_numbers(self._manifest, record)
+            return Envelope(
+                author=crypto.Author(author), step=step, seed=seed, scalars=(rows,), numbers=numbers, record=record
+            )
         scalars = self._scalars.unpack_from(record, _HEAD.size)
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
         if max(scalars) > method.clip or min(scalars) < -method.clip:
@@ -147,21 +156,23 @@ def pack_numbers(numbers: Sequence[int], bits: int) -> bytes:
 
 def unpack_numbers(data: bytes, bits: int) -> NDArray[np.int8]:
     """Return all numbers that the bytes have room for, int8: those behind the last one of a message are its filling."""
-    octets = np.frombuffer(data, dtype=np.uint8)
-    at_the_top = octets[:, None] << np.arange(0, 8, bits, dtype=np.uint8)
-    return (at_the_top.view(np.int8) >> 8 - bits).ravel()
+    return _UNPACKED[bits][np.frombuffer(data, dtype=np.uint8)].view(np.int8)
 
 
-def _dense_numbers(method: Method, record: bytes) -> NDArray[np.int8]:
-    """Return the numbers of a dense message, int8, and what fills its last byte."""
-    return unpack_numbers(record[_HEAD.size + _ROWS.size : -crypto.SIGNATURE_BYTES], method.number_bits)
+def _unpacked_octets(bits: int) -> NDArray[np.unsignedinteger]:
+    """Return what each of the 256 octets unpacks to: its numbers, int8 each, as one unsigned integer."""
+    at_the_top = np.arange(256, dtype=np.uint8)[:, None] << np.arange(0, 8, bits, dtype=np.uint8)
+    return (at_the_top.view(np.int8) >> 8 - bits).view(f"u{8 // bits}").ravel()
 
 
-def _dense_scalars(manifest: Manifest, record: bytes) -> tuple[int, ...]:
+_UNPACKED = {bits: _unpacked_octets(bits) for bits in (2, 4, 8)}
+
+
+def _dense_numbers(manifest: Manifest, record: bytes) -> tuple[int, NDArray[np.int8]]:
     """Return the rows and the numbers of a dense message, and check the rules of SPEC 5.6 and 6.1. Raises Reject."""
     method, count = manifest.method, manifest.numbers - 1
     (rows,) = _ROWS.unpack_from(record, _HEAD.size)
-    numbers = _dense_numbers(method, record)
+    numbers = unpack_numbers(record[_HEAD.size + _ROWS.size : -crypto.SIGNATURE_BYTES], method.number_bits)
     # [REJECT] SPEC 6.2.3: it stands for 1 ... D rows, |q| <= clip, zeros fill the last byte, and its energy is bounded.
     if not 1 <= rows <= method.directions:
         raise Reject(RejectReason.SCALAR_RANGE, f"a message of {rows} rows, not of 1 to {method.directions}")
@@ -171,7 +182,7 @@ def _dense_scalars(manifest: Manifest, record: bytes) -> tuple[int, ...]:
         raise Reject(RejectReason.SCALAR_RANGE, f"bits are set behind the last of {count} numbers")
     if (energy := int(np.square(numbers, dtype=np.int32).sum())) > method.energy_max:
         raise Reject(RejectReason.SCALAR_ENERGY, f"a dense message with energy {energy}, at most {method.energy_max}")
-    return (rows, *numbers[:count].tolist())
+    return rows, numbers[:count]
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:

@@ -100,10 +100,6 @@ class Method:
         """Return the largest |entry| of U C V^T for cores C of entries up to one, U and V in integers."""
         return self.rank * self.core_rows * limits.BASIS_ENTRY_MAX**2 if self.is_dense else self.rank**2
 
-    def measurements(self, scalars: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what was measured of an envelope's ``scalars``: all of them but a dense message's number of rows."""
-        return scalars[self.is_dense :]
-
     def directions_measured(self, scalars: Sequence[int]) -> int:
         """Estimate how many of D directions the author of a round's K x D ``scalars`` measured (SPEC 9.1).
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from protocol.crypto import Digest, hashing
 from protocol.ledger import Envelope
-from protocol.run import CoreKind, Manifest, Method, TensorKind, core_sizes
+from protocol.run import CoreKind, Manifest, TensorKind, core_sizes
 from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
@@ -165,7 +165,7 @@ class Coefficients:
             self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
             self._digests.pop(epoch, None)
             if self._manifest.method.is_dense:
-                _add_dense(self._manifest.method, flat, members, sign)
+                _add_dense(flat, members, sign)
                 continue
             for chunk, numbers in self._chunks(members):
                 self._accumulate_chunk(flat, chunk, numbers, sign)
@@ -231,12 +231,12 @@ class Coefficients:
             layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
 
 
-def _add_dense(method: Method, flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
+def _add_dense(flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
     """Add the sum over the rows of dense messages, and their number (SPEC 4.7)."""
     for member in members:
-        rows, numbers = member.dense(method)
+        (rows,) = member.scalars
         flat[0] += sign * rows
-        flat[1:] += np.multiply(numbers, sign * rows, dtype=np.int64)
+        flat[1:] += np.multiply(member.numbers, sign * rows, dtype=np.int64)
 
 
 def dense_core(manifest: Manifest, step: int, sums: Int64Array) -> Int64Array:

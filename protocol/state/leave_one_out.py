@@ -173,10 +173,11 @@ class _DenseStep:
 def _dense_steps(manifest: Manifest, ledger: Ledger) -> Iterator[_DenseStep]:
     for step, members in groupby(ledger.slots.envelopes(), key=attrgetter("step")):
         found = list(members)
-        rows, numbers = zip(*(each.dense(manifest.method) for each in found), strict=True)
-        authors = [each.author for each in found]
         yield _DenseStep(
-            step=step, authors=authors, rows=np.array(rows, float), numbers=np.stack(numbers).astype(float)
+            step=step,
+            authors=[each.author for each in found],
+            rows=np.array([each.scalars[0] for each in found], float),
+            numbers=np.stack([each.numbers for each in found]).astype(float),
         )
 
 

@@ -84,7 +84,7 @@ def show(data_dir: storage.DataDirectory, limit: int, at_step: storage.AtStep | 
     run = open_run(data_dir.path)
     updates, is_dense = run.updates(at_step), run.manifest.method.is_dense
     for envelope in deque(updates, maxlen=limit) if limit else updates:
-        rows, scalars = envelope.scalars[:is_dense], envelope.scalars[is_dense:]  # a dense message begins with its rows
+        rows, scalars = envelope.scalars[:is_dense], envelope.measured
         seed = f"{envelope.seed:016x}"
         fields = {"step": envelope.step, "author": envelope.author.hex(), "seed": seed, "scalars": scalars}
         shown = [*(f"{counted(each, 'row')}:" for each in rows), *(f"{scalar:+d}" for scalar in scalars[:16])]

@@ -73,8 +73,7 @@ async def audit_messages(
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)
         await measuring.open(measuring.dtype)
-        measurements = signed.manifest.method.measurements
-        cases = [AuditCase(envelope, measurements(envelope.scalars)) for envelope in chosen]
+        cases = [AuditCase(envelope, envelope.measured) for envelope in chosen]
         await Auditor(measuring, past).examine(cases)
         await measuring.aclose()
     return cases
@@ -214,8 +213,7 @@ class Auditor:
             found = [each for author in others for each in ledger.slots.first_of(author, range(step, step + 1))]
             witnesses.append(sorted(found, key=lambda each: each.seed)[:_WITNESSES])  # nobody can choose the seeds
         by_step = sorted(chain(*witnesses), key=lambda each: (each.step, each.author))
-        measurements = self._past.manifest.method.measurements
-        heard = {each.record: AuditCase(each, measurements(each.scalars)) for each in by_step}
+        heard = {each.record: AuditCase(each, each.measured) for each in by_step}
         await self._look(list(heard.values()))
         for case, some in zip(cases, witnesses, strict=True):
             called = [heard[each.record] for each in some]

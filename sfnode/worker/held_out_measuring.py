@@ -142,14 +142,15 @@ class Measuring:
         ``directions``: how many of each local step's D are measured; the scalars of the others are 0. Of a dense core
         the rows to measure it on.
         """
-        session, measurements = self._sessions[dtype], self._signed.manifest.method.measurements
+        session, is_dense = self._sessions[dtype], self._signed.manifest.method.is_dense
         self._epochs[dtype] |= frozenset(state.revisions())
         await session.request(coefficients_of(state, sorted(self._epochs[dtype])), messages.CoefficientsSet)
         measured: list[Scalars | None] = []
         for seed in seeds:
             try:
                 request = messages.EstimateRequest(step=step, seed=seed, directions=directions)
-                measured.append(measurements((await session.request(request, messages.Estimated)).scalars))
+                reply = await session.request(request, messages.Estimated)
+                measured.append(reply.scalars[is_dense:])  # a dense message begins with its rows
             except NumericError:
                 measured.append(None)
         return measured

@@ -73,7 +73,7 @@ def _verdict(codec: EnvelopeCodec, record: bytes) -> str | None:
         codec.check_signed(envelope)
     except Reject as reject:
         return reason_of(reject)
-    scalars = _layout(MANIFESTS[CODECS.index(codec)].method, envelope.scalars)
+    scalars = _layout(MANIFESTS[CODECS.index(codec)].method, (*envelope.scalars, *envelope.numbers.tolist()))
     payload = envelope.author + struct.pack(">IQ", envelope.step, envelope.seed) + scalars
     assert (envelope.record, envelope.payload) == (record, payload)
     return None

@@ -62,8 +62,7 @@ def test_dense_envelope__of_rows_and_numbers__has_two_bytes_and_then_one_each() 
     assert envelope.record[44:-64] == b"\0\x09" + struct.pack(f"{NUMBERS}b", *numbers)
     decoded = codec.decode_untrusted(envelope.record)
     assert decoded == envelope
-    rows, found = decoded.dense(DENSE.method)
-    assert (rows, found.tolist()) == (9, list(numbers))
+    assert (decoded.scalars, decoded.measured) == (envelope.scalars, envelope.measured) == ((9,), numbers)
     codec.check_signed(decoded)
 
 

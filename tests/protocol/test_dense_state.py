@@ -45,9 +45,9 @@ def reference(updates: Iterable[Envelope]) -> Sums:
     """By step, the rows and the sums over them, in plain integers."""
     sums: Sums = {}
     for update in updates:
-        rows, *numbers = update.scalars
-        held = sums.setdefault(update.step, [0] * len(update.scalars))
-        terms = [rows, *(rows * number for number in numbers)]
+        (rows,) = update.scalars
+        terms = [rows, *(rows * number for number in update.measured)]
+        held = sums.setdefault(update.step, [0] * len(terms))
         sums[update.step] = [old + term for old, term in zip(held, terms, strict=True)]
     return sums
 

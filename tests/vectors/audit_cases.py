@@ -47,9 +47,9 @@ def _decoded(name: str, data: bytes, expect: str | None, manifest: str = "two di
             "auditor": report.auditor,
             "author": envelope.author.hex(),
             "step": envelope.step,
-            "scalars": list(envelope.scalars),
+            "scalars": [*envelope.scalars, *envelope.numbers.tolist()],
             "measured": list(report.measured),
-            "is_mismatch": report.is_mismatch(_RUNS[manifest].method.measurements(envelope.scalars)),
+            "is_mismatch": report.is_mismatch(envelope.measured),
         }
 
     found = judged(members)
@@ -145,11 +145,11 @@ def _signatures(good: bytes, record: str) -> Iterator[Case]:
 
 def _dense() -> Iterator[Case]:
     """A dense message's rows are no measurement; its reports may be twice as long."""
-    numbers = _DENSE_ENVELOPE.scalars[1:]
+    numbers = _DENSE_ENVELOPE.measured
     for name, measured, reason in (
         ("as claimed", numbers, None),
         ("a mismatch", numbers[::-1], None),
-        ("the rows, too", _DENSE_ENVELOPE.scalars, "AUDIT_FORMAT"),
+        ("the rows, too", _DENSE_ENVELOPE.scalars + numbers, "AUDIT_FORMAT"),
         ("a number less", numbers[1:], "AUDIT_FORMAT"),
     ):
         _, data = make_report(DENSE, _AUDITOR, _DENSE_ENVELOPE, measured, 0.05)

@@ -58,7 +58,7 @@ def _decoded(row: Row) -> Case:
             "author": envelope.author.hex(),
             "step": envelope.step,
             "seed": key_text(envelope.seed),
-            "scalars": list(envelope.scalars),
+            "scalars": [*envelope.scalars, *envelope.numbers.tolist()],
             "payload_hash": hash_fields("sfnode/payload/1", envelope.payload)[:PAYLOAD_HASH_BYTES].hex(),
         }
 
