@@ -39,7 +39,7 @@ _SKEW = 0.9  # of a member's rows have one label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class BesideMembers:
     """What the test rows say. ``start``: of the model alone; ``pooled``: where each member draws from all rows."""
 
     start: Measured
@@ -50,7 +50,7 @@ class Compared:
 
 def compare(
     task: Task, data: TaskData, shared: SharedModel, *, members: int, rows: int, recipe: NetworkTrial, seed: int
-) -> tuple[Compared, list[int]]:
+) -> tuple[BesideMembers, list[int]]:
     """Play the run, each member alone, and the pooled run; return the members' rows, too, as places in the data."""
     labels, chance = np.array([example.label for example in data.examples]), np.random.default_rng(seed)
     shards = private_shards(labels, np.arange(len(labels)), chance, members=members, rows=rows, skew=_SKEW)
@@ -68,7 +68,7 @@ def compare(
     run = _played(space, shared, dict(enumerate(parts)), recipe.steps, task.test_rows)
     pooled = _played(space, shared, dict.fromkeys(range(members), pool), recipe.steps, task.test_rows)
     found = Measured(accuracy=start.accuracy, loss=start.loss)
-    return Compared(start=found, alone=alone, run=run, pooled=pooled), given
+    return BesideMembers(start=found, alone=alone, run=run, pooled=pooled), given
 
 
 def _only(data: TaskData, places_in_data: Sequence[int]) -> TaskData:

@@ -21,7 +21,7 @@ from protocol.run import Manifest, ScalarKind, has_work
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed
 _ROWS = struct.Struct(">H")  # of a dense message
 _SIGNED_TAG = b"sfnode/envelope1"
-_NO_NUMBERS = np.empty(0, dtype=np.int8)
+_NONE = np.empty(0, dtype=np.int8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Envelope:
     step: int
     seed: int
     scalars: tuple[int, ...]
-    numbers: NDArray[np.int8] = field(default_factory=lambda: _NO_NUMBERS, compare=False)  # the record holds them, too
+    numbers: NDArray[np.int8] = field(default_factory=lambda: _NONE, compare=False)  # the record holds them, too
     record: bytes
 
     @property
@@ -72,19 +72,19 @@ class EnvelopeCodec:
 
     def seal(self, signer: crypto.Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
         """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
-        seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
-        payload = _HEAD.pack(signer.author, step, seed) + self._packed(scalars)
-        record = payload + signer.sign(self._prefix + payload)
-        numbers = _NO_NUMBERS
-        if self._manifest.method.is_dense:
-            scalars, numbers = scalars[:1], np.array(scalars[1:], dtype=np.int8)
-        return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, numbers=numbers, record=record)
-
-    def _packed(self, scalars: tuple[int, ...]) -> bytes:
-        method = self._manifest.method
+        seed, method, numbers = (
+            hashing.seed_of(self._manifest.run_id, signer.author, step),
+            self._manifest.method,
+            _NONE,
+        )
         if method.is_dense:
-            return _ROWS.pack(scalars[0]) + pack_numbers(scalars[1:], method.number_bits)
-        return self._scalars.pack(*scalars)
+            packed = _ROWS.pack(scalars[0]) + pack_numbers(scalars[1:], method.number_bits)
+            scalars, numbers = scalars[:1], np.array(scalars[1:], dtype=np.int8)
+        else:
+            packed = self._scalars.pack(*scalars)
+        payload = _HEAD.pack(signer.author, step, seed) + packed
+        record = payload + signer.sign(self._prefix + payload)
+        return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, numbers=numbers, record=record)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
         """Split concatenated records. Raises Reject(SIZE) when the length is not a multiple of a record's."""
@@ -108,9 +108,7 @@ class EnvelopeCodec:
             raise Reject(RejectReason.STEP_ALIGNMENT, f"step {step} does not start a round of {method.local_steps}")
         if method.is_dense:
             rows, numbers = _dense_numbers(self._manifest, record)
-            return Envelope(
-                author=crypto.Author(author), step=step, seed=seed, scalars=(rows,), numbers=numbers, record=record
-            )
+            return Envelope(author=author, step=step, seed=seed, scalars=(rows,), numbers=numbers, record=record)
         scalars = self._scalars.unpack_from(record, _HEAD.size)
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
         if max(scalars) > method.clip or min(scalars) < -method.clip:
@@ -118,7 +116,7 @@ class EnvelopeCodec:
         if method.scalar is ScalarKind.NORMALISED:
             for start in range(0, method.scalars, method.directions):
                 _check_energy(scalars[start : start + method.directions])
-        return Envelope(author=crypto.Author(author), step=step, seed=seed, scalars=scalars, record=record)
+        return Envelope(author=author, step=step, seed=seed, scalars=scalars, record=record)
 
     def check_signed(self, envelope: Envelope) -> None:
         """Check the costly rules: seed (1 us), key (20 us, cached), signature (45 us). Raises Reject."""
@@ -159,13 +157,12 @@ def unpack_numbers(data: bytes, bits: int) -> NDArray[np.int8]:
     return _UNPACKED[bits][np.frombuffer(data, dtype=np.uint8)].view(np.int8)
 
 
-def _unpacked_octets(bits: int) -> NDArray[np.unsignedinteger]:
-    """Return what each of the 256 octets unpacks to: its numbers, int8 each, as one unsigned integer."""
-    at_the_top = np.arange(256, dtype=np.uint8)[:, None] << np.arange(0, 8, bits, dtype=np.uint8)
-    return (at_the_top.view(np.int8) >> 8 - bits).view(f"u{8 // bits}").ravel()
-
-
-_UNPACKED = {bits: _unpacked_octets(bits) for bits in (2, 4, 8)}
+# By bits, what each of the 256 octets unpacks to: its numbers, int8 each, as one unsigned integer
+_OCTETS = np.arange(256, dtype=np.uint8)[:, None]
+_UNPACKED = {
+    bits: ((_OCTETS << np.arange(0, 8, bits, dtype=np.uint8)).view(np.int8) >> 8 - bits).view(f"u{8 // bits}").ravel()
+    for bits in (2, 4, 8)
+}
 
 
 def _dense_numbers(manifest: Manifest, record: bytes) -> tuple[int, NDArray[np.int8]]:

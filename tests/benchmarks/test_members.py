@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from benchmarks import members as command
 from benchmarks.learn.problems import Folders, ModelChoice, Task, load, read
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.members import Compared, compare
+from benchmarks.members import BesideMembers, compare
 from sfnode.demo import data_file
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.training.shared_model import SharedModel
@@ -48,7 +48,7 @@ def data(folders: Folders, task: Task) -> TaskData:
     return read(folders, MODEL, task, is_test=True)
 
 
-def compared(folders: Folders, task: Task, data: TaskData, members: int) -> tuple[Compared, list[int]]:
+def compared(folders: Folders, task: Task, data: TaskData, members: int) -> tuple[BesideMembers, list[int]]:
     shared = SharedModel(load(folders, MODEL))
     return compare(task, data, shared, members=members, rows=8, recipe=replace(RECIPE, clients=members), seed=1)
 

@@ -46,37 +46,37 @@ MESSAGES = (
     Mutant(
         name="message-of-no-rows",
         breaks="a dense message may stand for no rows: it says that it has measured nothing, and moves the model",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "if not 1 <= rows", "if not 0 <= rows"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "if not 1 <= rows", "if not 0 <= rows"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="rows-without-bound",
         breaks="a dense message may stand for 65,535 rows: one author outweighs all others",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "if not 1 <= rows <= method.directions", "if rows < 1"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "if not 1 <= rows <= method.directions", "if rows < 1"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="minus-128-accepted",
         breaks="a number below the clip counts: sums may exceed what the manifest's bound says of them",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "< -method.clip", "< -method.clip - 1"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "< -method.clip", "< -method.clip - 1"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-without-bound",
         breaks="a dense message may be as long as it likes, and drown those of all others",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "> method.energy_max", "> 127**2 * len(numbers)"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "> method.energy_max", "> 127**2 * len(numbers)"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-at-the-bound-refused",
         breaks="a message just as long as allowed is rejected, and whoever relays it loses its sessions",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "> method.energy_max", ">= method.energy_max"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "> method.energy_max", ">= method.energy_max"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
         name="energy-in-bytes",
         breaks="squares are summed in bytes, so that a long message looks short",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "dtype=np.int32", "dtype=np.int8"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "dtype=np.int32", "dtype=np.int8"),),
         detector=_message(_BOUNDS),
     ),
     Mutant(
@@ -94,7 +94,7 @@ MESSAGES = (
     Mutant(
         name="anything-behind-the-last-number",
         breaks="one message has several encodings, so that its author's slot is void for whom gets two of them",
-        edits=(Edit(_ENVELOPE, "_dense_scalars", "numbers[count:].any()", "False"),),
+        edits=(Edit(_ENVELOPE, "_dense_numbers", "numbers[count:].any()", "False"),),
         detector=_packing("test_record__every_last_byte__is_accepted_if_and_only_if_nothing_is_behind_the_last_number"),
     ),
     Mutant(
@@ -133,7 +133,7 @@ STATE = (
     Mutant(
         name="numbers-not-times-rows",
         breaks="the sum is one of means, whatever rows they stand for",
-        edits=(Edit(_COEFFICIENTS, "_add_dense", "np.multiply(numbers, sign * rows,", "np.multiply(numbers, sign,"),),
+        edits=(Edit(_COEFFICIENTS, "_add_dense", "numbers, sign * rows,", "numbers, sign,"),),
         detector=_state(_FULL_SUMS),
     ),
     Mutant(
