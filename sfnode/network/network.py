@@ -30,7 +30,7 @@ class Network:
         conversation: learns here what the messages of neighbours have cost the node.
         introduction: the addresses at which others can dial this node.
         names: those of other nodes.
-        book: what is known of peers; its ``reached_bootstraps`` lead islands together after the next start.
+        book: what is known of peers.
         dialler, mapper: report addresses that do not work, and the router's port.
         neighbour_files: downloads from neighbours.
     """
@@ -59,7 +59,7 @@ class Network:
         open_channel = partial(sessions.Channel, timings=config.timings, total=self._total)
         self.introduction = Introduction(config, run, self._host)
         self.book = AddressBook(own_peer=self.peer, bootstrap=config.bootstrap, chance=random.Random())
-        self.book.restore(known_peers)
+        self.book.restore(() if config.neighbours_fixed else known_peers)
         self.names = NameBook(run.run_id)
         if config.own_name is not None:
             self.names.hear(self.peer, (config.own_name.text,))

@@ -73,7 +73,7 @@ class RunningNode:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
-            config=saved_peers.with_bootstraps(config.network, store.saved("bootstraps")),
+            config=config.network,
             identity_seed=config.identity_seed,
             run=ServedRun(
                 run_id=self.manifest.run_id,
@@ -214,4 +214,3 @@ class RunningNode:
         self._store.save("known_peers", saved_peers.encode_rows(self.network.known_peers()))
         self._store.save("names", saved_peers.encode_names(self.network.names.texts()))
         self._store.save("discouraged", saved_peers.encode_rows(self.network.sessions.discouraged_rows()))
-        self._store.save("bootstraps", saved_peers.encode_bootstraps(self.network.book.reached_bootstraps()))

@@ -24,7 +24,7 @@ _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
-OfPeers = Literal["known_peers", "bootstraps", "discouraged", "names"]  # what is saved for the next start
+OfPeers = Literal["known_peers", "discouraged", "names"]  # what is saved for the next start
 _PIECE = 2_000  # records, replayed in a fifth of a second
 
 _PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"

@@ -135,7 +135,7 @@ def test_doctor__node_that_met_peers__asks_those_when_no_bootstrap_is_given(runn
 
     def remember(address: str) -> None:
         transport, _, peer = address.partition("/p2p/")
-        row = {"peer": peer, "addresses": [transport], "last_success_unix_ms": 5, "failures": 0}
+        row = {"peer": peer, "addresses": [transport], "last_success_unix_ms": 5, "failures": 0, "is_bootstrap": False}
         with closing(Store(DataDirectory(directory), running.signed)) as store:
             store.save("known_peers", json.dumps([row]))
 

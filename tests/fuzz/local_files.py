@@ -63,7 +63,11 @@ def check_known_peers(data: bytes) -> None:
 def known_peer_seeds() -> Iterator[bytes]:
     """An empty book, one, many, and rows with a fault."""
     row = PeerRow(
-        peer=peer_of_author(bytes(31) + b"\1"), addresses=("/ip4/192.0.2.1/tcp/1",), last_success_unix_ms=5, failures=0
+        peer=peer_of_author(bytes(31) + b"\1"),
+        addresses=("/ip4/192.0.2.1/tcp/1",),
+        last_success_unix_ms=5,
+        failures=0,
+        is_bootstrap=True,
     )
     plain = to_plain(row, as_rows=False)
     yield b"[]"
@@ -72,7 +76,7 @@ def known_peer_seeds() -> Iterator[bytes]:
     yield json.dumps([{**plain, "peer": OWN}, {**plain, "addresses": ["/a"] * 9, "last_success_unix_ms": -5}]).encode()
     yield b'[{"peer":1}]'
     yield b"{}"
-    yield b"[[1,[],1,1]]"
+    yield b"[[1,[],1,1,true]]"
 
 
 # --- status

@@ -108,7 +108,7 @@ def _valid(declared: type[Any]) -> object:
         Schedule: data["schedule"],
         TaskSpec: data["task"],
         TensorSpec: data["tensors"][0],
-        PeerRow: {"peer": "x", "addresses": ["/a"], "last_success_unix_ms": 1, "failures": 0},
+        PeerRow: {"peer": "x", "addresses": ["/a"], "last_success_unix_ms": 1, "failures": 0, "is_bootstrap": True},
         Estimated: [1, [5, -5], 0.5, 2],
         WorkerFailure: ["memory", "text"],
         AuthorHoldings: [bytes(32), bytes(16), bytes(128), bytes(128)],

@@ -19,7 +19,6 @@ from sfnode.network.policy import ip_groups
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_address
 from sfnode.network.policy.ip_groups import ip_group_of
-from sfnode.network.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.daemons import free_ports
@@ -263,6 +262,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
             addresses=(friend.addresses[0].transport,),
             last_success_unix_ms=1,
             failures=0,
+            is_bootstrap=False,
         )
         outside = network(4, NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1), known_peers=(known,))
         node = await start(nursery, outside)
@@ -326,14 +326,11 @@ async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
         dead = fixed_addresses(range(7, 8))
         node = await start(nursery, network(2, NetworkConfig(bootstrap=(*bootstrap.addresses, *dead))))
         await until(node.connected)
-        assert node.network.book.reached_bootstraps() == bootstrap.addresses
-        saved = encode_bootstraps(node.network.book.reached_bootstraps())
+        saved = node.network.known_peers()
         nursery.cancel_scope.cancel()
-    assert with_bootstraps(NetworkConfig(), saved).bootstrap == bootstrap.addresses
-    assert with_bootstraps(NetworkConfig(bootstrap=bootstrap.addresses), saved).bootstrap == bootstrap.addresses
-    assert with_bootstraps(NetworkConfig(neighbours_fixed=True), saved).bootstrap == ()
-    for bad in ("", "{}", "[1]", "3", '["/ip4/1.2.3.4/tcp/1"]', '{"a": 1}'):
-        assert with_bootstraps(NetworkConfig(), bad).bootstrap == ()
+    again = network(3, NetworkConfig(), known_peers=saved).book
+    assert {row.peer for row in again.rows() if row.is_bootstrap} == {bootstrap.peer} < {row.peer for row in saved}
+    assert not network(4, NetworkConfig(neighbours_fixed=True), known_peers=saved).book.is_bootstrap(bootstrap.peer)
 
 
 # --- peer exchange

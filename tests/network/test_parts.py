@@ -240,7 +240,13 @@ def test_address_book__success__resets_failures_and_moves_the_address_to_the_fro
         known.failed(peer(1), 0.0)
     known.succeeded(peer(1), address(2), unix_ms=5)
     assert known.rows() == (
-        PeerRow(peer=peer(1), addresses=(str(address(2)), str(address(1))), last_success_unix_ms=5, failures=0),
+        PeerRow(
+            peer=peer(1),
+            addresses=(str(address(2)), str(address(1))),
+            last_success_unix_ms=5,
+            failures=0,
+            is_bootstrap=False,
+        ),
     )
 
 
@@ -270,8 +276,21 @@ def test_address_book__peer_with_many_addresses__keeps_eight_and_the_last_good_o
 def test_address_book__own_peer__is_never_learned() -> None:
     known = book(f"{address(1)}/p2p/{OWN}")
     known.learn(OWN, (address(1),), source=peer(1))
-    known.restore((PeerRow(peer=OWN, addresses=(str(address(1)),), last_success_unix_ms=1, failures=0),))
+    known.restore(
+        (PeerRow(peer=OWN, addresses=(str(address(1)),), last_success_unix_ms=1, failures=0, is_bootstrap=True),)
+    )
     assert known.rows() == ()
+
+
+def test_address_book__more_bootstraps_than_are_kept__those_met_last_stay_beside_the_named_one() -> None:
+    many = bounds.BOOTSTRAPS_KEPT_MAX + 3
+    earlier = book(*(f"{address(number)}/p2p/{peer(number)}" for number in range(1, many + 1)))
+    for number in range(2, many + 1):
+        earlier.succeeded(peer(number), address(number), unix_ms=number)
+    later = book(f"{address(many)}/p2p/{peer(many)}")
+    later.restore(earlier.rows())
+    kept = [number for number in range(1, many + 1) if later.is_bootstrap(peer(number))]
+    assert kept == list(range(many - bounds.BOOTSTRAPS_KEPT_MAX, many + 1))
 
 
 def test_address_book__rows__survive_a_restart_anchors_first() -> None:

@@ -18,6 +18,7 @@ class PeerRow:
     addresses: tuple[str, ...]  # without the peer id, last good one first
     last_success_unix_ms: int  # 0: never reached
     failures: int  # since the last success
+    is_bootstrap: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,11 +54,17 @@ class AddressBook:
     # --- persistence
 
     def restore(self, rows: tuple[PeerRow, ...]) -> None:
-        """Take over the ``rows`` of an earlier address book; leave out rows beyond the bound."""
+        """Take over the ``rows`` of an earlier address book; leave out rows beyond the bound.
+
+        Bootstraps that were reached stay bootstraps, those met last: any of them leads out of an island.
+        """
+        bootstraps_left = bounds.BOOTSTRAPS_KEPT_MAX
         for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: bounds.KNOWN_PEERS_MAX]:
             if row.peer == self._own_peer:
                 continue
             entry = self._entries.setdefault(PeerId(row.peer), _Entry())
+            if row.is_bootstrap and row.last_success_unix_ms and not entry.is_bootstrap and bootstraps_left:
+                entry.is_bootstrap, bootstraps_left = True, bootstraps_left - 1
             entry.last_success_unix_ms = row.last_success_unix_ms
             for address in parse_untrusted(row.addresses):
                 _remember(entry, address)
@@ -70,6 +77,7 @@ class AddressBook:
                 addresses=tuple(map(str, entry.addresses)),
                 last_success_unix_ms=entry.last_success_unix_ms,
                 failures=entry.failures,
+                is_bootstrap=entry.is_bootstrap,
             )
             for peer, entry in sorted(self._entries.items())
         )
@@ -109,12 +117,6 @@ class AddressBook:
         """Return whether the operator named the peer, now or before an earlier start."""
         entry = self._entries.get(peer)
         return entry is not None and entry.is_bootstrap
-
-    def reached_bootstraps(self) -> tuple[Address, ...]:
-        """Return the addresses of bootstraps that were ever reached, last met first, at most BOOTSTRAPS_KEPT_MAX."""
-        met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
-        met.sort(key=lambda item: -item[1].last_success_unix_ms)
-        return tuple(replace(entry.addresses[0], peer=peer) for peer, entry in met[: bounds.BOOTSTRAPS_KEPT_MAX])
 
     # --- dialling
 
