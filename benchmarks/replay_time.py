@@ -19,7 +19,7 @@ import numpy as np
 from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import Stopwatch, memory_mib, peak_memory_mib, report, say
-from benchmarks.sample_runs import OWNER, Shape, kept_records, manifest_of, weights_of
+from benchmarks.sample_runs import OWNER, Shape, dense_manifest_of, kept_records, manifest_of, weights_of
 from protocol.crypto import SIGNATURE_BYTES
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest, sign_manifest
@@ -74,9 +74,9 @@ class LogReplay:
     limits_us: dict[str, float]
 
 
-def measure(shape: Shape, kept: Path | None = None) -> LogReplay:
-    """One replay with OPT-125m's tensors, of the records kept in this file."""
-    manifest = manifest_of(shape)
+def measure(shape: Shape, kept: Path | None = None, dense_labels: int = 0) -> LogReplay:
+    """One replay of the records kept in this file: of OPT-125m's tensors, or of a dense core for some label words."""
+    manifest = dense_manifest_of(shape, dense_labels) if dense_labels else manifest_of(shape)
     with tempfile.TemporaryDirectory() as folder:
         kept = kept or Path(folder) / "records"
         store = Store(DataDirectory(Path(folder) / "node"), sign_manifest(manifest, OWNER))
@@ -167,11 +167,15 @@ def _dense_apply_us(manifest: Manifest) -> float:
 @click.command()
 @click.option("--updates", default=1_000_000, show_default=True)
 @click.option("--authors", default=100, show_default=True, help="They share the updates.")
+@click.option("--dense", "labels", default=0, help="Replay a dense core of SmolLM2-135M for so many label words.")
 @click.option("--cache", type=click.Path(path_type=Path, dir_okay=False), help="File that keeps the signed records.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def main(updates: int, authors: int, cache: Path | None, as_json: bool) -> None:
-    """Replay of a log with OPT-125m's tensors, D = 8, rank 32. One process, one core, one shape: peaks are its own."""
-    found = measure(Shape(authors=authors, steps=max(1, updates // authors)), cache)
+def main(updates: int, authors: int, labels: int, cache: Path | None, as_json: bool) -> None:
+    """Replay of a log with OPT-125m's tensors, D = 8, rank 32, or with a dense core.
+
+    One process, one core, one shape: peaks are its own.
+    """
+    found = measure(Shape(authors=authors, steps=max(1, updates // authors)), cache, labels)
     report(found, as_json=as_json, lines=_lines(found))
 
 

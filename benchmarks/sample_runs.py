@@ -12,13 +12,15 @@ from pathlib import Path
 from protocol.crypto import Author, Signer, hashing
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
-from protocol.run import FORMAT, Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
+from protocol.run import FORMAT, Manifest, Objective, ScheduleKind, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
 from protocol.state import Replica
 from sfnode.run import MethodOptions, manifest_builder
+from sfnode.storage import DenseSettings
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m
 _RECORDS_PER_PIECE = 10_000
+_DENSE_RANK, _DENSE_ROWS, _DENSE_LEARNING_RATE = 64, 16, 0.1
 _SCALAR_SPREAD = 128  # scalars as an honest author's: 4 / 2^-5
 
 
@@ -91,6 +93,19 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     return manifest_builder.build_manifest(manifest)
 
 
+def dense_manifest_of(shape: Shape, labels: int) -> Manifest:
+    """A run with a dense core as `sfnode init` makes it for SmolLM2-135M and ``labels`` label words."""
+    dense = DenseSettings(
+        core_rows=labels - 1, rank=_DENSE_RANK, quantum_exp=-6, energy_max=2**21, clip=7, noise_rows=_DENSE_ROWS
+    )
+    method, schedule = manifest_builder.dense_method_of(
+        ScheduleKind.LINEAR, _DENSE_LEARNING_RATE, "0" * 64, dense, _DENSE_ROWS
+    )
+    drawn = manifest_of(shape, [_matrix(f"{number}", 576, 576 if number % 2 else 1_536) for number in range(20)])
+    task = replace(drawn.task, label_words=tuple(f" {number}" for number in range(labels)))
+    return manifest_builder.build_manifest(replace(drawn, task=task, method=method, schedule=schedule))
+
+
 def weights_of(tensors: Sequence[TensorSpec]) -> int:
     """Return the number of weights."""
     return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
@@ -110,6 +125,8 @@ def signer(number: int) -> Signer:
 def scalars_of(manifest: Manifest, source: random.Random) -> tuple[int, ...]:
     """Scalars as an honest author's could be."""
     clip = manifest.method.clip
+    if manifest.method.is_dense:
+        return (_DENSE_ROWS, *source.choices(range(-clip, clip + 1), k=manifest.numbers - 1))
     drawn = (round(source.gauss(0, _SCALAR_SPREAD)) for _ in range(manifest.method.scalars))
     return tuple(max(-clip, min(clip, value)) for value in drawn)
 

@@ -38,8 +38,9 @@ def test_ingest__few_updates__tells_every_part() -> None:
     assert {name.removesuffix("_us") for name in result if name.endswith("_us")} == parts
 
 
-def test_replay__records_kept_in_a_file__same_digests_when_read_again(tmp_path: Path) -> None:
-    arguments = ("--updates", "400", "--authors", "20", "--cache", str(tmp_path / "records"))
+@pytest.mark.parametrize("dense", ["0", "4"])
+def test_replay__records_kept_in_a_file__same_digests_when_read_again(dense: str, tmp_path: Path) -> None:
+    arguments = ("--updates", "400", "--authors", "20", "--dense", dense, "--cache", str(tmp_path / "records"))
     first, second = run("replay_time", *arguments), run("replay_time", *arguments)
     assert first["updates"] == 400 and set(first["limits_us"]) == {"signature_alone", "dense_apply"}
     assert [first[name] for name in ("root", "state_digest")] == [second[name] for name in ("root", "state_digest")]
