@@ -122,7 +122,8 @@ def _check_files(data: Path, tasks: dict[str, RewardTask], *, is_quick: bool) ->
 @click.option("--tasks", help="Which tasks, separated by commas; without it, all.")
 @click.option("--methods", help="What is compared: alone, network, LoRA, evolution; without it, all.")
 @click.option("--seeds", default="0,1,2", show_default=True)
-@click.option("--rounds", type=click.IntRange(1), help="Of training, of 128 answers each; without it, 16.")
+@click.option("--rounds", type=click.IntRange(1), help="Of training; without it, 16.")
+@click.option("--clients", type=click.IntRange(1), help="With 16 answers a round each; without it, 8.")
 @click.option("--dtype", default=SMOLLM2.dtype, show_default=True, help="Of the weights, as `sfnode join` takes it.")
 @places.data_option
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/rewards"), show_default=True)
@@ -135,6 +136,7 @@ def main(
     methods: str | None,
     seeds: str,
     rounds: int | None,
+    clients: int | None,
     dtype: str,
     data: Path,
     work: Path,
@@ -145,7 +147,9 @@ def main(
 ) -> None:
     """Rewards for answers: this network, LoRA by back-propagation, evolution strategies, the model alone."""
     study = QUICK if is_quick else RewardStudy(model=replace(SMOLLM2, dtype=dtype))
-    study = replace(study, rounds=rounds or study.rounds)
+    study = replace(study, rounds=rounds or study.rounds, clients=clients or study.clients)
+    if docs and clients:
+        raise click.UsageError("--write: the table in the docs is of 8 clients; leave out --clients")
     folders = Folders(data=data, models=data, device=device)
     try:
         chosen = _named("tasks", tasks or (_QUICK_TASK if is_quick else None), REWARD_TASKS)

@@ -186,8 +186,12 @@ def test_command__quick__compares_all_methods(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--tasks", "chess"], "--tasks 'chess': known are line"), (["--methods", "magic"], "--methods 'magic'")],
+    [
+        (["--tasks", "chess"], "--tasks 'chess': known are line"),
+        (["--methods", "magic"], "--methods 'magic'"),
+        (["--clients", "1", "--write", "docs"], "leave out --clients"),
+    ],
 )
-def test_command__unknown_name__says_which_are_known(options: list[str], said: str) -> None:
+def test_command__option_that_does_not_fit__says_what_does(options: list[str], said: str) -> None:
     found = CliRunner().invoke(command.main, options)
     assert found.exit_code != 0 and said in found.output
