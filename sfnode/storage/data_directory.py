@@ -50,9 +50,9 @@ class DataDirectory(PrivateFolder):
         invited: the owner's notes of who got which invitation.
     """
 
-    own_files = frozenset(
-        (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
-    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
+    marks = frozenset((IDENTITY_FILE, MANIFEST_FILE))
+    own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE, BASIS_FILE}
+    own_files |= {INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
