@@ -90,9 +90,11 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
             life.enter(data_dir)
         recalled = recall(options, given, data_dir)
         _check(recalled.options)
-        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         config = await prepare(signed, recalled.options, reporter)
         life.enter(data_dir)  # a new one, too: it is claimed by now, and until then might have been anybody's
+        if not data_dir.is_locked():
+            data_dir.control.forget_stop()  # which was meant for an earlier start: before this one takes the lock
+        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
         with contextlib.nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
@@ -137,9 +139,7 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
 
 
 async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, reporter: Reporter) -> None:
-    """Stop the node on `sfnode stop`; first drop a request that was meant for an earlier start."""
-    if not data_dir.is_locked():
-        data_dir.control.forget_stop()
+    """Stop the node on `sfnode stop`."""
     is_asked, slips = False, Slips()
     while not is_asked:
         with slips.contained("stop"):
