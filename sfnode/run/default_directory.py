@@ -27,9 +27,8 @@ def default_data_dir(manifest: Manifest, home: Path) -> Path:
 def nodes_here() -> list[DataDirectory]:
     """Return the nodes whose state is below HOME, by name, but for those that this user may not look at."""
     home = HOME.expanduser()
-    is_open = os.path.isdir(home) and os.access(home, os.R_OK | os.X_OK)
-    found = [DataDirectory(home / name) for name in sorted(os.listdir(home))] if is_open else []
-    return [each for each in found if os.path.exists(each.manifest_file)]
+    names = sorted(os.listdir(home)) if os.access(home, os.R_OK | os.X_OK) else []
+    return [each for each in (DataDirectory(home / name) for name in names) if os.path.exists(each.manifest_file)]
 
 
 def node_called(name: str) -> DataDirectory | None:
