@@ -62,6 +62,19 @@ def test_snapshot__of_a_ledger__is_what_a_replay_of_the_steps_before_gives(epoch
     assert snapshot.digest != before.ledger.slots.digest_before(2 * STEP)
 
 
+def test_snapshot__step_within_an_epoch__decodes_the_rest_of_the_epoch_and_not_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault once: all later updates of the run were decoded to subtract those of one epoch."""
+    replica = replica_of()
+    codec, rest = replica.ledger.codec, len(AUTHORS) * (RUN.method.epoch_steps - STEP) // ROUND
+    replica.coefficients()  # has decoded all that is to be summed
+    decode = Mock(side_effect=codec.decode_untrusted)
+    monkeypatch.setattr(codec, "decode_untrusted", decode)
+    take_snapshot(replica, STEP)
+    assert decode.call_count == rest + 1
+
+
 def test_snapshot__written_and_read__is_the_same_and_takes_few_bytes() -> None:
     snapshot = true_snapshot()
     data = encode_snapshot(RUN, snapshot)
