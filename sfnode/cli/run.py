@@ -189,8 +189,10 @@ run_group.add_command(show)
 def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirectory | None]:
     """Return the run, the key that signed it, and the node of --data-dir, or the only one of a run of that key."""
     if owner.run_file is not None:
-        manifest = decode_run_file(owner.run_file).manifest
-        return manifest, check_owner(owner.owner_key, manifest), owner.data_dir
+        signed = decode_run_file(owner.run_file)
+        if owner.data_dir is not None:
+            owner.data_dir.check_run(signed)
+        return signed.manifest, check_owner(owner.owner_key, signed.manifest), owner.data_dir
     node = owner.data_dir or _own_node(owner.owner_key)
     manifest = node.signed_manifest().manifest
     return manifest, check_owner(owner.owner_key, manifest), node
