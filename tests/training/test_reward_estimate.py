@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, TaskData
+from sfnode.training.worker_process import ModelPool, Service
+from sfnode.worker_protocol.messages import Estimated, EstimateRequest, EvaluateRequest, OpenSession
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.found_bases import dense_bases
 from tests.support.manifests import small_manifest
 from tests.support.tiny_models import VOCABULARY, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
@@ -214,3 +217,32 @@ def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -
     judge.close()
     assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
     judge.close()
+
+
+@dataclass
+class OneSession(ModelPool):
+    """Opens one session, whatever is asked for."""
+
+    session: Estimator
+    shared: SharedModel
+
+    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator, str]:
+        """The session."""
+        return self.shared, self.session, "fp32"
+
+
+def test_worker__command_of_ones_own_takes_long__node_hears_of_each_answer(tmp_path: Path) -> None:
+    """128 answers at 2.4 s each are five minutes without computing: the node killed the worker as hanging."""
+    program = tmp_path / "check.py"
+    program.write_text("import random, sys\nfor line in sys.stdin: print(random.random(), flush=True)\n")
+    shared, data = SharedModel(tiny_llama()), some_questions()
+    session, _ = reward_session(shared, data, rate=1.0)
+    judge = AnswerJudge(tiny_tokenizer(), judge_of(data).rule, f"{sys.executable} {program}")
+    session.data = replace(data, judge=judge, evaluation_examples=data.examples)
+    service, heard = Service(OneSession(session, shared)), list[tuple[int, int]]()
+    service.answer(OpenSession(manifest=b"", training=TrainingConfig(model="", data=None)))
+    found = service.answer(EstimateRequest(step=0, seed=1, directions=8), lambda *count: heard.append(count))
+    assert isinstance(found, Estimated) and heard == [(0, 0)] * found.rows
+    service.answer(EvaluateRequest(), lambda *count: heard.append(count))
+    service.end()
+    assert heard[found.rows :] == [(0, 0)] * 40 + [(40, 40)]
