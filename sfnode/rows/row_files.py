@@ -231,8 +231,9 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
     source = io.StringIO(text, newline="")
     reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
     header: list[str] = []
+    rows = 0
     try:
-        for cells in filter(any, reader):  # spreadsheets write empty rows as delimiters alone
+        for rows, cells in enumerate(filter(any, reader)):  # spreadsheets write empty rows as delimiters alone
             where = f"{path}:{reader.line_num}"
             while header and len(cells) > len(header) and not cells[-1]:
                 cells.pop()
@@ -250,7 +251,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             f"{path}:{reader.line_num}: not a table with columns divided by {delimiter!r}: {error}. Write a double "
             "quote in a quoted text twice"
         ) from None
-    if reader.line_num <= 1:
+    if not rows:
         raise OperatorError(f"{path}: no examples: the table has a header alone")
 
 
