@@ -233,13 +233,14 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
     header: list[str] = []
     rows = 0
     try:
-        for rows, cells in enumerate(filter(any, reader)):  # spreadsheets write empty rows as delimiters alone
+        for cells in filter(any, reader):  # spreadsheets write empty rows as delimiters alone
             where = f"{path}:{reader.line_num}"
             while header and len(cells) > len(header) and not cells[-1]:
                 cells.pop()
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) == len(header):
+                rows += 1
                 yield where, dict(zip(header, cells, strict=True))
             else:
                 advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
