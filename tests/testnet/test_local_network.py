@@ -160,9 +160,10 @@ def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp
 
 def test_shards__disk_is_full__is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(f'{{"sentence": "{"x" * 9_000}"}}\n' * 2)
-    with small_disk(tmp_path / "disk", kilobytes=64) as disk, pytest.raises(OperatorError, match="the disk is full"):
+    with small_disk(tmp_path / "disk", kilobytes=64) as disk:
         fill(disk)
-        _shards(tmp_path / "data.jsonl", task_spec(TEXT, completion="{sentence}"), 2, disk)
+        with pytest.raises(OperatorError, match="the disk is full"):
+            _shards(tmp_path / "data.jsonl", task_spec(TEXT, completion="{sentence}"), 2, disk)
 
 
 @pytest.mark.process(is_long=True)
