@@ -193,10 +193,12 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirector
     With --run alone, the node in the run's usual folder if it runs, else none.
     """
     if owner.run_file is not None:
-        manifest = decode_run_file(owner.run_file).manifest
-        node = find_data_directory(manifest, owner.data_dir)
+        signed = decode_run_file(owner.run_file)
+        node = find_data_directory(signed.manifest, owner.data_dir)
         is_known = owner.data_dir is not None or node.is_locked()
-        return manifest, check_owner(owner.owner_key, manifest), node if is_known else None
+        if is_known:
+            node.check_run(signed)
+        return signed.manifest, check_owner(owner.owner_key, signed.manifest), node if is_known else None
     node = owner.data_dir or _own_node(owner.owner_key)
     manifest = node.signed_manifest().manifest
     return manifest, check_owner(owner.owner_key, manifest), node
