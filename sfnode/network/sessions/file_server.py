@@ -111,7 +111,7 @@ async def serve_files(
                 await refuse(channel, NO_BASIS)
                 return
             if isinstance(answer, ManifestPart | FilePart):
-                scope.deadline += await channel.wait_for_part(len(answer.data))
+                scope.deadline += await channel.file_pace.wait(len(answer.data))
             await observer.send(answer)
 
 
