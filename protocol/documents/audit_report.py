@@ -18,7 +18,6 @@ from protocol.run import Manifest
 from protocol.schema import Bound, Hex32, Malformed, from_plain_untrusted, is_hex, to_plain
 
 REPORT_BYTES_MAX = 1 << 16  # of a dense message twice that
-MILLE = 1_000
 _DOMAIN = b"sfnode/audit/1"
 _Record = Annotated[str, Bound(2, 2 * limits.FRAME_BYTES_MAX)]
 _Scalar = Annotated[int, Bound(-limits.CLIP_MAX, limits.CLIP_MAX)]
@@ -44,10 +43,6 @@ class AuditReport:
     measured: Annotated[tuple[_Scalar, ...], Bound(1, limits.DENSE_NUMBERS_MAX)]
     tolerance_mille: _Mille
 
-    def is_mismatch(self, claimed: Sequence[int]) -> bool:
-        """Return whether the record's claim, as of `Envelope.measured`, deviates by more than the auditor allowed."""
-        return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
-
 
 def deviation(claimed: Sequence[int], measured: Sequence[int]) -> float:
     """Return the length of the difference relative to the measurement, 0 ... infinity.
@@ -68,7 +63,7 @@ def make_report(
         auditor=signer.author.hex(),
         record=envelope.record.hex(),
         measured=tuple(measured),
-        tolerance_mille=math.floor(MILLE * tolerance),
+        tolerance_mille=math.floor(1_000 * tolerance),
     )
     line = _canonical(report)
     return report, line + b"\n" + signer.sign(_DOMAIN + line).hex().encode("ascii") + b"\n"

@@ -1,5 +1,8 @@
 """The newest attestation of each author, and whether enough authors agree on a snapshot (SPEC 9.5)."""
 
+from bisect import bisect_left
+from collections import Counter
+
 from protocol import limits
 from protocol.crypto import Author
 from protocol.errors import Ignore, IgnoreReason
@@ -69,11 +72,11 @@ class AttestationTable:
         Enough means at least ``authors_min``, and more than half of all authors that attest its step or a later one.
         """
         trusted = self._trusted()
-        for claim in sorted({each.claim for each in trusted}, reverse=True):
-            agreeing = [each for each in trusted if each.claim == claim]
-            asked = sum(each.step >= claim[0] for each in trusted)
-            if len(agreeing) >= authors_min and 2 * len(agreeing) > asked:
-                return sorted(agreeing, key=lambda each: each.author)
+        steps, agreeing = sorted(each.step for each in trusted), Counter(each.claim for each in trusted)
+        for claim in sorted(agreeing, reverse=True):
+            asked = len(steps) - bisect_left(steps, claim[0])
+            if agreeing[claim] >= authors_min and 2 * agreeing[claim] > asked:
+                return sorted((each for each in trusted if each.claim == claim), key=lambda each: each.author)
         return []
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Takes a snapshot of a replica, and checks a snapshot that others made against a replica's replay (SPEC 9.5)."""
 
 from enum import StrEnum
+from itertools import takewhile
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def _epochs_before(replica: Replica, step: int) -> dict[int, np.typing.NDArray[n
         if epoch == divided:  # subtract its updates from ``step`` on
             later = Coefficients(replica.manifest)
             updates = replica.ledger.slots.envelopes(from_step=step)
-            later.add(update for update in updates if update.step // epoch_steps == divided)
+            later.add(takewhile(lambda update: update.step // epoch_steps == divided, updates))
             flat -= later.flat(epoch)
         if flat.any():
             found[epoch] = flat.astype(f"i{fewest_bytes(flat)}")

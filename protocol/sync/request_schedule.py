@@ -11,6 +11,7 @@ from protocol.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession, answer
 
 _MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only a lasting difference is worth a session
+_LEFT_MAX = 64  # remembered neighbours that left with the present root: one is enough to end a run
 
 
 @dataclass(slots=True)
@@ -109,8 +110,9 @@ class Synchroniser:
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()
-        if neighbour and neighbour.head and neighbour.head.root == self._ledger.root():
-            self._left_with_root().add(peer)
+        has_root = neighbour and neighbour.head and neighbour.head.root == self._ledger.root()
+        if has_root and len(self._left_with_root()) < _LEFT_MAX:
+            self._left.add(peer)
 
     def peers_due_for_head(self, now_ms: int) -> list[wire.PeerId]:
         """Return the neighbours to which no head was sent for HEAD_INTERVAL_MS."""

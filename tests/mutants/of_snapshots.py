@@ -19,13 +19,13 @@ SNAPSHOTS = (
     Mutant(
         name="quorum-of-one",
         breaks="one author is enough to choose what joiners train on",
-        edits=(Edit(_TABLE, "AttestationTable.agreed", "len(agreeing) >= authors_min and ", ""),),
+        edits=(Edit(_TABLE, "AttestationTable.agreed", "agreeing[claim] >= authors_min and ", ""),),
         detector=Tests((f"{_BYTES}::test_quorum__three_of_three__agrees_and_two_do_not",)),
     ),
     Mutant(
         name="quorum-without-majority",
         breaks="three liars among many are enough",
-        edits=(Edit(_TABLE, "AttestationTable.agreed", " and 2 * len(agreeing) > asked", ""),),
+        edits=(Edit(_TABLE, "AttestationTable.agreed", " and 2 * agreeing[claim] > asked", ""),),
         detector=Tests((f"{_BYTES}::test_quorum__no_majority_of_those_who_attest__is_none",)),
     ),
     Mutant(

@@ -126,6 +126,18 @@ def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> Non
     assert ending(leaving).is_over and ending(leaving).equal_peers == 1
 
 
+def test_end__strangers_come_and_leave_with_this_root_one_after_another__a_few_are_remembered() -> None:
+    """A fault once: each was kept until the root changed, and the root of a run at rest never does."""
+    resting = finished()
+    for number in range(100):
+        peer = PeerId(f"stranger {number}")
+        join(resting, peer, now_ms=30)
+        same(resting, peer, WORK_DISTANCE_MAX, 30)
+        resting.handle(PeerLeft(peer=peer, reason="left"), 40)
+    resting.handle(Ticked(), 50)
+    assert ending(resting).is_over and ending(resting).equal_peers == 64
+
+
 def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_any_more() -> None:
     long = small_manifest(steps=2)
     leaving = node(manifest=long)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.coefficients import CoefficientLayout
 from protocol.state.replica import Replica
-from protocol.state.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit
+from protocol.state.snapshot import Attestation, decode_snapshot_untrusted, encode_snapshot, may_fit
 from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import Attestations, AttestationsRequest
 from tests.support.ledgers import admit, exclude, signer
@@ -59,6 +60,19 @@ def test_snapshot__of_a_ledger__is_what_a_replay_of_the_steps_before_gives(epoch
     }
     assert snapshot.slots == before.ledger.updates and snapshot.digest == before.ledger.slots.digest_before(STEP)
     assert snapshot.digest != before.ledger.slots.digest_before(2 * STEP)
+
+
+def test_snapshot__step_within_an_epoch__decodes_the_rest_of_the_epoch_and_not_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault once: all later updates of the run were decoded to subtract those of one epoch."""
+    replica = replica_of()
+    codec, rest = replica.ledger.codec, len(AUTHORS) * (RUN.method.epoch_steps - STEP) // ROUND
+    replica.coefficients()  # has decoded all that is to be summed
+    decode = Mock(side_effect=codec.decode_untrusted)
+    monkeypatch.setattr(codec, "decode_untrusted", decode)
+    take_snapshot(replica, STEP)
+    assert decode.call_count == rest + 1
 
 
 def test_snapshot__written_and_read__is_the_same_and_takes_few_bytes() -> None:
@@ -177,6 +191,18 @@ def test_quorum__no_majority_of_those_who_attest__is_none() -> None:
     lying = [each.data for each in attest(false_snapshot(), *AUTHORS)]
     assert table_of(*honest, *lying, ledger=run_ledger).agreed(3) == []
     assert len(table_of(*honest, *lying[1:], ledger=run_ledger).agreed(3)) == 3
+
+
+def test_quorum__many_strangers_each_with_a_claim_of_its_own__are_counted_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault once: every claim was compared with every attestation, at each tick; made-up keys stopped a joiner."""
+    run, claim_of = run_of(admission="open"), Mock(side_effect=Attestation.claim.fget)  # type: ignore[attr-defined]
+    table = AttestationTable(run, Ledger(run))
+    for number in range(24):
+        table.add(table.codec.attest(signer(number), STEP, 999, bytes([number]) * 32).data, teller=X)
+    monkeypatch.setattr(Attestation, "claim", property(claim_of))
+    assert table.agreed(2) == [] and claim_of.call_count == 24
 
 
 def test_quorum__authors_not_admitted_or_excluded__do_not_count() -> None:

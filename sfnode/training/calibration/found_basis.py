@@ -176,7 +176,7 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
     """Return columns that move the label words' logits by one contrast each at the end of a stream of this size."""
     tokens_L = torch.tensor(label_tokens, device=shared.device)
-    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).double().cpu() / size
+    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).cpu().double() / size
     sides_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
     return sides_Hr
 
