@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
-from sfnode.storage import disk
 
 HUB = "hub:"
 _FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
@@ -35,10 +35,15 @@ def fetched(reference: str) -> Path:
             f"data {reference!r}: the library `datasets`, which fetches it, is missing: {how_to_add('data')}; or give "
             "a file"
         ) from None
+    part = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text("".join(lines), "utf-8")
+        part.replace(path)
     except (OSError, ValueError, TypeError, library.exceptions.DatasetsError) as error:  # TypeError: pictures in JSON
-        raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
-    disk.write_durably(path, "".join(lines).encode())
+        raise OperatorError(f"data {reference!r}: cannot be had from the hub, or kept: {first_line(error)}") from None
+    finally:
+        part.unlink(missing_ok=True)
     return path
