@@ -18,7 +18,8 @@ def test_status_file__cannot_be_written__node_goes_on_and_says_when_and_when_not
     run_file: Path, joins: Joins, tmp_path: Path
 ) -> None:
     in_the_way = tmp_path / "node" / "status.json"
-    in_the_way.mkdir(parents=True)
+    in_the_way.parent.mkdir(mode=0o700)
+    in_the_way.mkdir()
     node = joins("node", "--relay", "--run", run_file)
     said = node.wait_for_event("status_file")
     assert said["is_written"] is False and "cannot write" in said["reason"]
