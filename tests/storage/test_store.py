@@ -262,9 +262,8 @@ def test_store__directory_mixed_from_two_runs__is_refused(filled: Path, tmp_path
 
 def test_store__path_with_odd_characters__works(tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"a?b#c%20 d\xf6")  # the last byte is no UTF-8
-    opened = Store(DataDirectory(odd), SIGNED)
-    opened.add(RECORDS[:1], is_durable=True)
-    opened.close()
+    with closing(Store(DataDirectory(odd), SIGNED)) as opened:
+        opened.add(RECORDS[:1], is_durable=True)
     assert records_in(odd) == RECORDS[:1]
 
 
