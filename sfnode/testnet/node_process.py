@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, cast
 
 from sfnode.children.child_program import Program
 
@@ -121,7 +121,7 @@ class NodeProcess:
         for line in reversed(said):
             if not line.startswith("{"):
                 return line
-            if error := _object(line).get("error"):
+            if isinstance(error := _object(line).get("error"), dict):
                 return f"Error: {error['message']}"
         return "it said nothing"
 
@@ -133,8 +133,8 @@ def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
     return [each for each in objects if "event" in each], end
 
 
-def _object(line: str | bytes) -> dict[str, Any]:
+def _object(line: str | bytes) -> NodeEvent:
     """Return the JSON object of a line; an empty one where a full disk or a hard end has cut the line."""
     with suppress(ValueError):
-        return dict(json.loads(line))
+        return cast(NodeEvent, json.loads(line))
     return {}

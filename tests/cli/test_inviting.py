@@ -26,7 +26,7 @@ from sfnode.run.node_options import JoinOptions, RunSource
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
 from sfnode.storage.data_directory import DataDirectory
 from sfnode.storage.record_store import Store
-from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
+from tests.cli.test_admission import ALICE, BOB, INVITED, LISTED, OPEN, Place
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
@@ -100,6 +100,18 @@ def test_run_invite__run_file_of_a_node_that_runs_here__makes_a_string(
         string = invite(place, "--for", "Ann").stdout.strip()
     assert parse_run_addresses([string]).nodes == (NODE,) and parse_run_addresses([string]).invitation
     assert invite(place).stdout.startswith("invite:")  # it has stopped
+
+
+def test_run_admit__node_of_another_run__is_refused_and_its_old_mistakes_stop_nobody(tmp_path: Path) -> None:
+    """Both runs were mixed with exit code 0, and while the node was stopped, no later statement reached it."""
+    listed = Place(tmp_path, LISTED)
+    (listed.folder / "other").mkdir()
+    other = Place(listed.folder / "other", INVITED)
+    admitted = ("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert_teaches(call(*admitted, "--run", other.run), "belongs to run", "--data-dir")
+    assert listed.waiting() == []
+    DataDirectory(listed.data_dir).statements.submit([Roster(INVITED).codec.admit(OWNER, BOB)])
+    assert call(*admitted).code == 0
 
 
 def test_run_invite__open_or_listed_run__a_string_without_an_invitation(tmp_path: Path) -> None:
