@@ -32,7 +32,7 @@ def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> Mo
         folder = find_in_cache(reference, revision or _NEWEST)
         if folder is None:
             raise OperatorError(
-                f"model {reference!r}: the hub cannot be reached and the whole model is not cached ({error}); check "
+                f"model {reference!r}: the hub cannot be reached and not all is cached ({error}); check "
                 "the connection, or give a local folder"
             ) from None
     else:

@@ -161,16 +161,6 @@ class Estimator:
         return Estimated(scalars=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
 
     @torch.inference_mode()
-    def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
-        """Return g_d of one local step of the round at ``step``, before quantisation, at the coefficients as set."""
-        method = self.manifest.method
-        epoch = step // method.epoch_steps
-        factors = subspace.direction_factors(self.manifest, seed, local_step)
-        with self._shared.switch.using(self._closed_weights(epoch)):
-            loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step, method))
-        return projected_gradients(method, loss_G)
-
-    @torch.inference_mode()
     def evaluate(self, rows_max: int = 0, on_progress: Progress = lambda _done, _rows: None) -> Evaluated:
         """Evaluate the model with folded weights on the first ``rows_max`` evaluation rows (0: all of them).
 

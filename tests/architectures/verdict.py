@@ -37,7 +37,7 @@ from sfnode.training.task.encoding import TaskData, read_task
 from tests.architectures.tiny_configs import tiny_config
 from tests.support.found_bases import dense_bases
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
-from tests.training.brute_force import EPOCHS, SEED, STEP, dense_gradients, some_coefficients
+from tests.training.brute_force import EPOCHS, SEED, STEP, dense_gradients, some_coefficients, unquantised
 from tests.training.test_dense_estimate import a_core, side, some_texts, some_words
 
 _CPU: Final = torch.device("cpu")
@@ -153,7 +153,7 @@ def _drawn_fault(model: PreTrainedModel) -> str:
     session = Estimator(SharedModel(model), Bases(manifest), data)
     for epoch in EPOCHS:
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
-    found = torch.tensor(session.projected_gradients(SEED, STEP))
+    found = torch.tensor(unquantised(session, SEED, STEP))
     expected = torch.tensor(dense_gradients(plain, Bases(manifest), session))
     error, size = float((found - expected).abs().max()), float(expected.abs().max())
     return "" if error <= _SLOPE[plain.dtype] * size else f"drawn directions: {error:.1e} of {size:.1e} is wrong"

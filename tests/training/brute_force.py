@@ -21,13 +21,23 @@ from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from protocol.subspace.directions import direction_factors, scale_exp
 from protocol.subspace.drawn_examples import example_indices
-from sfnode.training.estimator import Estimator
+from sfnode.training.estimator import Estimator, projected_gradients
 from sfnode.training.task.encoding import Example
 from tests.support.dense_runs import made_up_basis
 
 STEP = 20  # in epoch 1 of 16 steps; epochs 0 and 2 are closed
 SEED = 0x5EED
 EPOCHS = (0, 1, 2)
+
+
+@torch.inference_mode()
+def unquantised(session: Estimator, seed: int, step: int, local_step: int = 0) -> list[float]:
+    """g_d of one local step of the round at ``step``, at the coefficients as set: what `estimate` quantises."""
+    method, epoch = session.manifest.method, step // session.manifest.method.epoch_steps
+    factors = direction_factors(session.manifest, seed, local_step)
+    with session._shared.switch.using(session._closed_weights(epoch)):
+        loss_G = session._losses(factors, epoch, session._live(epoch), session._rows(seed, local_step, method))
+    return projected_gradients(method, loss_G)
 
 
 def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:

@@ -38,6 +38,7 @@ from tests.training.brute_force import (
     dense_weights,
     own_weights,
     some_coefficients,
+    unquantised,
 )
 from tests.training.tiny_architectures import ARCHITECTURES, tiny_model
 
@@ -76,7 +77,7 @@ def test_architecture__all_groups__estimate_equals_finite_difference(name: str, 
     plain = copy.deepcopy(model)
     manifest = whole_manifest(model)
     session = open_session(model, manifest, tmp_path)
-    found = session.projected_gradients(SEED, STEP)
+    found = unquantised(session, SEED, STEP)
     expected = dense_gradients(plain, Bases(manifest), session)
     assert min(map(abs, expected)) > 1e-3  # the case is not a trivial one
     # Some norms and embeddings compute in single precision whatever the model's
@@ -125,8 +126,8 @@ def test_architecture__saved_and_loaded__trains_alike(name: str, tmp_path: Path)
     loaded = load_causal_lm(folder.path, CPU, torch.float32)
     assert_same_weights(described, loaded)
     assert trainable_tensors(loaded, list(TensorGroup)) == manifest.tensors
-    found = open_session(loaded, manifest, tmp_path).projected_gradients(SEED, STEP)
-    assert found == open_session(model, manifest, tmp_path).projected_gradients(SEED, STEP)
+    found = unquantised(open_session(loaded, manifest, tmp_path), SEED, STEP)
+    assert found == unquantised(open_session(model, manifest, tmp_path), SEED, STEP)
 
 
 def assert_same_weights(one: PreTrainedModel, other: PreTrainedModel) -> None:

@@ -26,7 +26,7 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.tiny_models import model_manifest
-from tests.training.brute_force import bases_of, some_coefficients
+from tests.training.brute_force import bases_of, some_coefficients, unquantised
 from tests.training.tiny_architectures import tiny_model
 
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
@@ -67,7 +67,7 @@ def test_cuda__weights_wait_in_main_memory__gradients_are_the_same(precision: st
     cuda = torch.device("cuda")
     whole, offloaded = (SharedModel(load_in(precision, model_folder(), cuda, limit)) for limit in (None, 1))
     sessions = [Estimator(shared, Bases(run.manifest), run.session.data) for shared in (whole, offloaded)]
-    expected, found = (session.projected_gradients(seed=5, step=0) for session in sessions)
+    expected, found = (unquantised(session, seed=5, step=0) for session in sessions)
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -119,8 +119,7 @@ def test_cuda__each_precision__gradients_follow_those_of_the_cpu(precision: str,
     run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
     other = demo_session(precision, "cuda", run.manifest)
     expected, found = (
-        np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
-        for session in (run.session, other)
+        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel() for session in (run.session, other)
     )
     assert np.corrcoef(expected, found)[0, 1] > least
 
@@ -131,9 +130,9 @@ def test_cuda__int4__trains_and_its_closed_epochs_count() -> None:
     model = load_in("int4", model_folder(), torch.device("cuda"))
     assert any(isinstance(module, QuantisedLinear) and is_quantised(module.weight) for module in model.modules())
     session = Estimator(SharedModel(model), Bases(manifest), demo_run(MethodOptions(), 1).session.data)
-    before = session.projected_gradients(1, step=manifest.method.epoch_steps)
+    before = unquantised(session, 1, step=manifest.method.epoch_steps)
     assert np.isfinite(before).all()
     weights = closed_weights(Bases(manifest), {0: some_coefficients(manifest, 0)}, dict(model.named_parameters()))
     assert weights
     session.set_coefficients(0, some_coefficients(manifest, 0))
-    assert session.projected_gradients(1, step=manifest.method.epoch_steps) != before
+    assert unquantised(session, 1, step=manifest.method.epoch_steps) != before

@@ -25,7 +25,7 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
-from tests.training.brute_force import SEED, STEP, dense_gradients, some_coefficients
+from tests.training.brute_force import SEED, STEP, dense_gradients, some_coefficients, unquantised
 
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "opt": tiny_opt,
@@ -57,7 +57,7 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
     for epoch in (0, 1, 2):
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
 
-    found = session.projected_gradients(SEED, STEP)
+    found = unquantised(session, SEED, STEP)
 
     expected = dense_gradients(plain, Bases(manifest), session)
     assert min(map(abs, expected)) > 1e-7  # the case is not a trivial one
@@ -77,7 +77,7 @@ def test_estimator__sides_and_shares__equal_finite_difference(sides: int, shares
     for epoch in (0, 1, 2):
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
 
-    found = session.projected_gradients(SEED, STEP)
+    found = unquantised(session, SEED, STEP)
 
     expected = dense_gradients(plain, Bases(manifest), session)
     assert min(map(abs, expected)) > 1e-7  # the case is not a trivial one
@@ -99,7 +99,7 @@ def test_estimator__some_directions_only__measures_their_blocks_and_no_more(
     )  # fmt: skip
     session = open_session(model, manifest, tmp_path)
     session.set_coefficients(STEP // manifest.method.epoch_steps, some_coefficients(manifest, 0))
-    gradients, whole = session.projected_gradients(SEED, STEP), session.estimate(SEED, STEP)
+    gradients, whole = unquantised(session, SEED, STEP), session.estimate(SEED, STEP)
 
     found = session.estimate(SEED, STEP, measured)
 
@@ -120,7 +120,7 @@ def test_estimator__some_directions_of_local_steps__sees_its_own_earlier_ones(tm
     own = np.zeros(layout.size, dtype=np.int64)
     add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.scalars[:4]) * manifest.weight(STEP))
     session.set_coefficients(STEP // manifest.method.epoch_steps, own)
-    gradients = session.projected_gradients(SEED, STEP, 1)
+    gradients = unquantised(session, SEED, STEP, 1)
     assert found.scalars[4:] == quantise(manifest.method, gradients[:2])
     assert found.scalars[2:4] == found.scalars[6:] == (0, 0)
 
@@ -140,7 +140,7 @@ def test_estimator__local_steps__see_own_earlier_ones(tmp_path: Path) -> None:
     model = tiny_opt()
     manifest = model_manifest(model, list(TensorGroup), directions=4, local_steps=2, alpha_exp=-18)
     session = open_session(model, manifest, tmp_path)
-    unaware = quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+    unaware = quantise(manifest.method, unquantised(session, SEED, STEP, 1))
 
     found = session.estimate(SEED, STEP)
 
@@ -148,7 +148,7 @@ def test_estimator__local_steps__see_own_earlier_ones(tmp_path: Path) -> None:
     own = np.zeros(layout.size, dtype=np.int64)
     add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.scalars[:4]) * manifest.weight(STEP))
     session.set_coefficients(STEP // manifest.method.epoch_steps, own)
-    assert found.scalars[4:] == quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+    assert found.scalars[4:] == quantise(manifest.method, unquantised(session, SEED, STEP, 1))
     assert found.scalars[4:] != unaware
     assert found.rows == 32
 

@@ -48,6 +48,7 @@ from tests.training.brute_force import (
     dense_weights,
     made_up_bases,
     some_coefficients,
+    unquantised,
 )
 from tests.training.tiny_architectures import tiny_model
 
@@ -92,8 +93,7 @@ def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(pre
     run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
     other = demo_session(precision, run.manifest)
     expected, found = (
-        np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
-        for session in (run.session, other)
+        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel() for session in (run.session, other)
     )
     assert np.corrcoef(expected, found)[0, 1] > 0.99
     assert not np.array_equal(expected, found)  # it is another precision
@@ -115,7 +115,7 @@ def test_int8__closed_epochs_in_every_group__equals_the_dense_weights_of_the_sam
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
     weights = closed_weights(Bases(manifest), {0: some_coefficients(manifest, 0)}, dict(model.named_parameters()))
     assert any(isinstance(weight, Correction) for weight in weights.values())
-    found = session.projected_gradients(SEED, STEP)
+    found = unquantised(session, SEED, STEP)
     expected = dense_gradients(plain, Bases(manifest), session)
     assert found == pytest.approx(expected, rel=2e-3, abs=2e-3 * max(map(abs, expected)))
 
@@ -182,12 +182,12 @@ def test_int8__after_an_estimate__weights_and_corrections_are_as_before(tmp_path
     model = int8_model("llama")
     manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4, rank=2, alpha_exp=-16)
     session = tiny_session(model, manifest, tmp_path)
-    before = session.projected_gradients(SEED, STEP), session.evaluate()
+    before = unquantised(session, SEED, STEP), session.evaluate()
     session.set_coefficients(0, some_coefficients(manifest, 0))
-    assert session.projected_gradients(SEED, STEP) != before[0]
+    assert unquantised(session, SEED, STEP) != before[0]
     assert session.evaluate() != before[1]
     session.set_coefficients(0, np.zeros_like(some_coefficients(manifest, 0)))
-    assert (session.projected_gradients(SEED, STEP), session.evaluate()) == before
+    assert (unquantised(session, SEED, STEP), session.evaluate()) == before
 
 
 @needs_torchao
@@ -253,7 +253,7 @@ def test_int4__on_a_cpu__computes_with_four_bit_values_in_five_eighths_of_a_byte
         assert held == 0.625 * layer.weight.numel()
         assert len(set(dequantised(layer.weight)[0, :32].tolist())) <= 16
     expected, found = (
-        np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
+        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel()
         for each in (dense_copy_of_demo(model), model)
         for session in [Estimator(SharedModel(each), Bases(run.manifest), data)]
     )

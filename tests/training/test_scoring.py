@@ -34,6 +34,7 @@ from sfnode.training.task.encoding import Example, RowBatch, TaskData, read_task
 from sfnode.training.task.scoring import Scores, macro_f1
 from tests.support.task_specs import CLASSIFICATION, KINDS, ROWS, write_rows
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
+from tests.training.brute_force import unquantised
 
 STEP = 3
 SEED = 0x5EED
@@ -166,7 +167,7 @@ def test_estimate__candidates__equals_finite_difference(name: str, kind: str, si
     manifest = run_of(model, kind, sides=sides)
     bases, data = Bases(manifest), data_of(manifest, kind, tmp_path)
 
-    found = Estimator(SharedModel(model), bases, data).projected_gradients(SEED, STEP)
+    found = unquantised(Estimator(SharedModel(model), bases, data), SEED, STEP)
 
     base = {weight: parameter.clone() for weight, parameter in plain.named_parameters()}
     rows = [data.examples[index] for index in example_indices(manifest, SEED, 0, len(data.examples)).tolist()]
@@ -255,7 +256,7 @@ def some_terms(session: Estimator, shared: SharedModel) -> dict[str, Any]:
         return whole(terms, groups, tokens)
 
     shared.pass_context.carrying = carrying  # type: ignore[method-assign]
-    session.projected_gradients(SEED, STEP)
+    unquantised(session, SEED, STEP)
     del shared.pass_context.carrying
     return seen
 
@@ -329,7 +330,7 @@ def test_estimate__objective_without_gradient__is_the_difference_of_the_metric(o
     manifest = run_of(model, "words", objective=objective, epsilon_exp=-1, directions=1)
     bases, data = Bases(manifest), data_of(manifest, "words", tmp_path)
     session = Estimator(SharedModel(model), bases, data)
-    found = session.projected_gradients(SEED, STEP)
+    found = unquantised(session, SEED, STEP)
     base = {name: parameter.clone() for name, parameter in plain.named_parameters()}
     rows = [data.examples[index] for index in example_indices(manifest, SEED, 0, len(data.examples)).tolist()]
     plus, minus = (
@@ -382,6 +383,6 @@ def test_quantise__gradients_of_a_metric__keep_their_sign(tmp_path: Path) -> Non
     model = tiny_llama()
     manifest = run_of(model, "words", objective="accuracy", epsilon_exp=0, directions=1)
     session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
-    (gradient,) = session.projected_gradients(SEED, STEP)
+    (gradient,) = unquantised(session, SEED, STEP)
     assert session.estimate(SEED, STEP).scalars == quantise(manifest.method, [gradient])
     assert math.copysign(1, session.estimate(SEED, STEP).scalars[0]) == math.copysign(1, gradient)

@@ -17,7 +17,7 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews
-from tests.training.brute_force import made_up_bases
+from tests.training.brute_force import made_up_bases, unquantised
 
 STEP = 20  # of epoch 1
 SEED = 7
@@ -48,11 +48,11 @@ def test_session__late_update_of_a_closed_epoch__counts_at_once(
 ) -> None:
     session, fresh = (open_session(shared, manifest, tmp_path) for _ in range(2))
     session.set_coefficients(0, some_coefficients(manifest, 1))
-    before = session.projected_gradients(SEED, STEP)
+    before = unquantised(session, SEED, STEP)
     session.set_coefficients(0, some_coefficients(manifest, 2))
     fresh.set_coefficients(0, some_coefficients(manifest, 2))
-    after = session.projected_gradients(SEED, STEP)
-    assert after == fresh.projected_gradients(SEED, STEP)
+    after = unquantised(session, SEED, STEP)
+    assert after == unquantised(fresh, SEED, STEP)
     assert after != before
 
 
@@ -60,11 +60,11 @@ def test_session__epoch_taken_back_to_zero__equals_the_base_model(
     shared: SharedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
     session = open_session(shared, manifest, tmp_path)
-    before = session.projected_gradients(SEED, STEP), session.evaluate()
+    before = unquantised(session, SEED, STEP), session.evaluate()
     session.set_coefficients(0, some_coefficients(manifest, 1))
-    assert session.projected_gradients(SEED, STEP) != before[0]
+    assert unquantised(session, SEED, STEP) != before[0]
     session.set_coefficients(0, np.zeros_like(some_coefficients(manifest, 1)))
-    assert (session.projected_gradients(SEED, STEP), session.evaluate()) == before
+    assert (unquantised(session, SEED, STEP), session.evaluate()) == before
 
 
 def test_session__equal_closed_epochs__are_folded_once_and_freed(
