@@ -291,7 +291,8 @@ export class Node {
 
   /** Whether the neighbours have been silent for 30 s (9.2.3, 9.6). */
   #isUnanswered() {
-    const silentMs = this.#nowMs - Math.max(this.#firstTickMs, this.sync.metMs ?? 0, this.sync.answeredMs);
+    const { metMs, answeredMs } = this.sync;
+    const silentMs = this.#nowMs - Math.max(this.#firstTickMs, metMs ?? 0, answeredMs);
     return silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS;
   }
 

@@ -16,7 +16,7 @@ from protocol.ledger import Envelope
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases
-from sfnode.storage import AtStep, DataDirectory, Store, decode_run_file, disk, stored_basis
+from sfnode.storage import AtStep, DataDirectory, Store, decode_run_file, disk, merge_ledger, stored_basis
 from sfnode.worker_protocol import Estimated, Evaluated
 
 
@@ -99,9 +99,10 @@ def open_run(path: str | Path) -> LocalRun:
 
 
 def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
-    """Write a run with the updates of ``replica`` as a node's data directory, and return it opened.
+    """Write a run with all that ``replica`` holds as a node's data directory, and return it opened.
 
-    Every command that reads one takes it: `sfnode eval`, `export`, `log`. OperatorError: it holds another run.
+    Every command that reads one takes it: `sfnode eval`, `export`, `log`. What it holds already stays, and is not
+    written again. OperatorError: it holds another run.
     """
     directory = DataDirectory(Path(folder).expanduser())
     store = Store(directory, run.signed)
@@ -109,7 +110,7 @@ def save_run(run: LocalRun, replica: Replica, folder: str | Path) -> LocalRun:
         if run.basis is not None:
             basis = run.basis if isinstance(run.basis, bytes) else disk.read_bytes(run.basis, "the basis")
             directory.basis.store(run.manifest, basis, origin="the run")
-        store.add((envelope.record for envelope in replica.ledger.slots.envelopes()), is_durable=True)
+        merge_ledger(replica.ledger, store, store.replica(run.manifest))
     finally:
         store.close()
     return open_run(directory.path)

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,21 +99,21 @@ def _address(manifest: Manifest, at: Sequence[str], data_dir: DataDirectory | No
 
 
 def held_roster(data_dir: DataDirectory, manifest: Manifest) -> Roster:
-    """Return the roster from the statements that a node holds and those that wait for it.
+    """Return the roster from the statements that a node holds and those that wait for it and can be read.
 
     Raises OperatorError, StorageDamagedError.
     """
     roster = Roster(manifest)
-    stored: list[bytes] = []
+    found: list[bytes] = []
     if data_dir.ledger_file.exists():
         with data_dir.reading() as records:
-            stored = records.statements()
-    waiting = [each for path in data_dir.statements.waiting() for each in read_statements_file(manifest, path)]
-    for data in (*stored, *(statement.data for statement in waiting)):
-        try:
+            found += records.statements()
+    for path in data_dir.statements.waiting():
+        with suppress(OperatorError):  # the node has just taken it in, or will refuse it
+            found += [statement.data for statement in read_statements_file(manifest, path)]
+    for data in found:
+        with suppress(Ignore):
             roster.add(data)
-        except Ignore:
-            continue
     return roster
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from sfnode.cli.options import data_dir_option, group_of_fields, is_json, json_o
 from sfnode.cli.show import show
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import default_directory, option_field
+from sfnode.run import default_directory, find_data_directory, option_field
 from sfnode.status import author_names
 from sfnode.storage import DataDirectory, KeyFile, decode_run_file, pasteable, read_statements_file, write_statements
 
@@ -187,10 +188,17 @@ run_group.add_command(show)
 
 
 def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirectory | None]:
-    """Return the run, the key that signed it, and the node of --data-dir, or the only one of a run of that key."""
+    """Return the run, the key that signed it, and the node of --data-dir, or the only one of a run of that key.
+
+    With --run alone, the node in the run's usual folder if it runs, else none.
+    """
     if owner.run_file is not None:
-        manifest = decode_run_file(owner.run_file).manifest
-        return manifest, check_owner(owner.owner_key, manifest), owner.data_dir
+        signed = decode_run_file(owner.run_file)
+        node = find_data_directory(signed.manifest, owner.data_dir)
+        is_known = owner.data_dir is not None or node.is_locked()
+        if is_known:
+            node.check_run(signed)
+        return signed.manifest, check_owner(owner.owner_key, signed.manifest), node if is_known else None
     node = owner.data_dir or _own_node(owner.owner_key)
     manifest = node.signed_manifest().manifest
     return manifest, check_owner(owner.owner_key, manifest), node
@@ -198,8 +206,10 @@ def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer, DataDirector
 
 def _own_node(owner_key: Path) -> DataDirectory:
     author = KeyFile(owner_key).signer().author
-    runs = [(each, each.signed_manifest().manifest) for each in default_directory.nodes_here()]
-    found = [node for node, manifest in runs if manifest.owner_key == author]
+    found = []
+    for node in default_directory.nodes_here():
+        with suppress(OperatorError):  # a damaged manifest is none of this key
+            found += [node] if node.signed_manifest().manifest.owner_key == author else []
     if len(found) == 1:
         return found[0]
     raise OperatorError(

@@ -176,7 +176,7 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
         raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
     paths = tuple(folder / f"data{number}.jsonl" for number in range(count))
     for number, path in enumerate(paths):
-        path.write_text("".join(lines[number::count]), encoding="utf-8", newline="\n")
+        disk.write_new(path, ["".join(lines[number::count]).encode()])
     return paths
 
 

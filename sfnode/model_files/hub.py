@@ -32,8 +32,8 @@ def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> Mo
         folder = find_in_cache(reference, revision or _NEWEST)
         if folder is None:
             raise OperatorError(
-                f"model {reference!r}: the hub cannot be reached and nothing is cached ({error}); check the "
-                "connection, or give a local folder"
+                f"model {reference!r}: the hub cannot be reached and the whole model is not cached ({error}); check "
+                "the connection, or give a local folder"
             ) from None
     else:
         folder = _download(reference, commit, sizes, on_progress)
@@ -41,7 +41,7 @@ def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> Mo
 
 
 def find_in_cache(reference: str, revision: str) -> Path | None:
-    """Return the folder where the hub's library keeps this revision, or None. OperatorError for an invalid id."""
+    """Return the folder where the hub's library keeps all of this revision, or None. OperatorError: an invalid id."""
     if not revision or find_spec(_LIBRARY) is None:
         return None
     hub: Any = importlib.import_module(_LIBRARY)
@@ -49,7 +49,7 @@ def find_in_cache(reference: str, revision: str) -> Path | None:
         found = hub.try_to_load_from_cache(reference, files.CONFIG_FILE, revision=revision)
     except ValueError as error:
         raise OperatorError(f"model {reference!r}: no such folder, and not an id of the hub: {error}") from None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(found).parent if isinstance(found, str) and files.has_all_weights(Path(found).parent) else None
 
 
 class _Unreachable(Exception):  # the message says what happened

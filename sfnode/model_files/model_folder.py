@@ -158,6 +158,13 @@ def has_safetensors(folder: Path) -> bool:
     return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
+def has_all_weights(folder: Path) -> bool:
+    """Return whether no file of weights is missing, as it is where a download was broken off."""
+    with suppress(OperatorError):
+        return bool(weight_files(folder) if has_safetensors(folder) else pickle_files(folder) or gguf_file(folder))
+    return False
+
+
 def is_decodable(folder: Path) -> bool:
     """Return whether config.json in ``folder`` says that the weights are quantised in a format of `DECODED`."""
     found: object = None

@@ -6,6 +6,7 @@ next life starts from the disk, as after a restart. Only those in `sfnode.unexpe
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -55,6 +56,8 @@ class Daemon:
         self.running = None
         store = Store(self.config.data_dir, self.config.signed)
         try:
+            with suppress(OSError):  # that of an earlier life: this one would seem to hang while it reads the disk
+                self.config.data_dir.status_file.unlink()
             replica = await self._load_replica(store)
             self.running = RunningNode(self.config, store, replica, self.data_sharing, self.reporter, self.slips)
             try:

@@ -32,7 +32,7 @@ async def prepare(signed: SignedManifest, options: run.JoinOptions, reporter: Re
     size = size_of_run(manifest)
     reporter.detail("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = run.find_data_directory(manifest, options.source.data_dir)
-    data_dir.check_run(signed)  # whose options may be remembered there, and fit no other
+    data_dir.check_run(signed)
     _warn_of_open_run(manifest, options.network, reporter)
     fetched: Path | None = None
     if not options.is_relay and run.public_data.is_of_peers(manifest.task, options.training.data):

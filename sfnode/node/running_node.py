@@ -82,7 +82,7 @@ class RunningNode:
                 head_step=self.node.turn.frontier,
                 find_file=lambda name: data_sharing.find(name) or self._snapshot_files.find(self.manifest, name),
                 find_piece=self._model_sharing.pieces.find,
-                pieces_bytes_per_s=config.limits.pieces_bytes_per_s(config.sharing.share_rate << 20),
+                pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
             inbox=self._inbox_in,
             known_peers=known_peers,

@@ -150,7 +150,7 @@ class SnapshotFiles:
         """Store a snapshot; return in words why that failed. A failure stops nothing: others have the snapshot."""
         try:
             disk.write_durably(self._data_dir.path / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
-            for path in sorted(self._data_dir.path.glob("snapshot-*.bin"))[:-_KEPT]:
+            for path in sorted(self._data_dir.path.glob(f"snapshot-*-{'?' * 16}.bin"))[:-_KEPT]:
                 path.unlink(missing_ok=True)
         except (OperatorError, OSError) as error:
             return str(error)

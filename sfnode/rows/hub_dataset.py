@@ -1,7 +1,7 @@
 """Data sets of the Hugging Face hub by name, through its own library, which the extra `data` brings."""
 
+import hashlib
 import json
-import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 
 from protocol.errors import OperatorError, first_line
 from sfnode.extras import how_to_add
+from sfnode.storage import disk
 
 HUB = "hub:"
 _FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?::(?P<part>[\w.-]+))?(?:@(?P<split>[\w.%:\[\]+-]+))?")
@@ -23,7 +24,8 @@ def fetched(reference: str) -> Path:
             f"data {reference!r}: write hub:OWNER/NAME, with :CONFIGURATION and @SPLIT where it has several, such as "
             "hub:nyu-mll/glue:sst2@train"
         )
-    path = _FOLDER.expanduser() / (re.sub(r"[^\w.-]+", "-", reference.removeprefix(HUB)) + ".jsonl")
+    title = re.sub(r"[^\w.-]+", "-", reference.removeprefix(HUB))  # equal for [10%:] and [:10%]: the digits are not
+    path = _FOLDER.expanduser() / f"{title}-{hashlib.sha256(reference.encode()).hexdigest()[:8]}.jsonl"
     if path.is_file():
         return path
     try:
@@ -36,10 +38,12 @@ def fetched(reference: str) -> Path:
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    except (OSError, ValueError, TypeError) as error:  # no such set or part, no connection; pictures are no JSON
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        library.exceptions.DatasetsError,
+    ) as error:  # no such set or part, no connection; pictures are no JSON
         raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_text("".join(lines), "utf-8")
-    part.replace(path)
+    disk.write_durably(path, "".join(lines).encode())
     return path

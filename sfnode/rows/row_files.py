@@ -231,6 +231,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
     source = io.StringIO(text, newline="")
     reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
     header: list[str] = []
+    rows = 0
     try:
         for cells in filter(any, reader):  # spreadsheets write empty rows as delimiters alone
             where = f"{path}:{reader.line_num}"
@@ -239,6 +240,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             if not header:
                 header = _checked([cell.strip() for cell in cells], wanted, where)
             elif len(cells) == len(header):
+                rows += 1
                 yield where, dict(zip(header, cells, strict=True))
             else:
                 advice = f"put a text that holds {delimiter!r} in double quotes, and write a double quote in it twice"
@@ -250,7 +252,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
             f"{path}:{reader.line_num}: not a table with columns divided by {delimiter!r}: {error}. Write a double "
             "quote in a quoted text twice"
         ) from None
-    if reader.line_num <= 1:
+    if not rows:
         raise OperatorError(f"{path}: no examples: the table has a header alone")
 
 

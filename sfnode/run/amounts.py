@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from protocol.errors import OperatorError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
-_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
+_RATE = re.compile(r"([0-9]{1,15}(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
 _TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(min|h|d)", re.IGNORECASE)
 _SECONDS = {"min": 60, "h": 3_600, "d": 86_400}
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")

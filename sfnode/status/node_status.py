@@ -162,9 +162,9 @@ def read_status(data_dir: DataDirectory) -> Status:
         raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: sfnode {command}")
     try:
         status = _read_file(data_dir)
-    except (ValueError, RecursionError, Malformed):
-        text = f"{data_dir.status_file} cannot be read: the node is of another release, or has just started. Try again"
-        raise OperatorError(text) from None
+    except (OperatorError, ValueError, RecursionError, Malformed):
+        text = f"{data_dir.status_file} cannot be read: the node still reads its disk, or is of another release"
+        raise OperatorError(f"{text}. Try again") from None
     pid, age_s = status.life.pid, time.time() - status.life.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {data_dir} (pid {pid}) has not reported for {age_s:.0f} s: it hangs")

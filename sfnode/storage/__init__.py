@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sfnode.storage.data_directory import DataDirectory, decode_run_file
     from sfnode.storage.evaluations import AtStep, EvaluatedStep, Gain
     from sfnode.storage.key_file import KeyFile
-    from sfnode.storage.log_export_import import LogProgress, LogSummary, export_log, import_log
+    from sfnode.storage.log_export_import import LogProgress, LogSummary, export_log, import_log, merge_ledger
     from sfnode.storage.pasted_commands import pasteable
     from sfnode.storage.record_store import Store
     from sfnode.storage.run_size import size_of_run

@@ -1,11 +1,11 @@
 """The data directory of one node: which files it holds, and the object through which every room reaches them."""
 
 import os
+import re
 import shutil
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
@@ -29,7 +29,10 @@ _GAIN_FILE = "gain.json"
 _END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
-_MORE_NAMES = ("ledger.sqlite3-*", "paused", "stop", "web.token", "halt*", "snapshot-*.bin", "data-*.jsonl", "*.tmp")
+_MORE_NAMES = re.compile(
+    r"ledger\.sqlite3-\w+|paused|stop|web\.token|halt\.json|halt-snapshot\.bin|"
+    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|.+\.[0-9a-f]{16}\.tmp"
+)
 
 
 class DataDirectory(PrivateFolder):
@@ -47,9 +50,9 @@ class DataDirectory(PrivateFolder):
         invited: the owner's notes of who got which invitation.
     """
 
-    own_files = frozenset(
-        (LOCK_FILE, IDENTITY_FILE, MANIFEST_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE)
-    ) | {BASIS_FILE, INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
+    marks = frozenset((IDENTITY_FILE, MANIFEST_FILE))
+    own_files = marks | {LOCK_FILE, LEDGER_FILE, STATUS_FILE, NODE_FILE, _EVALUATIONS_FILE, _END_FILE, BASIS_FILE}
+    own_files |= {INBOX_FOLDER, CLAIM_FILE, _GAIN_FILE, _INVITED_FILE}
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -92,7 +95,7 @@ class DataDirectory(PrivateFolder):
     def entries(self) -> tuple[list[Path], list[Path]]:
         """Return what lies in the directory, by name: what nodes write, and what somebody else has put there."""
         found = sorted(self.path.iterdir())
-        own = [p for p in found if p.name in self.own_files or any(fnmatchcase(p.name, each) for each in _MORE_NAMES)]
+        own = [path for path in found if path.name in self.own_files or _MORE_NAMES.fullmatch(path.name)]
         return own, [path for path in found if path not in own]
 
     def remove(self) -> None:

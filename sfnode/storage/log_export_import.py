@@ -194,15 +194,24 @@ def _merge(loaded: log_file.LoadedLog, data_dir: DataDirectory, report: LogProgr
     with closing(Store(data_dir, loaded.signed)) as store:
         _keep_basis(loaded, data_dir)
         replica = store.replica(loaded.signed.manifest, partial(report, 0))
-        statements: list[bytes] = []
-        for statement in loaded.replica.ledger.roster.statements():
-            with suppress(Ignore):
-                replica.add_statement(statement)
-                statements.append(statement)
-        store.add_statements(statements)
-        counts = {"added": 0, "no_room": 0}
-        store.add(_news(loaded.replica.ledger, replica, counts), is_durable=True)
+        counts = merge_ledger(loaded.replica.ledger, store, replica)
         return _summary(data_dir, replica, records=loaded.records, writer=loaded.writer.hex(), **counts)
+
+
+def merge_ledger(ledger: Ledger, store: Store, replica: Replica) -> dict[str, int]:
+    """Store the statements and records of ``ledger`` that are new to ``replica``, which holds those of ``store``.
+
+    Return how many records were added, and for how many there was no room.
+    """
+    statements: list[bytes] = []
+    for statement in ledger.roster.statements():
+        with suppress(Ignore):
+            replica.add_statement(statement)
+            statements.append(statement)
+    store.add_statements(statements)
+    counts = {"added": 0, "no_room": 0}
+    store.add(_news(ledger, replica, counts), is_durable=True)
+    return counts
 
 
 def _news(file: Ledger, replica: Replica, counts: dict[str, int]) -> Iterator[bytes]:

@@ -17,10 +17,10 @@ class PrivateFolder:
     """Closes a folder to other users, and to other processes while one holds its lock.
 
     Attributes:
-        own_files: a folder with any of these belongs to the program, and may be closed.
+        marks: a folder with any of these is the program's, and may be closed: other programs have no files so named.
     """
 
-    own_files: ClassVar[frozenset[str]] = frozenset({LOCK_FILE})
+    marks: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class PrivateFolder:
             was_open = self.is_open_to_others()
             if was_open:
                 found = {path.name for path in self.path.iterdir()} - {"lost+found"}
-                if found and not found & self.own_files:  # it may be somebody's home
+                if found and not found & self.marks:  # it may be somebody's home
                     raise OperatorError(
                         f"{self} holds other files, such as {min(found)!r}. A data directory is closed to the other "
                         "users of this machine, so this one stays as it is. Use a new or an empty --data-dir"

@@ -160,7 +160,8 @@ def stored_records(path: Path) -> Iterator[StoredRecords]:
     # Without a write-ahead log nobody writes. If the folder is read-only, SQLite must not try to write either.
     is_archive = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     with sqlite_errors(path):
-        database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
+        name = quote(os.fsencode(path))
+        database = sqlite3.connect(f"file:{name}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
     try:
         with sqlite_errors(path):
             database.execute("BEGIN")  # the first read fixes the moment

@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from sfnode.children.child_program import Program
 
@@ -120,7 +121,7 @@ class NodeProcess:
         for line in reversed(said):
             if not line.startswith("{"):
                 return line
-            if error := json.loads(line).get("error"):
+            if error := _object(line).get("error"):
                 return f"Error: {error['message']}"
         return "it said nothing"
 
@@ -128,5 +129,12 @@ class NodeProcess:
 def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
     """Return the events in the whole lines of a log and the bytes of these lines: the last may be half written."""
     end = data.rfind(b"\n") + 1
-    objects = [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")]
+    objects = [_object(line) for line in data[:end].splitlines() if line.startswith(b"{")]
     return [each for each in objects if "event" in each], end
+
+
+def _object(line: str | bytes) -> dict[str, Any]:
+    """Return the JSON object of a line; an empty one where a full disk or a hard end has cut the line."""
+    with suppress(ValueError):
+        return dict(json.loads(line))
+    return {}

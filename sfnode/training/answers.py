@@ -78,7 +78,7 @@ class AnswerWriter:
         draws, it is the likeliest token, and there is no listener.
         """
         shared, copies = self._shared, 1 if draws is None else draws.shape[1]
-        drawn = None if draws is None else torch.from_numpy(draws.reshape(-1, self._tokens_max)).to(shared.device)
+        drawn = None if draws is None else torch.from_numpy(draws).to(shared.loss_dtype).to(shared.device).flatten(0, 1)
         hidden_NH, inputs = self.passes.prompts(prompts, copies)
         alive_N = torch.ones(len(prompts) * copies, dtype=torch.bool, device=shared.device)
         written: list[Tensor] = []
@@ -89,7 +89,7 @@ class AnswerWriter:
             else:
                 likely_NV = logits_NV.softmax(dim=1)
                 sums_NV = likely_NV.cumsum(dim=1)
-                wanted_N = drawn[:, place].to(sums_NV.dtype) * sums_NV[:, -1]
+                wanted_N = drawn[:, place] * sums_NV[:, -1]
                 found_N = torch.searchsorted(sums_NV, wanted_N[:, None], right=True)[:, 0]
                 token_N = found_N.clamp(max=sums_NV.shape[1] - 1)
                 if listener is not None:

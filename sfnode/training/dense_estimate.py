@@ -145,4 +145,4 @@ def row_gradients(
 def mean_gradient(d_Pr: Tensor, h: list[Tensor], examples: int) -> np.typing.NDArray[np.float64]:
     """Return the mean of the gradients of ``examples`` examples by all coordinates, in the order of a message."""
     mean = torch.cat([(d_Pr.T @ each).flatten() for each in h]) / examples
-    return mean.double().cpu().numpy()
+    return mean.cpu().double().numpy()  # MPS has no fp64

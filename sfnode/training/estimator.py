@@ -95,6 +95,8 @@ class Estimator:
         self.data, self._noise = data, noise
         self._shared, self._bases = shared, bases
         manifest = self.manifest = bases.manifest
+        if noise is not None and (not manifest.method.is_dense or manifest.task.kind is TaskKind.REWARD):
+            raise OperatorError("noise hides rows in messages of dense cores from labels or texts alone: leave it out")
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._shown: dict[int, bytes | None] = {}  # digests of epochs that came from `show`

@@ -187,8 +187,8 @@ class _Hearing:
     def mean_gradient(self, advantage_N: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over all answers of the advantage times the mean gradient over the answer's tokens."""
         answer_P = torch.cat(self._answer)
-        weight_N = torch.from_numpy(advantage_N).to(answer_P.device) / answer_P.bincount(minlength=len(advantage_N))
+        weight_N = advantage_N / answer_P.cpu().bincount(minlength=len(advantage_N)).numpy()  # MPS has no fp64
         d_Pr = torch.cat(self._d)
-        d_Pr *= weight_N[answer_P].to(d_Pr.dtype)[:, None]
+        d_Pr *= torch.from_numpy(weight_N).to(d_Pr.dtype).to(d_Pr.device)[answer_P][:, None]
         h = [torch.cat(each) for each in zip(*self._h, strict=True)]
         return mean_gradient(d_Pr, h, len(advantage_N))

@@ -85,7 +85,7 @@ class Service:
     ) -> messages.Reply:
         """Return the reply to ``request``; any exception becomes a WorkerFailure.
 
-        ``on_progress`` hears how many of how many rows of an evaluation are done.
+        ``on_progress`` hears how many of how many rows of an evaluation are done, and 0 of 0 after an answer.
         """
         try:
             if isinstance(request, messages.OpenSession):
@@ -108,6 +108,8 @@ class Service:
     def _serve(self, request: messages.Message, on_progress: Callable[[int, int], None]) -> messages.Reply:
         if self._session is None:
             raise WorkerError("no session is open on this connection")
+        if (judge := self._session.data.judge) is not None:
+            judge.on_answer = lambda: on_progress(0, 0)
         match request:
             case messages.SetCoefficients(epochs=epochs):
                 for entry in epochs:

@@ -69,11 +69,15 @@ class NoiseBudget:
         OperatorError: OpenDP is not installed.
         """
         self._uses = uses = RowUses(self._manifest, self._author, rows)
-        sent = self._sent()
+        sent = self._sent()  # in this thread, as SQLite wants it
         first = 1 + max((step for step, _ in sent), default=-1)
-        uses.add(sent)
         to_come = [(step, self._manifest.method.directions) for step in range(first, self._manifest.steps)]
-        most = await trio.to_thread.run_sync(uses.most_with, to_come)  # up to seconds, for tens of thousands of steps
+
+        def count() -> int:
+            uses.add(sent)
+            return uses.most_with(to_come)
+
+        most = await trio.to_thread.run_sync(count)  # up to a minute, for tens of thousands of steps
         self._at_end = most, self._epsilon(most)
         return self._state()
 

@@ -49,7 +49,8 @@ class WorkerSession:
         try:
             await self._stream.send_all(messages.encode_frame(request))
             while isinstance(reply := await self._receive(), messages.Evaluating):
-                on_progress(reply.done, reply.rows)
+                if reply.rows:
+                    on_progress(reply.done, reply.rows)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
         if isinstance(reply, messages.WorkerFailure):

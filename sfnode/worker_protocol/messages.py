@@ -99,7 +99,7 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluating:
-    """Says how many of the evaluation rows are done; the reply is still to come."""
+    """Says how many of the evaluation rows are done, or (0 of 0) that the worker lives; the reply is still to come."""
 
     done: int
     rows: int

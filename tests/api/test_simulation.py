@@ -10,12 +10,16 @@ import pytest
 
 from protocol.errors import NumericError, OperatorError
 from protocol.events import EstimateFinished
+from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.coefficients import Coefficients
+from protocol.state.replica import Replica
 from sfnode.api.runs import LocalRun, open_run, save_run
 from sfnode.api.simulation import Simulation, VirtualWorld, simulate
+from sfnode.storage.data_directory import DataDirectory
 from sfnode.worker_protocol.messages import Estimated, Evaluated
 from tests.simulation.worker import measured
+from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, small_manifest
 
 METHODS: dict[str, dict[str, object]] = {
@@ -120,6 +124,23 @@ def test_saved_run__opened_again__has_the_updates_and_the_state_at_each_step(tmp
     assert saved.state().coefficients.digest() == found.state_digest
     half = saved.state(at_step=6).coefficients
     assert half.digest() == found.replica.coefficients_at(6).digest() != found.state_digest
+
+
+def test_saved_run__admitted_author_who_signed_twice__replays_to_the_same_ledger_however_often_saved(
+    tmp_path: Path,
+) -> None:
+    run = run_of(admission="allow-list")
+    replica = Replica(run.manifest)
+    replica.add_statement(StatementCodec(run.manifest).admit(OWNER, signer(1).author))
+    for record in (*(seal(run.manifest, 1, step) for step in range(5)), seal(run.manifest, 1, 4, 99)):
+        replica.add(record)
+    for _ in range(3):
+        save_run(run, replica, tmp_path)
+    with DataDirectory(tmp_path).reading() as stored:
+        again = stored.replica(run.manifest)
+        assert len(list(stored.records())) == 6 and len(stored.statements()) == 1
+        assert (again.ledger.updates, again.ledger.void_slots) == (4, 1)
+        assert (again.ledger.root(), again.state_digest()) == (replica.ledger.root(), replica.state_digest())
 
 
 def test_run_file__opened__has_no_records_and_says_so(tmp_path: Path) -> None:

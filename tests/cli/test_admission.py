@@ -69,6 +69,17 @@ def test_run_admit__several_authors__are_left_for_the_node(listed: Place) -> Non
     assert listed.waiting() == [admit(LISTED, 1), admit(LISTED, 2)]
 
 
+def test_run_admit__node_of_another_run__is_refused_and_its_old_mistakes_stop_nobody(listed: Place) -> None:
+    """Both runs were mixed with exit code 0, and while the node was stopped, no later statement reached it."""
+    (listed.folder / "other").mkdir()
+    other = Place(listed.folder / "other", INVITED)
+    admitted = ("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert_teaches(call(*admitted, "--run", other.run), "belongs to run", "--data-dir")
+    assert listed.waiting() == []
+    DataDirectory(listed.data_dir).statements.submit([Roster(INVITED).codec.admit(OWNER, BOB)])
+    assert call(*admitted).code == 0
+
+
 def test_run_exclude__into_a_file__any_node_takes_it_by_submit(listed: Place) -> None:
     out = listed.folder / "said.statements"
     excluded = call(

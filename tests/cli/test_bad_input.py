@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sfnode import extras
-from sfnode.storage.data_directory import decode_run_file
+from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.key_file import IDENTITY_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
@@ -310,6 +310,25 @@ def test_join__data_directory_that_cannot_be_made__says_where_and_why(run_file: 
     (tmp_path / "file").write_text("")
     outcome = call("join", "--run", run_file, "--data-dir", tmp_path / "file" / "node")
     assert_teaches(outcome, str(tmp_path / "file" / "node"), "Not a directory")
+
+
+def test_join__refused_twice_in_a_folder_of_somebody_elses__leaves_it_as_it_is(run_file: Path, tmp_path: Path) -> None:
+    """The node's last words took the place of a user's end.json, and made the folder a node's for the next try."""
+    join = ("join", "--run", run_file, "--relay", "--data-dir", tmp_path)
+    tmp_path.chmod(0o755)
+    (tmp_path / "end.json").write_text("my notes")
+    assert_teaches(call(*join, "--upnp"), "--upnp needs a port")
+    (tmp_path / "end.json").rename(tmp_path / "letter.txt")
+    for _ in range(2):
+        assert_teaches(call(*join), "holds other files, such as 'letter.txt'")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["my notes"]
+
+
+def test_join__node_of_another_run_is_there__keeps_its_last_words(run_file: Path, tmp_path: Path) -> None:
+    write_run(demo_run(steps=9), tmp_path / "manifest.run")
+    DataDirectory(tmp_path).end.write("the disk was full")
+    assert_teaches(call("join", "--run", run_file, "--relay", "--data-dir", tmp_path), "belongs to run")
+    assert DataDirectory(tmp_path).end.describe().endswith("the disk was full")
 
 
 @pytest.mark.parametrize(

@@ -240,8 +240,12 @@ def test_status__unreadable_report__fails_and_says_so(content: str, running: Pat
 
 
 def test_status__no_report_yet__fails_and_says_so(running: Path) -> None:
+    """`pause` and `resume` said that no node runs there."""
     (running / STATUS_FILE).unlink()
-    assert_teaches(call("status", "--data-dir", running), str(running / STATUS_FILE), "No such file")
+    assert_teaches(call("status", "--data-dir", running), str(running), "still reads its disk", "Try again")
+    for command in ("pause", "resume"):
+        assert json.loads(call(command, "--data-dir", running, "--json").stdout)["is_running"]
+        assert "has not said that it follows" in call(command, "--data-dir", running).stdout
 
 
 # --- log --------------------------------------------------------------------------------------------------------

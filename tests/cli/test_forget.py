@@ -54,6 +54,15 @@ def test_forget__file_that_no_node_writes__stays_and_is_named(node: DataDirector
     assert [path.name for path in node.path.iterdir()] == ["train.jsonl"]
 
 
+def test_forget__files_whose_names_resemble_a_nodes__stay(node: DataDirectory) -> None:
+    """Whatever began with "halt" or "data-", and every .tmp, went with the node."""
+    mine = {"data-mine.jsonl", "halting-problem.txt", "draft.tmp", "snapshot-of-us.bin"}
+    for name in (*mine, "status.json.0123456789abcdef.tmp", "halt-snapshot.bin", "ledger.sqlite3-wal"):
+        (node.path / name).write_text("x")
+    assert forget(node, "--yes")[0] == 0
+    assert {path.name for path in node.path.iterdir()} == mine
+
+
 def test_forget__nobody_can_be_asked__removes_nothing(node: DataDirectory) -> None:
     code, output = forget(node)
     assert code == 1 and "--yes is missing" in output and node.manifest_file.exists()

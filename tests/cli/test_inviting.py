@@ -6,6 +6,8 @@ import io
 import json
 import stat
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,17 +16,21 @@ import trio
 from protocol.errors import OperatorError
 from protocol.ledger.roster import Roster
 from protocol.run.invitation import read_invitation
+from protocol.run.manifest import sign_manifest
 from sfnode.cli.inviting import qr_lines
 from sfnode.cli.joining import node_run
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.reporter import Reporter
+from sfnode.run.default_directory import find_data_directory
 from sfnode.run.node_options import JoinOptions, RunSource
 from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
 from sfnode.storage.data_directory import DataDirectory
+from sfnode.storage.record_store import Store
 from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
+from tests.support.statuses import STATUS, changed
 
 PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
 NODE = parse_bootstrap(f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}")
@@ -80,6 +86,20 @@ def test_run_invite__for_several_people_or_nowhere__is_refused(place: Place) -> 
 def test_run_invite__no_node_is_known__prints_the_bare_invitation(place: Place) -> None:
     assert invite(place).stdout.startswith("invite:")
     assert_teaches(invite(place, "--qr"), "--at", "--data-dir")
+
+
+def test_run_invite__run_file_of_a_node_that_runs_here__makes_a_string(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sfnode init` prints this command, and promised strings by it."""
+    monkeypatch.setenv("HOME", str(place.folder))
+    node = find_data_directory(place.manifest, None)
+    here = join_string(RunAddress(run_id=INVITED.run_id, nodes=(NODE,), run_model="m", run_data="private"))
+    with closing(Store(node, sign_manifest(place.manifest, OWNER))):
+        node.status_file.write_text(json.dumps(changed(STATUS, time=time.time(), join_string=here).to_json()))
+        string = invite(place, "--for", "Ann").stdout.strip()
+    assert parse_run_addresses([string]).nodes == (NODE,) and parse_run_addresses([string]).invitation
+    assert invite(place).stdout.startswith("invite:")  # it has stopped
 
 
 def test_run_invite__open_or_listed_run__a_string_without_an_invitation(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_node__only_one__need_not_be_named(home: Path) -> None:
     assert call("config", "set", "threads", "2").code == 0 and node.node_file.exists()
     assert "my-run-0123456789ab" in call("top", "--once").stdout
     KeyFile(home / "owner.key").store(OWNER_SEED)
+    make(home, "old-cdef01234567").manifest_file.write_bytes(b"{")  # damaged: it is no reason to refuse this
     assert call("run", "invite", "--owner-key", "owner.key", "--for", "Ann").stdout.startswith("invite:")
 
 

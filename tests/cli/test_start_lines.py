@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from protocol.run import sign_manifest
+from sfnode.cli.joining import node_run
 from sfnode.cli.joining.node_run import _tell_started
 from sfnode.network import NetworkConfig
 from sfnode.network.policy.addresses import parse_address, peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.reporter import Reporter
-from tests.support.daemons import daemon_in_this_process
+from sfnode.storage import DataDirectory
+from tests.support.cli_calls import call
+from tests.support.daemons import daemon_in_this_process, write_run
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER, small_manifest
 
@@ -35,3 +38,19 @@ def test_join__node_started__begins_with_what_for_whom_how_long_and_how_to_stop(
     assert lines[3] == f"look with `sfnode status {tmp_path}` or `sfnode top {tmp_path}`"
     details = [f"run id {signed.manifest.run_id.hex()}, data in {tmp_path}", f"listening on {HERE}"]
     assert [line for line in lines if line in details] == (details if is_verbose else [])
+
+
+def test_join__request_to_stop_an_earlier_start__is_dropped_before_the_node_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By chance the node locked its directory first, took the old request for its own, and stopped."""
+    node, asked = DataDirectory(tmp_path / "node"), []
+
+    async def run(*_arguments: object) -> None:
+        asked.append(node.control.is_asked_to_stop())
+
+    monkeypatch.setattr(node_run, "_run", run)
+    write_run(sign_manifest(small_manifest(), OWNER), tmp_path / "a.run")
+    node.claim()
+    node.control.ask_to_stop()
+    assert call("join", "--run", tmp_path / "a.run", "--relay", "--data-dir", node).code == 0 and asked == [False]

@@ -207,6 +207,10 @@ def _refused_labels() -> list[Sibling]:
 def _refused_tables() -> list[Sibling]:
     return [
         _of("header_alone.csv", "sentence,label\n", "a header alone"),
+        _of("header_and_an_empty_line.csv", "sentence,label\n\n", "a header alone"),
+        _of("header_after_an_empty_line.csv", "\nsentence,label\n", "a header alone"),
+        _of("header_alone_of_excel.csv", "sep=,\nsentence,label\n", "a header alone"),
+        _of("header_and_an_empty_row.csv", "sentence,label\n,\n", "a header alone"),
         _of("no_header.csv", "fine,1\ndull,0\n", "the columns found are 'fine', '1'"),
         _of(
             "other_names.csv",

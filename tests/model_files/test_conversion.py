@@ -159,7 +159,7 @@ def test_hub__only_pickles_with_opts_names__are_the_model_of_that_commit(
 def test_hub__revision_that_is_not_there__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub_cache(tmp_path / "hub", pickled_folder(tmp_path / "model", demo_tensors()))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with pytest.raises(OperatorError, match="the hub cannot be reached and nothing is cached"):
+    with pytest.raises(OperatorError, match="the hub cannot be reached and the whole model is not cached"):
         resolve_model(HUB_ID, "f" * 40)
 
 

@@ -131,7 +131,9 @@ def test_hub__no_such_model__is_refused_though_one_may_be_cached(served: Hub) ->
 @pytest.mark.parametrize("fault", [OfflineModeIsEnabled("offline"), httpx2.ConnectError("no route"), OSError("down")])
 def test_hub__does_not_answer_and_nothing_is_cached__is_refused(fault: Exception, served: Hub) -> None:
     served.fault = fault
-    with pytest.raises(OperatorError, match=rf"the hub cannot be reached and nothing is cached \({fault}\)"):
+    with pytest.raises(
+        OperatorError, match=rf"the hub cannot be reached and the whole model is not cached \({fault}\)"
+    ):
         resolve_model(HUB_ID)
 
 

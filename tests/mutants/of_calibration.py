@@ -36,6 +36,17 @@ BASES = (
         ),
     ),
     Mutant(
+        name="leaps-at-the-first-token",
+        breaks="directions of an input that all tokens attend to are as long as it is: runs of many authors diverge",
+        edits=(Edit(_FOUND, "_leading", "scaled - cut * first_I.outer(first_I @ scaled)", "scaled"),),
+        detector=Tests(
+            (
+                _DENSE_BASIS
+                + "test_calibrate__first_token_a_thousand_times_as_long__v_does_not_make_it_longer_than_others",
+            )
+        ),
+    ),
+    Mutant(
         name="first-norm-taken-for-the-last",
         breaks="the basis has the lengths of another place of the model than the stream's end",
         edits=(

@@ -18,7 +18,7 @@ from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerId, Peers, encode
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.network_config import NetworkConfig, Timings
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import (
     Address,
@@ -32,10 +32,8 @@ from sfnode.network.policy.addresses import (
     reachable_addresses,
 )
 from sfnode.network.policy.node_names import NameBook
-from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.session import SendQueue
-from sfnode.network.transport.link import Link
 
 
 def peer(number: int) -> PeerId:
@@ -346,32 +344,3 @@ def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame(
     fitting = exchange.recommend(peer(99), "203.0.113.7", bytes_max=FRAME_BYTES_MAX)
     assert len(encode(Peers(peers=everything))) > FRAME_BYTES_MAX >= len(encode(Peers(peers=fitting)))
     assert 0 < len(fitting) < len(everything) == bounds.PEERS_PER_ANSWER_MAX
-
-
-# --- how much is sent
-
-
-class SinkLink(Link):
-    """Takes every byte at once."""
-
-    def __init__(self) -> None:
-        self.peer = peer(1)
-
-    async def send_all(self, data: bytes) -> None:
-        await trio.lowlevel.checkpoint()
-
-
-@pytest.mark.parametrize(("rate", "least_s", "most_s"), [(0, 0, 0.1), (100_000, 15, 20)])
-async def test_channel__upload_limit__holds_for_all_peers_together(
-    autojump_clock: trio.testing.MockClock, rate: int, least_s: float, most_s: float
-) -> None:
-    """Two megabytes in all; the first half megabyte is the burst."""
-    total = Traffic(upload_bytes_per_s=rate)
-    started_s = trio.current_time()
-    async with trio.open_nursery() as nursery:
-        for _ in range(2):
-            channel = Channel(SinkLink(), Timings(), total)
-            for _ in range(10):
-                nursery.start_soon(channel.write, bytes(100_000), 1)
-    assert least_s <= trio.current_time() - started_s <= most_s
-    assert total.bytes_out == 2_000_000

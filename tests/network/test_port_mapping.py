@@ -50,8 +50,10 @@ def test_gateway__port_is_free__is_mapped_with_a_lease_and_taken_back() -> None:
         assert router.mappings == {}
 
 
-def test_gateway__port_leads_to_another_machine__another_port_is_taken_and_that_one_left_alone() -> None:
-    other = ("192.168.1.50", 4001, 0)
+@pytest.mark.parametrize("other", [("192.168.1.50", 4001, 0), (HOST, 22, 0)], ids=["machine", "program"])
+def test_gateway__port_leads_to_another__another_port_is_taken_and_that_one_left_alone(
+    other: tuple[str, int, int],
+) -> None:
     with running(FakeRouter(mappings={4001: other})) as router:
         outside = gateway().open(4001)
         assert outside != 4001
@@ -117,6 +119,24 @@ async def test_mapper__router_forgets_or_gets_another_address__is_asked_again(mo
             await until(lambda: len(mapped) == 2, within_s=20.0)
             nursery.cancel_scope.cancel()
     assert mapped == ["/ip4/203.0.113.77/tcp/4001", "/ip4/198.51.100.3/tcp/4001"]
+
+
+async def test_mapper__own_port_number_is_another_machines__one_other_port_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each renewal once took another random port, and left the one before on routers without leases."""
+    monkeypatch.setattr(bounds, "MAPPING_RENEW_S", 0.01)
+    mapped: list[Address] = []
+    with running(FakeRouter(mappings={4001: ("192.168.1.50", 4001, 0)}, has_leases=False)) as router:
+        mapper = PortMapper(listening=lambda: (LISTENING,), on_mapped=mapped.append)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mapper.run)
+            await until(lambda: mapped, within_s=20.0)
+            router.external_host = "198.51.100.3"  # which shows that the mapping was renewed
+            await until(lambda: len(mapped) == 2, within_s=20.0)
+            assert mapped[0].port == mapped[1].port and set(router.mappings) == {4001, mapped[0].port}
+            nursery.cancel_scope.cancel()
+        assert set(router.mappings) == {4001}
 
 
 async def test_network__with_a_port_of_the_router__tells_neighbours_and_takes_it_back_at_the_end() -> None:

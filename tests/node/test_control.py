@@ -157,8 +157,6 @@ def test_work_limits__options__are_understood() -> None:
     assert (more.pause_when, more.disk_bytes_max, more.keeps_awake) == (("blender",), 3 * 10**9, True)
     assert told.hours == parse_hours("22-7") and told.works_on_battery and not told.only_when_idle
     assert (told.memory_bytes_max, told.upload_bytes_per_s) == (2 * 10**9, 80_000)
-    assert (told.pieces_bytes_per_s(0), told.pieces_bytes_per_s(30_000)) == (40_000, 30_000)
-    assert (WorkLimits().pieces_bytes_per_s(0), WorkLimits().pieces_bytes_per_s(7)) == (0, 7)
 
 
 # --- the overseer

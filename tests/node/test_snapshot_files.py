@@ -71,9 +71,11 @@ class Kept:
 async def test_files__own_snapshots__are_served_and_the_last_two_kept(tmp_path: Path, autojump_clock: object) -> None:
     kept = Kept(tmp_path, OneFile())
     names = [hashlib.sha256(bytes([number])).hexdigest() for number in range(1, 4)]
+    (tmp_path / "snapshot-0.bin").write_text("an operator's own")
     for number, sha256 in enumerate(names, start=1):
         await kept.run(StoreSnapshot(step=number * 1_024, sha256=sha256, data=bytes([number])))
     assert SnapshotFiles(DataDirectory(tmp_path), Reporter()).find(RUN, names[0]) is None
+    assert (tmp_path / "snapshot-0.bin").exists()
     for number, sha256 in enumerate(names[1:], start=2):
         found = SnapshotFiles(DataDirectory(tmp_path), Reporter()).find(RUN, sha256)
         assert found is not None and found.read(0, 100) == bytes([number])

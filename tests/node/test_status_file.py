@@ -6,9 +6,18 @@ import io
 import json
 from pathlib import Path
 
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.run import sign_manifest
+from protocol.state import Replica
+from sfnode.network import NetworkConfig
+from sfnode.node.daemon import Daemon
 from sfnode.node.watching.node_watch import StatusFile
 from sfnode.reporter import Reporter
 from sfnode.status import Status
+from tests.support.daemons import daemon_in_this_process
+from tests.support.manifests import OWNER, small_manifest
 from tests.support.statuses import blank
 
 
@@ -26,3 +35,21 @@ def test_status_file__cannot_be_written__is_said_once_and_once_more_when_it_can(
     first, second = [json.loads(line) for line in said.getvalue().splitlines()]
     assert (first["event"], first["is_written"], second["is_written"]) == ("status_file", False, True)
     assert "cannot write" in first["reason"] and str(path) in first["reason"]
+
+
+async def test_status_file__of_an_earlier_life__is_gone_while_the_node_reads_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sfnode status` said of the earlier process that it hangs."""
+    signed, found = sign_manifest(small_manifest(), OWNER), []
+    daemon = daemon_in_this_process(signed, tmp_path, network=NetworkConfig(), worker=None)
+    (tmp_path / "status.json").write_text("{}")
+
+    async def read(*_arguments: object) -> Replica:
+        found.append((tmp_path / "status.json").exists())
+        raise OperatorError("it has read enough")
+
+    monkeypatch.setattr(Daemon, "_load_replica", read)
+    with pytest.raises(OperatorError):
+        await daemon.run()
+    assert found == [False]

@@ -35,13 +35,21 @@ def test_parse_rate__rate__is_bytes_a_second(text: str, rate: int) -> None:
     assert parse_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "GB", "1", "-1GB", "0MB", "1TB/s", "fast"])
+@pytest.mark.parametrize("text", ["", "GB", "1", "-1GB", "0MB", "1TB/s", "fast", "9" * 310 + "GB"])
 def test_parse_size__no_size__is_refused_with_an_example(text: str) -> None:
     with pytest.raises(OperatorError, match=r"1\.5GB"):
         parse_size(text)
 
 
-@pytest.mark.parametrize(("text", "advice"), [("500", "500kB/s"), ("500kB", "500kB/s"), ("1kB/s", "16 kB/s or more")])
+_NO_RATES = [
+    ("500", "500kB/s"),
+    ("500kB", "500kB/s"),
+    ("9" * 310 + "kB/s", "500kB/s"),  # more than a float holds
+    ("1kB/s", "16 kB/s or more"),
+]
+
+
+@pytest.mark.parametrize(("text", "advice"), _NO_RATES)
 def test_parse_rate__no_rate_or_too_little__is_refused(text: str, advice: str) -> None:
     with pytest.raises(OperatorError, match=advice):
         parse_rate(text)

@@ -38,7 +38,7 @@ def test_claim__folder_that_others_can_enter__is_closed_and_said(mode: int, tmp_
 
 @pytest.mark.parametrize(
     ("name", "is_refused"),
-    [("holiday.jpg", True), (".bashrc", True), ("lost+found", False), ("identity.key", False), (LOCK_FILE, False)],
+    [("holiday.jpg", True), (".bashrc", True), ("lost+found", False), ("identity.key", False), ("end.json", True)],
 )
 def test_claim__open_folder_with_other_files__stays_as_it_is(name: str, is_refused: bool, tmp_path: Path) -> None:
     """`sfnode join --data-dir ~` would have closed the whole home to everybody else."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -58,6 +59,12 @@ def replayed(directory: Path) -> Replica:
 
 
 # --- content ----------------------------------------------------------------------------------------------------
+
+
+def test_folder_whose_name_is_not_utf8__is_read(filled: Path, tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"K\xf6ln")
+    shutil.copytree(filled, place)
+    assert records_in(place) == RECORDS
 
 
 def test_store__records_of_several_transactions__come_back_in_their_order(store: Store, tmp_path: Path) -> None:

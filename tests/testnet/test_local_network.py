@@ -28,6 +28,7 @@ from sfnode.testnet.measured_gain import Learnt, measure_members
 from tests.support.cli_calls import call, shared_worker
 from tests.support.daemons import demo_run, run_sfnode, training
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.small_disk import fill, small_disk
 from tests.support.task_specs import CLASSIFICATION, TEXT, task_spec
 
 
@@ -155,6 +156,14 @@ def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp
     assert shards == [f"{rows[0]}\n{rows[3]}\n", f"{rows[2]}\n"]
     with pytest.raises(OperatorError, match="3 examples for 4 nodes"):
         _shards(tmp_path / "data.jsonl", task, 4, tmp_path)
+
+
+def test_shards__disk_is_full__is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(f'{{"sentence": "{"x" * 9_000}"}}\n' * 2)
+    with small_disk(tmp_path / "disk", kilobytes=64) as disk:
+        fill(disk)
+        with pytest.raises(OperatorError, match="the disk is full"):
+            _shards(tmp_path / "data.jsonl", task_spec(TEXT, completion="{sentence}"), 2, disk)
 
 
 @pytest.mark.process(is_long=True)

@@ -32,6 +32,12 @@ def test_last_words__node_that_ended__are_its_last_line_that_is_not_an_event(tmp
     assert [event["event"] for event in node_with(tmp_path / "c.log", as_json).events()] == ["started"]
 
 
+def test_last_words__lines_that_a_full_disk_cut__are_passed_over(tmp_path: Path) -> None:
+    node = node_with(tmp_path / "node.log", 'Error: the disk is full\n{"event": "pro{"event": "x"}\n{"error": {"mes')
+    assert node.last_words() == "Error: the disk is full"
+    assert node.events() == []
+
+
 def test_command__prefix_module_and_arguments__are_in_their_places(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path, ["--relay"], prefix=("nice",), module="other")
     command = node.program.command

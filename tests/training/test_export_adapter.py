@@ -204,6 +204,13 @@ def test_export_adapter__local_base_model__is_named_by_its_folder(tmp_path: Path
     assert config["fan_in_fan_out"] is False
 
 
+@pytest.mark.parametrize("exponent", [-170, 130])
+def test_float32_parts__numbers_that_float32_has_not__are_refused(exponent: int) -> None:
+    """A hostile owner's rate made an export of the adapter run for ever, and fill the memory."""
+    with pytest.raises(OperatorError, match="float32 cannot hold: export the whole model"):
+        float32_parts(np.array([1.0, 2.0**exponent]))
+
+
 @given(st.lists(st.integers(-(1 << 53), 1 << 53), min_size=1, max_size=8), st.integers(-65, 0))
 def test_float32_parts__integers_up_to_2_53__add_up_exactly(integers: list[int], exponent: int) -> None:
     values = np.array(integers, dtype=np.float64) * 2.0**exponent

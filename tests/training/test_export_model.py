@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -216,7 +218,21 @@ def test_export_model__earlier_export_and_force__replaces_it(run: TrainedRun, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link", "no export", "list that lies"])
+def test_export_model__further_chat_templates__can_be_read_and_replaced(run: TrainedRun, tmp_path: Path) -> None:
+    """Nobody but root could enter their folder, and --force refused it as made by no export."""
+    out, templates = tmp_path / "out", "additional_chat_templates"
+    (run.base / templates).mkdir()
+    (run.base / templates / "tool_use.jinja").write_text("{{ messages }}")
+    for _ in range(2):
+        export_model(Bases(run.manifest), run.coefficients, run.base, out, force=True)
+        assert stat.S_IMODE((out / templates).stat().st_mode) == stat.S_IMODE(out.stat().st_mode)
+        assert (out / templates / "tool_use.jinja").is_file()
+    (out / templates / "mine.txt").write_text("precious")
+    with pytest.raises(OperatorError, match=f"holds {templates}/mine.txt, which no export has made"):
+        export_model(Bases(run.manifest), run.coefficients, run.base, out, force=True)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "linked folder", "no export", "list that lies"])
 def test_export_model__force_on_what_no_export_has_made__is_refused_and_left_alone(
     run: TrainedRun, tmp_path: Path, kind: str
 ) -> None:
@@ -231,6 +247,9 @@ def test_export_model__force_on_what_no_export_has_made__is_refused_and_left_alo
         case "link":
             (out / "adapter_config.json").unlink()
             (out / "adapter_config.json").symlink_to(tmp_path / "base")
+        case "linked folder":
+            (out / "there").symlink_to(tmp_path / "base")
+            (out / "sfnode.json").write_text(json.dumps({"files": [*os.listdir(out), "there/config.json"]}))
         case "no export":
             (out / "sfnode.json").unlink()
         case "list that lies":

@@ -66,7 +66,7 @@ def test_model__no_such_folder__is_refused(reference: str) -> None:
 
 
 def test_model__unreachable_hub__is_refused() -> None:
-    with pytest.raises(OperatorError, match=r"the hub cannot be reached and nothing is cached"):
+    with pytest.raises(OperatorError, match=r"the hub cannot be reached and the whole model is not cached"):
         resolve_model("facebook/opt-none-such")
 
 

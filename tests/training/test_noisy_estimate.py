@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import checked
 from protocol.schema import to_plain
-from protocol.subspace.basis_file import Bases
+from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from protocol.subspace.drawn_examples import example_indices
 from sfnode.privacy import NoisySum, length_max
 from sfnode.training import estimator
@@ -20,6 +21,8 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
 from sfnode.worker_protocol.training_config import NoiseConfig
 from tests.support.found_bases import dense_bases
+from tests.support.manifests import small_manifest
+from tests.support.reward_runs import reward_manifest
 from tests.support.tiny_models import tiny_llama
 from tests.training.test_dense_estimate import TASKS, every_task, some_tokens, some_words
 
@@ -86,6 +89,14 @@ def test_estimate__one_row_becomes_a_long_one__leaves_the_others_as_they_were_to
     same = [bool((one == other).all()) for one, other in zip(before, after, strict=True)]
     drawn = example_indices(session.manifest, SEED, 0, len(data.examples)).tolist()
     assert same == [each != row for each in drawn]
+
+
+def test_estimator__noise_where_no_message_has_it__is_refused() -> None:
+    """Python: the messages went out without noise, and nothing said so."""
+    manifest, basis = reward_manifest()
+    for bases in (Bases(small_manifest()), Bases(manifest, decode_basis_untrusted(manifest, basis))):
+        with pytest.raises(OperatorError, match="dense cores from labels or texts alone"):
+            Estimator(SharedModel(tiny_llama()), bases, some_words(), NoiseConfig(multiplier=1.0))
 
 
 def test_estimate__noise__moves_each_message_in_its_own_way() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from protocol.crypto.hashing import seed_of
@@ -38,10 +40,13 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, TaskData
+from sfnode.training.worker_process import ModelPool, Service
+from sfnode.worker_protocol.messages import Estimated, EstimateRequest, EvaluateRequest, OpenSession
+from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.found_bases import dense_bases
 from tests.support.manifests import small_manifest
 from tests.support.tiny_models import VOCABULARY, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
-from tests.training.test_dense_estimate import CPU, a_core, some_texts, some_tokens
+from tests.training.test_dense_estimate import CPU, a_core, some_texts, some_tokens, some_words
 from tests.training.test_precision import int8_model, needs_torchao
 
 SAMPLES, TOKENS = 4, 5
@@ -214,3 +219,59 @@ def test_judge__command_of_ones_own__says_how_good_answers_are(tmp_path: Path) -
     judge.close()
     assert judge.reward(a_good_film, True, (("word", "good"),)) == 1.0  # by another process
     judge.close()
+
+
+class AsOnMps(TorchFunctionMode):
+    """Refuses fp64 as an Apple GPU does: numbers have another type before they go there, and come back before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._back: Tensor | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        moves = func is Tensor.to and len(args) == 2 and isinstance(args[1], torch.device)
+        if (moves and args[0].dtype == torch.float64) or (func is Tensor.double and args[0] is not self._back):
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        found = func(*args, **(kwargs or {}))
+        if func is Tensor.cpu:
+            self._back = found
+        return found
+
+
+def test_estimate__device_without_fp64__measures_labels_and_answers() -> None:
+    """`--device mps` of an Apple GPU could not measure a single message of a dense core."""
+    shared, data = SharedModel(tiny_llama().float()), some_questions()
+    stop_often(shared)
+    session, _ = reward_session(shared, data, rate=1.0)
+    of_labels = Estimator(shared, dense_bases(shared, some_words())[0], some_words())
+    with AsOnMps():
+        assert [each.estimate(1, 0).rows for each in (session, of_labels)] == [8, 8]
+
+
+@dataclass
+class OneSession(ModelPool):
+    """Opens one session, whatever is asked for."""
+
+    session: Estimator
+    shared: SharedModel
+
+    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator, str]:
+        """The session."""
+        return self.shared, self.session, "fp32"
+
+
+def test_worker__command_of_ones_own_takes_long__node_hears_of_each_answer(tmp_path: Path) -> None:
+    """128 answers at 2.4 s each are five minutes without computing: the node killed the worker as hanging."""
+    program = tmp_path / "check.py"
+    program.write_text("import random, sys\nfor line in sys.stdin: print(random.random(), flush=True)\n")
+    shared, data = SharedModel(tiny_llama()), some_questions()
+    session, _ = reward_session(shared, data, rate=1.0)
+    judge = AnswerJudge(tiny_tokenizer(), judge_of(data).rule, f"{sys.executable} {program}")
+    session.data = replace(data, judge=judge, evaluation_examples=data.examples)
+    service, heard = Service(OneSession(session, shared)), list[tuple[int, int]]()
+    service.answer(OpenSession(manifest=b"", training=TrainingConfig(model="", data=None)))
+    found = service.answer(EstimateRequest(step=0, seed=1, directions=8), lambda *count: heard.append(count))
+    assert isinstance(found, Estimated) and heard == [(0, 0)] * found.rows
+    service.answer(EvaluateRequest(), lambda *count: heard.append(count))
+    service.end()
+    assert heard[found.rows :] == [(0, 0)] * 40 + [(40, 40)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+
 import pytest
 
 from protocol.crypto.keys import Signer
@@ -53,6 +56,21 @@ async def test_noise_budget__messages_that_peers_return_after_the_start__count_a
     assert await budget.admits(message(6))
     budget.spend(message(6))
     assert budget.statistics is not None and budget.statistics.uses == most([*sent, message(6)])
+
+
+async def test_noise_budget__many_messages__are_not_counted_in_the_thread_that_the_node_lives_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """10,000 steps of an earlier life stopped the node for half a minute, at its start and at its first step."""
+    here, counting, add = threading.get_ident(), list[bool](), RowUses.add
+
+    def watched(uses: RowUses, messages: Iterable[RowsOfStep]) -> None:
+        counting.append(threading.get_ident() == here)
+        add(uses, messages)
+
+    monkeypatch.setattr(RowUses, "add", watched)
+    await budget_of([message(step) for step in range(6)]).begin(ROWS)
+    assert counting == [False, False]
 
 
 async def test_noise_budget__limit__ends_before_it_is_exceeded_and_says_why() -> None:

@@ -197,6 +197,7 @@ async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
 async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Path) -> None:
     parts: list[Message] = [
         Evaluating(done=4, rows=8),
+        Evaluating(done=0, rows=0),  # an answer was judged
         Evaluating(done=8, rows=8),
         Evaluated(accuracy=1.0, f1=1.0, loss=0.5, rows=8, predictions=()),
     ]

@@ -85,11 +85,16 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
         data_dir = find_data_directory(signed.manifest, options.source.data_dir)
-        life.enter(data_dir)
+        data_dir.check_run(signed)  # whose options may be remembered there, and fit no other
+        if data_dir.manifest_file.exists():
+            life.enter(data_dir)
         recalled = recall(options, given, data_dir)
         _check(recalled.options)
-        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         config = await prepare(signed, recalled.options, reporter)
+        life.enter(data_dir)  # a new one, too: it is claimed by now, and until then might have been anybody's
+        if not data_dir.is_locked():
+            data_dir.control.forget_stop()  # which was meant for an earlier start: before this one takes the lock
+        nursery.start_soon(_stop_on_request, nursery.cancel_scope, data_dir, reporter)
         daemon = Daemon(config, reporter)
         # The daemon itself refuses a second node on this directory: only nodes of other directories can have the key.
         with contextlib.nullcontext() if data_dir.is_locked() else data_dir.identity.in_use():
@@ -134,9 +139,7 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
 
 
 async def _stop_on_request(scope: trio.CancelScope, data_dir: DataDirectory, reporter: Reporter) -> None:
-    """Stop the node on `sfnode stop`; first drop a request that was meant for an earlier start."""
-    if not data_dir.is_locked():
-        data_dir.control.forget_stop()
+    """Stop the node on `sfnode stop`."""
     is_asked, slips = False, Slips()
     while not is_asked:
         with slips.contained("stop"):

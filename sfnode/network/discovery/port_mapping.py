@@ -50,14 +50,15 @@ class Gateway:
         except ValueError:
             return False
 
-    def open(self, port: int) -> int:
-        """Map ``port`` of this machine for MAPPING_LEASE_S; return the external port, the same if it is free."""
-        for outside in (port, *(random.randrange(20_000, 60_000) for _ in range(bounds.MAPPING_TRIES - 1))):
+    def open(self, port: int, before: int = 0) -> int:
+        """Map ``port`` of this machine for MAPPING_LEASE_S; return the external port. ``before``: the last one."""
+        others = (random.randrange(20_000, 60_000) for _ in range(bounds.MAPPING_TRIES - 1))
+        for outside in (before or port, port, *others):
             holder = _call(self._device.getspecificportmapping, outside, _PROTOCOL)
-            if holder is None or holder[0] == self.own_host:
+            if holder is None or holder[:2] == (self.own_host, port):
                 self._add(outside, port)
                 return outside
-        raise NoMappingError("the router passes every port that was tried on to other machines")
+        raise NoMappingError("the router passes every port that was tried on to others")
 
     def _add(self, outside: int, port: int) -> None:
         mapping = (outside, _PROTOCOL, self.own_host, port, _DESCRIPTION, _ANYBODY)
@@ -135,7 +136,7 @@ class PortMapper:
             text = f"the router's own address {gateway.external_host!r} is not public: another NAT lies in front of it"
             raise NoMappingError(text)
         self._gateway = gateway
-        self._outside = gateway.open(inside)
+        self._outside = gateway.open(inside, self._outside)
         address = external_address(gateway.external_host, self._outside)
         text = f"the router passes port {self._outside} of {gateway.external_host} on to port {inside} here"
         return MappingReport(text=text, address=address)

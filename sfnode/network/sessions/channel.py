@@ -45,9 +45,10 @@ class Traffic:
     frames_out: int = 0
     upload_bytes_per_s: float = 0.0  # limit of the upload; 0: none
     pace: Pace = field(init=False, compare=False)
+    file_pace: Pace = field(init=False, compare=False)  # half of it: files never delay a hello or an update
 
     def __post_init__(self) -> None:
-        self.pace = Pace(self.upload_bytes_per_s)
+        self.pace, self.file_pace = Pace(self.upload_bytes_per_s), Pace(self.upload_bytes_per_s / 2)
 
 
 class StalledError(LinkBrokenError):
@@ -63,6 +64,10 @@ class Channel:
         self.traffic = Traffic()
         self._total = total  # counts of the whole network
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
+
+    async def wait_for_part(self, size: int) -> float:
+        """Wait until a part of a file may be sent, below the limit of the upload; return the seconds waited."""
+        return await self._total.file_pace.wait(size)
 
     def trust(self) -> None:
         """Accept frames of full size, once the peer has said hello."""

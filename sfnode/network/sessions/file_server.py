@@ -110,6 +110,8 @@ async def serve_files(
             if answer is None:
                 await refuse(channel, NO_BASIS)
                 return
+            if isinstance(answer, ManifestPart | FilePart):
+                scope.deadline += await channel.wait_for_part(len(answer.data))
             await observer.send(answer)
 
 

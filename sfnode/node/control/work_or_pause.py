@@ -47,11 +47,6 @@ class WorkLimits:
     disk_bytes_max: int | None = None
     keeps_awake: bool = False
 
-    def pieces_bytes_per_s(self, share_rate: float) -> float:
-        """Return the rate for the model's files: at most ``share_rate`` and half of the upload limit; 0: no limit."""
-        rates = [rate for rate in (share_rate, self.upload_bytes_per_s / 2) if rate]
-        return min(rates, default=0.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:

@@ -30,6 +30,7 @@ class Look:
 
     Attributes:
         inputs: of each layer at the tokens that are looked at, [P, I].
+        first: of each layer, the mean input at the first tokens of rows, where these are not looked at, fp64[I].
         row: of each token, int64[P]. weight: of each token in its row, [P]; one in all.
         example: of each row, int64[R].
         logits: of the label words, [N, L]; none with candidates.
@@ -42,6 +43,7 @@ class Look:
     """
 
     inputs: list[Tensor]
+    first: list[Tensor]
     row: Tensor
     weight: Tensor
     example: Tensor
@@ -68,6 +70,8 @@ class _Looking:
         self._in_row = max(1, tokens // max(1, sum(example.rows for example in data.examples)))
         self._gain_H = shared.norm_gain()
         self._inputs: list[list[Tensor]] = [[] for _ in tensors]
+        self._first = [torch.zeros(()).double() for _ in tensors]
+        self._firsts = 0
         self._rows: list[Tensor] = []
         self._weights: list[Tensor] = []
         self._examples: list[Tensor] = []
@@ -97,7 +101,9 @@ class _Looking:
                 )
                 listening.enter_context(hook)
             listening.enter_context(context.carrying({}, 1, rows.tokens.numel()))
-            listening.enter_context(context.hearing(self._names, places_P))
+            firsts_R = torch.arange(len(rows.tokens), device=places_P.device) * tokens
+            firsts_R = firsts_R[~torch.isin(firsts_R, places_P)]
+            listening.enter_context(context.hearing(self._names, torch.cat([places_P, firsts_R])))
             if isinstance(rows, RowBatch):
                 self._logits.append(shared.label_logits(rows, self._data.label_tokens).float().cpu())
             else:
@@ -106,8 +112,10 @@ class _Looking:
         example_R = rows.places // rows.options if isinstance(rows, CandidateBatch) else torch.arange(len(examples))
         self._examples.append(example_R.cpu() + self._examples_seen)
         self._ends += [end.float().cpu() for end in ends]
-        for kept, x in zip(self._inputs, inputs, strict=True):
-            kept.append(x.float().cpu())
+        for layer, x in enumerate(inputs):
+            self._inputs[layer].append(x[: len(places_P)].float().cpu())
+            self._first[layer] = self._first[layer] + x[len(places_P) :].float().cpu().double().sum(dim=0)
+        self._firsts += len(firsts_R)
         row_P = places_P.cpu() // tokens
         counts_R = row_P.bincount(minlength=len(rows.tokens))
         self._rows.append(row_P + self._rows_seen)
@@ -155,6 +163,7 @@ class _Looking:
             self._spread += (stream_VH.T @ (stream_VH * self._likely_V[:, None])).cpu().double()
         return Look(
             inputs=[torch.cat(each) for each in self._inputs],
+            first=[each / max(1, self._firsts) for each in self._first],
             row=torch.cat(self._rows),
             weight=torch.cat(self._weights),
             example=torch.cat(self._examples),

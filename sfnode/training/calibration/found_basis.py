@@ -118,7 +118,7 @@ def calibrate(
         rank //= 2
     if rank < _RANK_MIN:
         return None
-    sides = [_entries(_leading(inputs, look, rank)) for inputs in look.inputs]
+    sides = [_entries(_leading(x, first, look, rank)) for x, first in zip(look.inputs, look.first, strict=True)]
     h_Pk = torch.cat([x.double() @ _doubles(*side) for x, side in zip(look.inputs, sides, strict=True)], dim=1)
     if len(look.excess):
         u_Hr *= _Gradients(look, u_Hr, h_Pk).lengths()
@@ -176,7 +176,7 @@ def _answered(shared: SharedModel, data: TaskData, on_progress: Progress) -> tup
 def _label_sides(shared: SharedModel, label_tokens: Sequence[int], size: float) -> Tensor:
     """Return columns that move the label words' logits by one contrast each at the end of a stream of this size."""
     tokens_L = torch.tensor(label_tokens, device=shared.device)
-    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).double().cpu() / size
+    stream_LH = shared.scored_head.of_stream(tokens_L, shared.norm_gain()).cpu().double() / size
     sides_Hr: Tensor = torch.linalg.pinv(stream_LH - stream_LH.mean(dim=0)) @ contrasts(len(label_tokens))
     return sides_Hr
 
@@ -212,13 +212,20 @@ def _apart(look: Look, of_row: Tensor) -> Tensor:
     return (of_row - mean_N[look.example]) * even_R.sqrt()
 
 
-def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
+def _leading(inputs_PI: Tensor, first_I: Tensor, look: Look, rank: int) -> Tensor:
     """Return the leading eigenvectors of the uncentred second moment of inputs, each over sqrt(eigenvalue + ridge).
 
     The first is the mean and carries the prior of the labels. fp64[I, rank], zeros beyond the inputs and the examples:
     directions that no example has been seen to take would get the greatest lengths.
+
+    What a layer gets at the first token of a text can be five hundred times as long, and all later tokens attend to it
+    (Sun et al., "Massive activations", arXiv 2402.17762): a step would leap there. So V shrinks its direction, until it
+    is as long as what the layer gets at the tokens that are looked at.
     """
     x_PI = inputs_PI.double() * (look.weight / look.weight.sum()).double().sqrt()[:, None]
+    length = first_I.norm().clamp_min(_TINY)
+    first_I, cut = first_I / length, (1 - x_PI.norm() / length).clamp_min(0.0)
+    x_PI = x_PI - cut * (x_PI @ first_I).outer(first_I)
     if len(x_PI) < x_PI.shape[1]:  # the same eigenvalues, from the smaller matrix
         values, left = torch.linalg.eigh(x_PI @ x_PI.T)
         vectors = x_PI.T @ (left / values.clamp_min(_TINY).sqrt())
@@ -227,6 +234,7 @@ def _leading(inputs_PI: Tensor, look: Look, rank: int) -> Tensor:
     known = min(rank, len(values))
     values, vectors = values.flip(0)[:known].clamp_min(0), vectors.flip(1)[:, :known]
     scaled = vectors / (values + _RIDGE * values[1:].sum()).sqrt().clamp_min(_TINY)
+    scaled = scaled - cut * first_I.outer(first_I @ scaled)
     return nn.functional.pad(scaled, (0, rank - scaled.shape[1]))
 
 

@@ -42,12 +42,13 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
         out.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         yield part
-        files = sorted([*(path.name for path in part.iterdir()), ORIGIN_FILE])
-        text = json.dumps({**origin, "files": files}, indent=2) + "\n"
+        made = [part / ORIGIN_FILE, *(path for path in part.rglob("*") if path.is_file())]
+        names = sorted(path.relative_to(part).as_posix() for path in made)
+        text = json.dumps({**origin, "files": names}, indent=2) + "\n"
         (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
         # safetensors lets only the owner read its files: give all what the user's umask allows
         mask = part.stat().st_mode & 0o666  # a folder just made has 0o777 less the umask
-        for path in part.iterdir():
+        for path in made:
             path.chmod(mask)
         check_free(out, force, read)  # writing took minutes, and somebody may have put something there
         _move_into_place(part, out)
@@ -68,23 +69,24 @@ def check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
     for path in map(Path.resolve, read):
         if path == out or out in path.parents:
             raise OperatorError(f"{out} holds {path}, which is being read: give another folder")
-    held = {path.name for path in out.iterdir()} if out.is_dir() else set()
-    if not held:
+    if not out.is_dir() or not any(out.iterdir()):
         return
     if not force:
         raise OperatorError(f"{out} is not empty: give another folder, or --force to replace an earlier export in it")
-    if foreign := sorted(held - _made_by_an_export(out)):
+    made = _made_by_an_export(out)
+    if foreign := next((path for path in out.rglob("*") if path.relative_to(out) not in made), None):
         raise OperatorError(
-            f"{out} holds {foreign[0]}, which no export has made: --force replaces nothing but exports. Give another "
-            "folder, or remove what is in this one yourself"
+            f"{out} holds {foreign.relative_to(out)}, which no export has made: --force replaces nothing but "
+            "exports. Give another folder, or remove what is in this one yourself"
         )
 
 
-def _made_by_an_export(out: Path) -> set[str]:
-    """Return the names of the plain files in a folder that an earlier export says are its own."""
+def _made_by_an_export(out: Path) -> set[Path]:
+    """Return the plain files in a folder that an earlier export says are its own, and the folders that they are in."""
     try:
-        files = json.loads((out / ORIGIN_FILE).read_text("utf-8"))["files"]
-        return {str(name) for name in files if (out / str(name)).is_file() and not (out / str(name)).is_symlink()}
+        files = [Path(name) for name in json.loads((out / ORIGIN_FILE).read_text("utf-8"))["files"]]
+        own = {place for file in files if (out / file).is_file() for place in (file, *file.parents)}
+        return {place for place in own if not (out / place).is_symlink()}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return set()
 
