@@ -196,7 +196,7 @@ class _Server:
         with self._slips.contained("a request for the metrics", endings=()), suppress(trio.BrokenResourceError):
             async with stream:
                 request = None
-                with self._strangers.place(stream.socket.getpeername()[0]):
+                with suppress(OSError), self._strangers.place(stream.socket.getpeername()[0]):  # OSError: it was reset
                     request = await _request(stream)
                 if request is not None:
                     await self._reply(stream, *request)

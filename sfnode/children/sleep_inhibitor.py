@@ -15,6 +15,7 @@ _TOOLS = {
     "darwin": ("caffeinate", "-i", "cat"),
 }
 _LOOK_S = 1.0
+_END_S = 1.0  # then it is killed
 
 
 @asynccontextmanager
@@ -32,6 +33,9 @@ async def _awake(tool: tuple[str, ...]) -> AsyncIterator[trio.Process]:
     finally:
         with trio.CancelScope(shield=True):
             await process.stdin.aclose()
+            with trio.move_on_after(_END_S):
+                await process.wait()
+            process.kill()
             await process.wait()
 
 

@@ -23,7 +23,7 @@ from sfnode.worker import AuditCase, AuditVerdict, PastStates, audit_measuring
 from sfnode.worker_protocol import DeviceOptions, TrainingConfig
 
 # Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
-FALSE_ALARMS = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
+FALSE_ALARMS = "none of 10,712 honest messages in simulated runs, so at most 0.03 % (docs/threat-model.md)"
 # 0 of 106 with the demo's model; on views that lack a tenth of all earlier messages, 4 of 20 with a real one.
 DENSE_FALSE_ALARMS = (
     "none of 106 honest messages in simulated runs, so at most 3 %; more of authors who had long lacked many messages "

@@ -5,7 +5,7 @@ import click
 from sfnode.cli import options
 from sfnode.cli.option_values import SocketPath
 from sfnode.event_log import LEVELS
-from sfnode.metrics import METRICS_ADDRESS
+from sfnode.metrics import METRICS_ADDRESS, parse_metrics_address
 from sfnode.page import LOOPBACK, PORT, PageAddress
 from sfnode.run import JoinOptions, RunSource, TrainingOptions, run_address
 
@@ -42,6 +42,7 @@ join_options = options.group_of_fields(
     ),
     metrics=click.option(
         "--metrics",
+        type=options.CheckedText(parse_metrics_address),
         is_flag=False,
         flag_value=METRICS_ADDRESS,
         metavar="[HOST:PORT]",

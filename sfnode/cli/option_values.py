@@ -9,7 +9,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.run import default_directory
-from sfnode.storage import DataDirectory
+from sfnode.storage import DataDirectory, disk
 
 _NUMBER_MAX = 2**31 - 1  # for a number whose size does not change the work
 
@@ -38,10 +38,10 @@ class PathFromHome(click.Path):
             return "begins with a user of whom this machine knows no home"
         try:
             mode = os.stat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
+        except (FileNotFoundError, NotADirectoryError):
             return ""  # the command makes it, or reports that it is missing
         except (OSError, ValueError) as error:
-            return f"cannot be used: {getattr(error, 'strerror', None) or error}"
+            return f"cannot be used: {disk.describe_os_error(error)}"
         if not stat.S_ISDIR(mode) and not self.file_okay:
             return "is not a folder"
         if stat.S_ISSOCK(mode) and self.takes_sockets:

@@ -38,12 +38,7 @@ def fetched(reference: str) -> Path:
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        library.exceptions.DatasetsError,
-    ) as error:  # no such set or part, no connection; pictures are no JSON
+    except (OSError, ValueError, TypeError, library.exceptions.DatasetsError) as error:  # TypeError: pictures in JSON
         raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
     disk.write_durably(path, "".join(lines).encode())
     return path

@@ -25,10 +25,10 @@ def default_data_dir(manifest: Manifest, home: Path) -> Path:
 
 
 def nodes_here() -> list[DataDirectory]:
-    """Return the nodes of this user whose state is below HOME, by name."""
+    """Return the nodes whose state is below HOME, by name, but for those that this user may not look at."""
     home = HOME.expanduser()
-    found = [DataDirectory(home / name) for name in sorted(os.listdir(home))] if home.is_dir() else []
-    return [each for each in found if each.manifest_file.exists()]
+    names = sorted(os.listdir(home)) if os.access(home, os.R_OK | os.X_OK) else []
+    return [each for each in (DataDirectory(home / name) for name in names) if os.path.exists(each.manifest_file)]
 
 
 def node_called(name: str) -> DataDirectory | None:

@@ -12,7 +12,7 @@ from protocol.node import Ending, NodeStatistics
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network import NetworkStatistics
 from sfnode.status.status_detail import StatusDetail
-from sfnode.storage import DataDirectory, disk
+from sfnode.storage import DataDirectory, disk, pasteable
 from sfnode.unexpected_errors import SlipState
 from sfnode.worker import TrainingStatistics
 
@@ -156,10 +156,10 @@ def read_status(data_dir: DataDirectory) -> Status:
     if not ended:
         data_dir.signed_manifest()
     if not data_dir.is_locked():
-        remembered = data_dir.node_file.exists()
-        command = f"start --data-dir {data_dir}" if remembered else f"join --data-dir {data_dir} ..."
+        verb, more = ("start", "") if data_dir.node_file.exists() else ("join", " ...")
         why = f": {ended.removesuffix('.')}" if ended else ""
-        raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: sfnode {command}")
+        following = pasteable(f"sfnode {verb} --data-dir", data_dir) + more
+        raise OperatorError(f"no node runs on {data_dir}{why}. Start it with: {following}")
     try:
         status = _read_file(data_dir)
     except (OperatorError, ValueError, RecursionError, Malformed):

@@ -77,12 +77,7 @@ class EndFile:
         write_durably(self._path, b" " * _END_BYTES, mode=_MODE)
 
     def write(self, text: str) -> None:
-        """Record that a life has ended, with this text; empty if it was stopped. OperatorError.
-
-        Does nothing if there is no directory.
-        """
-        if not self._path.parent.is_dir():
-            return
+        """Record that a life has ended, with this text; empty if it was stopped. OperatorError."""
         end = {"time": time.time(), "text": text[:_END_TEXT_MAX]}
         data = json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").ljust(_END_BYTES)
         with os_errors(f"write {self._path}"):

@@ -85,7 +85,8 @@ class DataDirectory(PrivateFolder):
 
     def check_run(self, signed: SignedManifest) -> None:
         """Raise OperatorError if the directory belongs to another run."""
-        held = decode_run_file(self.manifest_file).manifest if self.manifest_file.exists() else signed.manifest
+        with os_errors(f"use the data directory {self}"):
+            held = decode_run_file(self.manifest_file).manifest if self.manifest_file.exists() else signed.manifest
         if held.run_id != signed.manifest.run_id:
             raise OperatorError(
                 f"the data directory {self} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "

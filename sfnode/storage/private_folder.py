@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,6 +11,7 @@ from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors
 
 LOCK_FILE = "lock"
+_LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.01
 _MODE = 0o700
 _ROOT = 0  # may do anything anyway; a separate volume has its "lost+found"
 
@@ -88,14 +91,15 @@ class PrivateFolder:
         with os_errors(f"use the data directory {self}"):
             # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise OperatorError(
-                f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
-            ) from None
-        return descriptor
+        for _ in range(_LOCK_TRIES):  # one may fail because somebody looks, by `is_locked`, at this very moment
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            time.sleep(_LOCK_PAUSE_S)
+        os.close(descriptor)
+        raise OperatorError(
+            f"the data directory {self} is in use by another sfnode. Stop that one, or use another --data-dir"
+        )
 
     def is_locked(self) -> bool:
         """Return whether a node holds the folder now."""
@@ -104,7 +108,7 @@ class PrivateFolder:
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look are no node to each other
         except OSError:
             return True
         finally:

@@ -85,7 +85,7 @@ class Service:
     ) -> messages.Reply:
         """Return the reply to ``request``; any exception becomes a WorkerFailure.
 
-        ``on_progress`` hears how many of how many rows of an evaluation are done, and 0 of 0 after an answer.
+        ``on_progress`` hears how many of how many rows of an evaluation are done, and 0 of 0 at an answer.
         """
         try:
             if isinstance(request, messages.OpenSession):

@@ -72,12 +72,8 @@ class NoiseBudget:
         sent = self._sent()  # in this thread, as SQLite wants it
         first = 1 + max((step for step, _ in sent), default=-1)
         to_come = [(step, self._manifest.method.directions) for step in range(first, self._manifest.steps)]
-
-        def count() -> int:
-            uses.add(sent)
-            return uses.most_with(to_come)
-
-        most = await trio.to_thread.run_sync(count)  # up to a minute, for tens of thousands of steps
+        await trio.to_thread.run_sync(uses.add, sent)  # up to seconds, for tens of thousands of steps
+        most = await trio.to_thread.run_sync(uses.most_with, to_come)
         self._at_end = most, self._epsilon(most)
         return self._state()
 

@@ -145,7 +145,7 @@ class _Held:
         self._waiting: list[Envelope] = []
         self._places = {author: place for place, author in enumerate(expulsions)}
         self._until = {author: updates[0].step for author, updates in expulsions.items()}
-        self._of_expelled: list[Envelope] = []
+        self._of_expelled: dict[tuple[Author, int], Envelope] = {}  # today they hold no slot that could be void
         self._first_of_void: dict[tuple[Author, int], Envelope] = {}
         self._highest: dict[Author, int] = {}
 
@@ -154,13 +154,13 @@ class _Held:
         self._highest[envelope.author] = max(envelope.step, self._highest.get(envelope.author, -1))
         slot = (envelope.author, envelope.step)
         # The first record of a slot counted here until the second one came and made the slot void.
-        if slot in self._first_of_void:
-            self.sum_up().remove([self._first_of_void.pop(slot)])
+        if first := self._first_of_void.pop(slot, None) or self._of_expelled.pop(slot, None):
+            self.sum_up().remove([first])
             return
-        if self._ledger.slots.is_void(*slot):
-            self._first_of_void[slot] = envelope
         if envelope.step >= self._until.get(envelope.author, envelope.step + 1):
-            self._of_expelled.append(envelope)
+            self._of_expelled[slot] = envelope
+        elif self._ledger.slots.is_void(*slot):
+            self._first_of_void[slot] = envelope
         self._waiting.append(envelope)
         if len(self._waiting) >= _SUMMED_AT_ONCE:
             self.sum_up()
@@ -173,7 +173,7 @@ class _Held:
 
     def expelled(self, count: int, author: Author) -> list[Envelope]:
         """Return the records so far of the first ``count`` expelled authors, except ``author``."""
-        return [each for each in self._of_expelled if self._places[each.author] < count and each.author != author]
+        return [each for (of, _), each in self._of_expelled.items() if self._places[of] < count and of != author]
 
     def is_late(self, envelope: Envelope) -> bool:
         """Return whether most other authors are further ahead of the message than the clock allows."""

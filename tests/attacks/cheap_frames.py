@@ -117,7 +117,7 @@ async def _share_of_a_core(victim: Relay, seconds: float) -> float:
 
 async def _frames(link: Link, frame: bytes) -> None:
     while True:
-        await link._muxed._write_frame(frame * _AT_ONCE)
+        await link.muxed._write_frame(frame * _AT_ONCE)
 
 
 async def _pongs(_attacker: Host, link: Link) -> None:
@@ -135,7 +135,7 @@ async def _window_updates(_attacker: Host, link: Link) -> None:
 
 async def _empty_messages(_attacker: Host, link: Link) -> None:
     """Messages of Noise with nothing in them."""
-    secured = link._muxed.secured_conn
+    secured = link.muxed.secured_conn
     noise, stream = secured.conn.noise_state, secured.conn.read_writer.read_write_closer.stream.stream
     while True:
         messages = [noise.encrypt(b"") for _ in range(_AT_ONCE)]
@@ -148,7 +148,7 @@ async def _starts(_attacker: Host, link: Link) -> None:
     while True:
         opened = [_header(_WINDOW_UPDATE, _SYN, stream_id + 2 * n) for n in range(_STREAMS)]
         reset = [_header(_WINDOW_UPDATE, _RST, stream_id + 2 * n) for n in range(_STREAMS)]
-        await link._muxed._write_frame(b"".join(opened + reset))
+        await link.muxed._write_frame(b"".join(opened + reset))
         stream_id += 2 * _STREAMS
         await trio.lowlevel.checkpoint()
 

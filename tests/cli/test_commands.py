@@ -219,6 +219,12 @@ def test_status__node_that_never_began__says_why_not(tmp_path: Path) -> None:
     assert_teaches(call("status", "--data-dir", tmp_path), "no node runs", ": --max-memory is 100 MB")
 
 
+def test_status__folder_with_a_space_in_its_name__is_quoted_in_the_command_to_paste(tmp_path: Path) -> None:
+    (place := tmp_path / "my node").mkdir()
+    DataDirectory(place).end.write("it was stopped")
+    assert_teaches(call("status", "--data-dir", place), f"sfnode join --data-dir '{place}' ...")
+
+
 def test_status__node_that_ended__says_how(directory: Path) -> None:
     DataDirectory(directory).end.expect()
     assert_teaches(call("status", "--data-dir", directory), "no node runs", "it was killed, ran out of memory, crashed")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +87,24 @@ def test_node__folder_of_that_name_is_here__is_the_one_that_is_meant(home: Path)
     make(home, "my-run-0123456789ab")
     (home / "my-run").mkdir()
     assert_teaches(call("log", "verify", "my-run"), "my-run is not a node's data directory")
+
+
+def test_node__folder_that_the_user_may_not_enter__is_passed_over_and_refused_in_words(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such folder below ~/.sfnode, and any path below one, ended commands in a traceback."""
+    make(home, "my-run-0123456789ab")
+    closed, stat = make(home, "other-cdef01234567").path, os.stat
+
+    def stat_as_a_stranger(path: object, **given: Any) -> os.stat_result:
+        if str(path).startswith(f"{closed}/"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return stat(path, **given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", stat_as_a_stranger)
+    assert [row["node"] for row in json.loads(call("list", "--json").stdout)] == ["my-run-0123456789ab"]
+    for command in (("status", "--data-dir"), ("id", "show", "--key")):
+        assert_teaches(call(*command, closed / "node"), f"{closed}/node", "Permission denied", "change the permissions")
 
 
 def test_run_exclude__key_of_another_run__does_not_take_this_node(home: Path) -> None:

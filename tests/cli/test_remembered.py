@@ -226,6 +226,7 @@ def test_config_set__relative_path__is_kept_from_the_root_on(
         (("listen", "4001"), ("4001",)),
         (("announce", "4001"), ("4001",)),
         (("trusted-proxy", "here"), ("here",)),
+        (("metrics", "x"), ("metrics", "'x'", "127.0.0.1:PORT")),
         (("bootstrap", "/ip4/203.0.113.7/tcp/4001"), ("203.0.113.7",)),
         (("bootstrap", f"sfnode:{'0' * 64}@{PEER}"), ("another run", "0" * 16)),
         (("data", "absent.jsonl"), ("absent.jsonl", "JSONL file")),

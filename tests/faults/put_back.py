@@ -16,7 +16,7 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
         Edit(
             "sfnode.network.transport.host", "Host.open_beside",
             "with Boundary(partial(self._not_opened, link.peer)), trio.fail_after(bounds.DIAL_S):",
-            "with suppress(*_NOT_OPENED, IndexError), trio.fail_after(bounds.DIAL_S):",
+            "with suppress(*_NOT_OPENED), trio.fail_after(bounds.DIAL_S):",
         ),
     ),
     # A full address book forgets a peer that is being dialled, and its network is then looked up in there.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from protocol.errors import OperatorError
 from sfnode import metrics
@@ -109,6 +112,16 @@ async def test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answe
         assert await ask(port, WHOLE) == b""
         assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 200")
     assert (slips.state.count, "a request for the metrics" in slips.state.last) == (1, True)
+
+
+async def test_server__connection_reset_before_it_is_accepted__is_no_fault_of_ours() -> None:
+    slips = Slips()
+    async with serving(lambda: STATUS, slips) as port:
+        await trio.testing.wait_all_tasks_blocked()
+        with socket.create_connection(("127.0.0.1", port)) as reset:
+            reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 200")
+    assert slips.state.count == 0
 
 
 @pytest.mark.parametrize("text", ["9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "x:1"])

@@ -176,6 +176,17 @@ async def test_bootstrap__not_there_yet__operator_is_told_and_it_is_dialled_unti
         nursery.cancel_scope.cancel()
 
 
+async def test_peer__none_of_its_addresses_answers__is_one_failed_try() -> None:
+    """Each address once counted, so that a peer with eight of them was away for minutes after one try."""
+    dead = [replace(LOOPBACK, port=port, peer=network(1).peer) for port in free_ports(4)]
+    async with trio.open_nursery() as nursery:
+        node = await start(nursery, network(2, NetworkConfig(bootstrap=tuple(dead))))
+        await until(lambda: len(node.network.dialler.reports) == len(dead))
+        (row,) = node.network.known_peers()
+        assert row.failures == node.network.dialler.reports[0].failures
+        nursery.cancel_scope.cancel()
+
+
 async def test_known_peers__given_to_the_next_life__are_dialled_without_the_bootstrap() -> None:
     async with trio.open_nursery() as nursery:
         bootstrap = await start(nursery, network(1))
@@ -216,10 +227,10 @@ async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
         listener = await start(nursery, network(1))
         config = NetworkConfig(bootstrap=listener.addresses)
 
-        async def fail(*_arguments: object) -> bool:
+        async def fail(*_arguments: object) -> None:
             raise RuntimeError("bug")
 
-        monkeypatch.setattr(overlay.Dialler, "_try_address", fail)
+        monkeypatch.setattr(overlay.Dialler, "_try_addresses", fail)
         with caplog.at_level(logging.CRITICAL, "sfnode"):
             node = await start(nursery, network(2, config))
             await until(lambda: node.network.slips.state.count == 1)

@@ -107,6 +107,17 @@ async def test_places__one_address_asks_for_all__gets_two_and_another_address_is
         nursery.cancel_scope.cancel()
 
 
+async def test_places__one_stranger_fetches_one_file_after_another__holds_one_download() -> None:
+    async with trio.open_nursery() as nursery:
+        node = await start(nursery, network(1, basis=Basis()))
+        async with observer(11, CROWDED, node) as many:
+            for number in range(bounds.OBSERVERS_PER_CROWD_MAX + 1):
+                assert isinstance(await answer(many, FileRequest(sha256=bytes([number]) * 32, offset=0)), FilePart)
+            async with observer(12, CROWDED, node) as other:
+                assert isinstance(await answer(other, BASIS), FilePart)
+        nursery.cancel_scope.cancel()
+
+
 async def test_places__three_join_at_once_from_one_host__the_third_waits_for_a_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

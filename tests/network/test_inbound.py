@@ -90,7 +90,7 @@ def _has(node: Node, neighbours: int) -> Callable[[], bool]:
 
 
 def _peer_of(link: Link, node: Node) -> bool:
-    own = link._muxed.secured_conn.local_peer
+    own = link.muxed.secured_conn.local_peer
     return PeerId(str(own)) in node.peers()
 
 
@@ -104,7 +104,7 @@ async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: py
             guest(12, "127.1.0.2", node, monkeypatch) as useful,
         ):
             await until(lambda: len(node.connected()) == 2)
-            youngest = PeerId(str(useful._muxed.secured_conn.local_peer))
+            youngest = PeerId(str(useful.muxed.secured_conn.local_peer))
             node.network.conversation.handled(youngest, Ping(nonce=1), seconds=0.0, news=5)
             await useful.send_all(frame(encode(Records(request=0, data=b""))))
             async with guest(13, "127.2.0.1", node, monkeypatch):

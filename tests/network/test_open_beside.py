@@ -45,6 +45,16 @@ async def test_open_beside__neighbour_answers_with_garbage__is_no_stream(answer:
         assert bool(held) == (b"\xff\n" in answer), "a name that is no text; the rest is what a lost line looks like"
 
 
+async def test_open_beside__two_connections_to_one_peer__takes_that_of_the_link() -> None:
+    async with running_host(1) as node, running_host(2) as neighbour:
+        link, newer = await node.dial(address_of(neighbour)), await node.dial(address_of(neighbour))
+        opened = await node.open_beside(link, PING)
+        assert opened is not None and opened.muxed is link.muxed
+        await link.aclose()
+        assert await node.open_beside(link, PING) is None, "its connection has ended, whatever others there are"
+        assert await node.open_beside(newer, PING) is not None
+
+
 async def test_download__bug_on_one_neighbours_stream__is_refused_and_counted_as_a_slip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -225,10 +225,13 @@ def test_address_book__failures__back_off_with_jitter_and_bounds() -> None:
     assert known.due(100.0 + bounds.BACKOFF_MAX_S, exclude=frozenset({peer(1)})) == ()
 
 
-def test_address_book__refused__waits_at_least_as_told() -> None:
-    known = book()
+def test_address_book__refused__waits_at_least_as_told_but_a_bootstrap_no_longer_than_a_minute() -> None:
+    """A node of another run is dialled once an hour (SPEC 8.8); joiners wait for the bootstrap."""
+    known = book(f"{address(3)}/p2p/{peer(3)}")
     known.learn(peer(1), (address(1),), source=peer(2))
     assert known.failed(peer(1), 0.0, at_least_s=bounds.REFUSED_S) >= bounds.REFUSED_S
+    assert known.failed(peer(1), 0.0, at_least_s=bounds.WRONG_RUN_S) == bounds.WRONG_RUN_S
+    assert known.failed(peer(3), 0.0, at_least_s=bounds.WRONG_RUN_S) == bounds.BACKOFF_BOOTSTRAP_MAX_S
 
 
 def test_address_book__success__resets_failures_and_moves_the_address_to_the_front() -> None:

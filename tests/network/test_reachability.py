@@ -77,8 +77,7 @@ async def test_reach__half_a_question__ends_the_stream_and_nothing_else(monkeypa
     async with running_host(1) as peer, running_host(2, is_listening=False) as asker:
         monkeypatch.setattr(bounds, "REACH_ANSWER_S", 0.1)
         link = await asker.dial(address_of(peer))
-        connection = asker._swarm.get_connections()[-1]
-        stream = await asker._open_stream(connection, reach.PROTOCOL)
+        stream = await asker._open_stream(link.muxed, reach.PROTOCOL)
         await stream.send_all(b"\0")
         with trio.fail_after(2.0):
             assert await stream.receive_some(10) == b""

@@ -30,7 +30,8 @@ def test_check_disk__directory_has_outgrown_its_limit__stops_the_node_and_says_h
         check_disk(DataDirectory(tmp_path), None)
     with pytest.raises(OperatorError, match="No such file"):
         disk.write_json(DataDirectory(tmp_path).status_file, {})
-    DataDirectory(tmp_path).end.write("stopped")
+    with pytest.raises(OperatorError, match="No such file"):
+        DataDirectory(tmp_path).end.write("stopped")
     assert not tmp_path.exists(), "status.json and end.json made the folder anew, and nothing else was in it"
 
 

@@ -48,6 +48,19 @@ async def test_stay_awake__works_pauses_and_works_again__the_tool_runs_only_whil
     assert said.getvalue() == ""
 
 
+async def test_stay_awake__tool_hangs__the_node_stops_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = _tool(tmp_path, monkeypatch, "exec sleep 60")
+    started_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sleep_inhibitor.stay_awake, lambda: True, str)
+        while not notes.exists():
+            await trio.sleep(0.01)
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() - started_s < 30
+
+
 @pytest.mark.parametrize("has_tool", [True, False], ids=["refused", "none"])
 async def test_stay_awake__system_has_no_way_or_refuses__is_said_once(
     has_tool: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,8 @@ def test_last_words__node_that_never_began__are_kept_as_well(tmp_path: Path) -> 
 
 
 def test_last_words__no_data_directory__none_is_made(tmp_path: Path) -> None:
-    DataDirectory(tmp_path / "none").end.write("text")
+    with pytest.raises(OperatorError, match="No such file"):
+        DataDirectory(tmp_path / "none").end.write("text")
     assert not (tmp_path / "none").exists() and DataDirectory(tmp_path / "none").end.describe() == ""
 
 

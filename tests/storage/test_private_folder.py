@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -77,6 +78,19 @@ def test_claim__file_system_without_permissions__is_refused(tmp_path: Path, monk
 def test_check__file_that_goes_away_meanwhile__is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda self: iter([self / "status.json.0123.tmp"]))
     DataDirectory(tmp_path).check()
+
+
+def test_lock__somebody_looks_at_that_moment__is_had_and_those_who_look_see_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process that polled kept a node from starting in a tenth of the tries; two took each other for a node."""
+    folder = DataDirectory(tmp_path)
+    os.close(folder.lock())
+    with folder.lock_file.open() as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        assert not folder.is_locked()
+        monkeypatch.setattr("time.sleep", lambda _seconds: looked_at.close())
+        os.close(folder.lock())
 
 
 def test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock(tmp_path: Path) -> None:

@@ -137,6 +137,24 @@ def test_as_arrived__expelled_before_it__are_out(tmp_path: Path) -> None:
         assert arrival.state.digest() == digest_of(kept)
 
 
+def test_as_arrived__two_payloads_of_an_author_expelled_later__removed_each_other(tmp_path: Path) -> None:
+    """The records of expelled authors hold no slot today: both payloads counted, and an honest author looked wrong."""
+    records, second, message = by_arrival(), seal(MANIFEST, 1, 2, 99), seal(MANIFEST, 0, 4, 51)
+    with past_of(tmp_path, [*records, second, message], [exclude(MANIFEST, 1, 1)]) as past:
+        arrival = next(past.as_arrived([decoded(message)]))
+        held = [each for each in map(decoded, records) if (each.author, each.step) != (EXPELLED, 2)]
+        assert arrival.state.digest() == digest_of(held)
+
+
+def test_as_arrived__two_payloads_of_an_author_expelled_before_it__are_out_once(tmp_path: Path) -> None:
+    records = [each for each in by_arrival() if decoded(each).author != EXPELLED or decoded(each).step < 2]
+    message = seal(MANIFEST, 0, 5, 51)
+    with past_of(tmp_path, [*records, seal(MANIFEST, 1, 1, 99), message], [exclude(MANIFEST, 1, 1)]) as past:
+        arrival = next(past.as_arrived([decoded(message)]))
+        kept = [each for each in map(decoded, records) if each.author != EXPELLED or each.step < 1]
+        assert arrival.state.digest() == digest_of(kept)
+
+
 @pytest.mark.parametrize(("ahead", "is_late"), [(8, False), (9, True)])
 def test_as_arrived__most_others_far_ahead__it_is_late(tmp_path: Path, ahead: int, is_late: bool) -> None:
     others = [seal(MANIFEST, author, 4 + ahead, 70 + author) for author in (1, 2)]

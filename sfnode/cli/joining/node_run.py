@@ -15,7 +15,6 @@ from sfnode.cli.remembered_options import Origin, Recalled, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.extras import check_can_add_noise, check_can_serve_page, check_can_train
-from sfnode.metrics import parse_metrics_address
 from sfnode.network import Address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter, counted
@@ -122,8 +121,6 @@ def _check(options: JoinOptions) -> None:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
     if options.web is not None:
         check_can_serve_page()
-    if options.metrics is not None:
-        parse_metrics_address(options.metrics)
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
     if not options.is_relay and options.training.noise is not None:

@@ -177,52 +177,55 @@ class Dialler:
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
 
     async def _try_addresses(self, peer: PeerId) -> None:
-        for address in self._book.dialable(peer, trio.current_time()):
-            if await self._try_address(replace(address, peer=peer)):
+        failed: dict[Address, str] = {}
+        link = None
+        for bare in self._book.dialable(peer, trio.current_time()):
+            address = replace(bare, peer=peer)
+            self._book.tried_at(address, trio.current_time())
+            try:
+                link = await self._host.dial(address)
                 break
+            except DialError as error:
+                failed[address] = str(error)
+        if failed:
+            self._failed(peer, failed)
+        if link is not None:
+            await self._converse(peer, address, link)
 
-    async def _try_address(self, address: Address) -> bool:
-        """Dial one address and run the session; return whether the peer was reached."""
-        assert address.peer is not None
-        peer = address.peer
-
+    async def _converse(self, peer: PeerId, address: Address, link: Link) -> None:
         def on_handshake() -> None:
             self._choice.dialling.pop(peer, None)
             self._reports.pop(str(address), None)
             self._book.succeeded(peer, address, unix_ms=int(time.time() * 1000))
 
-        self._book.tried_at(address, trio.current_time())
-        try:
-            link = await self._host.dial(address)
-        except DialError as error:
-            self._failed(address, str(error))
-            return False
         try:
             await self._run_session(link, on_handshake)
         except RefusedError as error:
-            self._refused(address, error, link.remote_host)
+            self._refused(peer, address, error, link.remote_host)
         except LinkBrokenError as error:
-            self._failed(address, str(error))
+            self._failed(peer, {address: str(error)})
         except Reject as error:
             self._exchange.open_sessions.drop(peer, str(error))
-            self._failed(address, f"it sent what no honest node sends ({error})")
-        return True
+            self._failed(peer, {address: f"it sent what no honest node sends ({error})"})
 
-    def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:
-        assert address.peer is not None
-        self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
-        if self._book.is_bootstrap(address.peer):
+    def _refused(self, peer: PeerId, address: Address, error: RefusedError, remote_host: str) -> None:
+        self._exchange.learn(error.peers, source=peer, observed_host=remote_host)
+        if self._book.is_bootstrap(peer):
             self._choice.recommended = frozenset(PeerId(named.peer) for named in error.peers)
         if not error.reason.startswith(handshake.DUPLICATE):  # both ends dialled at once, and the other session stays
-            self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
+            at_least_s = bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S
+            self._failed(peer, {address: error.reason}, at_least_s)
 
-    def _failed(self, address: Address, reason: str, at_least_s: float = 0.0) -> None:
-        assert address.peer is not None
-        retry_in_s = self._book.failed(address.peer, trio.current_time(), at_least_s=at_least_s)
-        earlier = self._reports.pop(str(address), None)
-        failures = earlier.failures + 1 if earlier else 1
-        report = DialReport(address=str(address), reason=reason, failures=failures, retry_in_s=retry_in_s)
-        self._reports[str(address)] = report
-        if len(self._reports) > bounds.DIAL_REPORTS_MAX:
-            del self._reports[next(iter(self._reports))]
-        log(logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1))
+    def _failed(self, peer: PeerId, reasons: dict[Address, str], at_least_s: float = 0.0) -> None:
+        """Note one failed try of a peer, with the reason of each address."""
+        retry_in_s = self._book.failed(peer, trio.current_time(), at_least_s=at_least_s)
+        for address, reason in reasons.items():
+            earlier = self._reports.pop(str(address), None)
+            failures = earlier.failures + 1 if earlier else 1
+            report = DialReport(address=str(address), reason=reason, failures=failures, retry_in_s=retry_in_s)
+            self._reports[str(address)] = report
+            log(
+                logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1)
+            )
+        for oldest in tuple(self._reports)[: -bounds.DIAL_REPORTS_MAX]:
+            del self._reports[oldest]

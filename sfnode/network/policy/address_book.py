@@ -192,7 +192,7 @@ class AddressBook:
         entry = self._entries.get(peer)
         if entry is None:
             return 0.0
-        longest_s = bounds.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else bounds.BACKOFF_MAX_S
+        longest_s = bounds.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else max(bounds.BACKOFF_MAX_S, at_least_s)
         backoff_s = min(longest_s, bounds.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
         entry.failures += 1
         wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))

@@ -62,12 +62,8 @@ class Channel:
         self.link, self.peer = link, link.peer
         self.timings = timings
         self.traffic = Traffic()
-        self._total = total  # counts of the whole network
+        self._total, self.file_pace = total, total.file_pace  # of the whole network
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
-
-    async def wait_for_part(self, size: int) -> float:
-        """Wait until a part of a file may be sent, below the limit of the upload; return the seconds waited."""
-        return await self._total.file_pace.wait(size)
 
     def trust(self) -> None:
         """Accept frames of full size, once the peer has said hello."""

@@ -6,7 +6,7 @@ Strangers ask on a connection of their own. Neighbours ask on a separate stream,
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Protocol
 
 import trio
@@ -111,7 +111,7 @@ async def serve_files(
                 await refuse(channel, NO_BASIS)
                 return
             if isinstance(answer, ManifestPart | FilePart):
-                scope.deadline += await channel.wait_for_part(len(answer.data))
+                scope.deadline += await channel.file_pace.wait(len(answer.data))
             await observer.send(answer)
 
 
@@ -210,10 +210,14 @@ class FileServer:
         crowd = self._origins.crowd_of(channel.link.remote_host)
         with ExitStack() as places:
 
-            def find_file(sha256: str) -> FileSource | None:
+            @cache
+            def take_download() -> None:  # once, with the first file
                 if not self._downloads.has_room(crowd):
                     raise RefusedError(FULL)
                 places.enter_context(self._downloads.taken(crowd))
+
+            def find_file(sha256: str) -> FileSource | None:
+                take_download()
                 return self._run.find_file(sha256)
 
             places.callback(self._without_room.unpark_all)

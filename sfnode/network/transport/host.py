@@ -161,17 +161,17 @@ class Host:
             raw = RawConnection(TrioTCPStream(stream), True)
             connection = await self._swarm.upgrade_outbound_raw_conn(raw, ID.from_base58(peer))
             connection.muxed_conn.has_session, connection.muxed_conn.is_stranger = True, False
-            return await self._open_stream(connection, PROTOCOL)
+            return await self._open_stream(connection.muxed_conn, PROTOCOL)
         except BaseException:
             if connection is not None:
                 await patches.drop_connection(connection.muxed_conn)
             stream.socket.close()
             raise
 
-    async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
+    async def _open_stream(self, muxed: Any, protocol: TProtocol) -> Link:
         """Open a stream below the library's NetStream, which its connection would keep until the connection ends."""
-        opened = await connection.muxed_conn.open_stream()
-        link = Link(connection.muxed_conn, opened, is_outbound=True)
+        opened = await muxed.open_stream()
+        link = Link(muxed, opened, is_outbound=True)
         try:
             communicator = MultiselectCommunicator(opened)
             await self._host.multiselect_client.select_one_of([protocol], communicator, int(bounds.DIAL_S))
@@ -199,13 +199,12 @@ class Host:
         No exception of the library leaves this method. An answer that no honest peer gives is reported to `on_garbage`.
         """
         with Boundary(partial(self._not_opened, link.peer)), trio.fail_after(bounds.DIAL_S):
-            connections = self._swarm.get_connections(ID.from_base58(link.peer))
-            return await self._open_stream(connections[-1], protocol)
+            return await self._open_stream(link.muxed, protocol)
         return None
 
     def _not_opened(self, peer: PeerId, error: Exception) -> None:
         """Report a peer whose answer was garbage; ignore one that has gone, is slow or lacks the protocol."""
-        if isinstance(error, (*_NOT_OPENED, IndexError)):  # IndexError: no connection is left
+        if isinstance(error, _NOT_OPENED):
             return
         log(logging.WARNING, "peer_rejected", is_failure=True, peer=peer)
         self.on_garbage(peer, f"garbage instead of a stream: {error!r}")

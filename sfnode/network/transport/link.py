@@ -26,7 +26,7 @@ class Link:
     """
 
     def __init__(self, muxed: Any, stream: Any, *, is_outbound: bool) -> None:
-        self._muxed = muxed
+        self.muxed = muxed
         self._stream = stream
         self.peer = PeerId(str(muxed.peer_id))
         self.is_outbound = is_outbound
@@ -70,12 +70,12 @@ class Link:
 
     def introduced(self) -> None:
         """Stop treating the connection as a stranger's, after the peer's hello."""
-        self._muxed.is_stranger = False
+        self.muxed.is_stranger = False
 
     def abort(self) -> None:
         """Cut the connection now, without waiting."""
-        self._muxed.abort()
+        self.muxed.abort()
 
     async def aclose(self) -> None:
         """Close the connection at once; shielded."""
-        await drop_connection(self._muxed)
+        await drop_connection(self.muxed)

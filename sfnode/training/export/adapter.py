@@ -28,7 +28,6 @@ from protocol.subspace import Bases
 from sfnode.training.export.hugging_face_folder import check_tensors, fresh_folder, origin_of
 from sfnode.training.model import ParameterPlace, check_model, loading, perturbed, places
 
-_PARTS_MAX = 3  # of float32, which hold 24 bits each, for 2^53
 _LOCAL_IDS = ("embedded:", "local:")  # of models that are on no hub
 
 Float32Array = NDArray[np.float32]
@@ -143,14 +142,11 @@ def low_rank_updates(bases: Bases, coefficients: Coefficients) -> list[tuple[Flo
 
 
 def float32_parts(values: Float64Array) -> list[Float32Array]:
-    """Split `values` into float32 arrays of exactly that sum: the rounded values, what rounding lost, and so on.
-
-    OperatorError: there are none, as some numbers are too large or too small for float32.
-    """
+    """Split `values` into at most three float32 arrays of exactly that sum. OperatorError: float32 cannot hold it."""
     with np.errstate(over="ignore", invalid="ignore"):
         parts = [values.astype(np.float32)]
         while (rest := values - sum(part.astype(np.float64) for part in parts)).any():
-            if len(parts) == _PARTS_MAX:
+            if len(parts) == 3:
                 raise OperatorError("the update has numbers that float32 cannot hold: export the whole model instead")
             parts.append(rest.astype(np.float32))
     return parts

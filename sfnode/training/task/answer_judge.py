@@ -17,7 +17,7 @@ class AnswerJudge:
 
     Attributes:
         own: the command or function that says how good answers are in place of the rule; None: the rule does.
-        on_answer: is called after each answer that the command has judged: many in a row take long without computing.
+        on_answer: is called before each answer is judged: a command takes long without computing.
         stops: tokens that end a text: the tokenizer's, if it has one, and those of the model's settings.
     """
 
@@ -57,11 +57,9 @@ class AnswerJudge:
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
+        self.on_answer()
         if self._function is None:
-            value = self._checker.reward(text, has_ended, dict(fields))
-            if self._command is not None:
-                self.on_answer()
-            return value
+            return self._checker.reward(text, has_ended, dict(fields))
         value = float(self._function(text, dict(fields)))
         if not 0.0 <= value <= 1.0:
             raise OperatorError(f"the reward of one's own is {value} for the answer {text[:80]!r}: return 0 to 1")
