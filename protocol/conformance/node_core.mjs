@@ -284,8 +284,14 @@ export class Node {
 
   /** SPEC 9.2.3. */
   #knowsOwnRounds() {
-    const { isLive, metMs, answeredMs } = this.sync;
+    const { isLive, metMs } = this.sync;
     if (isLive || this.snapshots.maySign() || (metMs === null && !this.#config.expects_peers)) return true;
+    return this.#isUnanswered();
+  }
+
+  /** Whether the neighbours have been silent for 30 s (9.2.3, 9.6). */
+  #isUnanswered() {
+    const { metMs, answeredMs } = this.sync;
     const silentMs = this.#nowMs - Math.max(this.#firstTickMs, metMs ?? 0, answeredMs);
     return silentMs >= this.#limits.FIRST_SYNC_TIMEOUT_MS;
   }
@@ -344,7 +350,8 @@ export class Node {
 
   /** SPEC 9.6. */
   #lookAtEnd(isHead) {
-    const isCatchingUp = this.sync.peers.length > 0 && !this.sync.isLive;
+    const isSilent = this.isFinished && this.#isUnanswered();
+    const isCatchingUp = this.sync.peers.length > 0 && !this.sync.isLive && !isSilent;
     const hasSteps = this.#estimating !== null || (this.#mayContribute() && !this.clock.isFinished);
     if (hasSteps || isCatchingUp) this.end.isAtWork();
     else if (isHead || this.isFinished) {

@@ -186,9 +186,10 @@ class Node:
 
     def _look_at_end(self, *, is_compared: bool) -> None:
         """Update whether the run is over and how far away work is (SPEC 9.6). ``is_compared``: the root is known."""
-        is_catching_up = self.sync.peers > 0 and not self.sync.is_live
-        has_work = self.own_steps.is_left or is_catching_up or not self.replica.is_summed
         is_finished, now_ms = self.own_steps.is_finished, self.turn.now_ms
+        is_catching_up = self.sync.peers > 0 and not self.sync.is_live
+        is_catching_up = is_catching_up and not (is_finished and self.own_steps.is_unanswered)
+        has_work = self.own_steps.is_left or is_catching_up or not self.replica.is_summed
         if is_compared or has_work or is_finished:
             self.end.look(has_work=has_work, is_finished=is_finished, now_ms=now_ms)
         if self.end.must_tell(now_ms):

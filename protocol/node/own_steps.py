@@ -98,11 +98,14 @@ class OwnSteps:
 
     def _knows_own_rounds(self) -> bool:
         """Return whether the ledger holds this node's highest round, as far as any neighbour can know (SPEC 9.2.3)."""
-        met_ms = self._sync.met_ms
-        if self._snapshots.may_train() or (met_ms is None and not self._config.expects_peers):
+        if self._snapshots.may_train() or (self._sync.met_ms is None and not self._config.expects_peers):
             return True
-        # A long catch-up is not silence: only a node that gets no answer goes on with the records on its disk.
-        silent_since_ms = max(self._first_tick_ms or 0, met_ms or 0, self._sync.answered_ms)
+        return self.is_unanswered  # goes on with the records on its disk
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Return whether neighbours have been silent for FIRST_SYNC_TIMEOUT_MS; a long catch-up is not silence."""
+        silent_since_ms = max(self._first_tick_ms or 0, self._sync.met_ms or 0, self._sync.answered_ms)
         return self._turn.now_ms - silent_since_ms >= timings.FIRST_SYNC_TIMEOUT_MS
 
     def finish(self, step: int, scalars: tuple[int, ...]) -> list[bytes]:

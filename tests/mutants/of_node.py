@@ -346,7 +346,7 @@ CLOCK = (
             Edit(
                 _OWN,
                 "OwnSteps._knows_own_rounds",
-                "(met_ms is None and not self._config.expects_peers)",
+                "(self._sync.met_ms is None and not self._config.expects_peers)",
                 "not self._config.expects_peers",
             ),
         ),

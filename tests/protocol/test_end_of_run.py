@@ -8,6 +8,7 @@ import pytest
 
 from protocol import timings
 from protocol.events import EstimateFinished, PeerJoined, PeerLeft, SendMessage, Ticked, WorkerReady
+from protocol.ledger.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.end_of_run import Ending
 from protocol.node.node import Node
@@ -15,7 +16,7 @@ from protocol.wire import Head, PeerId
 from tests.simulation.scripted import scripted_network
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
-from tests.support.node_cores import X, Y, head_of, join, node, pushed, tell
+from tests.support.node_cores import OTHER_STATE, X, Y, head_of, join, node, own, pushed, tell
 
 SHORT = small_manifest(steps=1)
 
@@ -173,6 +174,20 @@ def test_end__neighbour_lies_for_ever__is_given_up_after_half_an_hour() -> None:
     assert not ending(held).is_given_up
     held.handle(Ticked(), timings.END_WAIT_MS_MAX + 1_000)
     assert ending(held).is_given_up and not ending(held).is_over
+
+
+def test_end__restarted_after_its_last_round_and_nobody_answers__is_given_up_after_half_an_hour_too() -> None:
+    """A fault once: as it was never live it counted as catching up, and the half hour did not begin."""
+    silent_ms = timings.FIRST_SYNC_TIMEOUT_MS
+    restarted = node(manifest=SHORT, records=[own(0, manifest=SHORT)], reserved_step=0)
+    join(restarted, X)
+    tell(restarted, X, head_of(Ledger(SHORT), OTHER_STATE, 9), 10)
+    restarted.handle(Ticked(), silent_ms - 1)
+    assert restarted.own_steps.is_finished and distance(restarted) == 0
+    restarted.handle(Ticked(), silent_ms + 10)
+    assert distance(restarted) == 1
+    restarted.handle(Ticked(), silent_ms + 10 + timings.END_WAIT_MS_MAX)
+    assert ending(restarted).is_given_up and not ending(restarted).is_over
 
 
 def test_end__node_with_steps_to_make__says_nothing_but_zero() -> None:

@@ -151,3 +151,8 @@ def _further() -> Iterator[Story]:
     told.switch(3, is_on=False).estimated(5, 0).join(10, X).same(20, X).push(40, X, seal(TWO, 1, 1)).tick(50)
     told.tell(100, X, head_of(ledger_of(TWO, []), work_distance=9)).switch(1_000_000, is_on=True)
     yield told.tick(1_000_050).estimated(1_000_100, 1).ticks(1_000_150, 1_800_200, 2_800_149, 2_800_150)
+
+    name = "its last round is done, and no neighbour answers: 30 s of silence, then half an hour"
+    told = Story(name, ONE, held=[record(ONE, 0, 5, author=ME)], reserved_step=0).tick(0).join(10, X)
+    told.tell(20, X, head_of(ledger_of(ONE, []), work_distance=9)).ticks(30_009, 30_010)
+    yield told.ticks(1_830_009, 1_830_010)

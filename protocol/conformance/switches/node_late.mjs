@@ -160,6 +160,7 @@ export const SWITCHES_OF_NODE_LATE = [
   ]),
   ...of("node_core.mjs", "traces_end.json", [
     ["9.6", "zero while it has a step to make", "if (hasSteps || isCatchingUp) this.end", "if (isCatchingUp) this.end"],
+    ["9.6", "silence is no work for one that has finished", "!this.sync.isLive && !isSilent", "!this.sync.isLive"],
     ["9.6", "a change is told to all", "if (this.end.mustTell(this.#nowMs)) for", "if (false) for"],
   ]),
   ...of("node_clock.mjs", "traces_end.json", [
