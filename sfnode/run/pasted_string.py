@@ -17,7 +17,7 @@ _CHECKSUM_BYTES = 4  # one wrong letter in 2^32 goes unnoticed
 _BYTES_MAX = 1 << 12  # four addresses with long names and an invitation take a third
 # What chats, mail programs and quotations insert: white space, marks of a quotation, invisible joiners, soft hyphens.
 _INSERTED = re.compile("(?:=\r?\n|[\\s>|\u00ad\u200b-\u200f\u2060\ufeff])+")
-_AROUND = "\"'`<>()[]*_.,;!?=\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
+_AROUND = "\"'`<>()[]*_.,;!?\u2018\u2019\u201c\u201d\u201e\u2026\u00ab\u00bb"
 _SCHEME_AS_PASTED = re.compile(rf"{SCHEME[:-1]}(?::|%3a)(?://)?(?=v[0-9]+\.)", re.IGNORECASE)
 _HOW = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
 
@@ -69,4 +69,5 @@ def _decoded(digits: str) -> bytes:
         return base64.b32decode(digits, casefold=True)
     except ValueError:
         wrong = sorted(set(digits.rstrip("=")) - set("abcdefghijklmnopqrstuvwxyz234567"))
-        raise OperatorError(f"the string to join has {wrong[0]!r} in it, which does not belong there. {_HOW}") from None
+        said = f"has {wrong[0]!r} in it, which does not belong there" if wrong else "was cut off"
+        raise OperatorError(f"the string to join {said}. {_HOW}") from None

@@ -127,20 +127,6 @@ def test_run_invite__address_of_another_run__is_refused(place: Place) -> None:
     assert_teaches(invite(place, "--at", other), "--at", "another run")
 
 
-def test_run_admit__node_of_another_run__is_refused_and_its_old_mistakes_stop_nobody(
-    tmp_path: Path,
-) -> None:
-    """Both runs were mixed with exit code 0, and while the node was stopped, no later statement reached it."""
-    listed = Place(tmp_path, LISTED)
-    (listed.folder / "other").mkdir()
-    other = Place(listed.folder / "other", INVITED)
-    admitted = ("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--data-dir", listed.data_dir)
-    assert_teaches(call(*admitted, "--run", other.run), "belongs to run", "--data-dir")
-    assert listed.waiting() == []
-    DataDirectory(listed.data_dir).statements.submit([Roster(INVITED).codec.admit(OWNER, signer(2).author)])
-    assert call(*admitted).code == 0
-
-
 def test_run_invite__picture__is_for_the_user_alone_and_one(place: Place) -> None:
     svg = place.folder / "invitation.svg"
     assert invite(place, "--at", NODE, "--svg", svg).code == 0
