@@ -72,16 +72,13 @@ class EnvelopeCodec:
 
     def seal(self, signer: crypto.Signer, step: int, scalars: tuple[int, ...]) -> Envelope:
         """Sign ``scalars`` for the round at ``step``. The caller must have made the step durable before (SPEC 9.2)."""
-        seed, method, numbers = (
-            hashing.seed_of(self._manifest.run_id, signer.author, step),
-            self._manifest.method,
-            _NONE,
-        )
+        method, numbers = self._manifest.method, _NONE
         if method.is_dense:
             packed = _ROWS.pack(scalars[0]) + pack_numbers(scalars[1:], method.number_bits)
             scalars, numbers = scalars[:1], np.array(scalars[1:], dtype=np.int8)
         else:
             packed = self._scalars.pack(*scalars)
+        seed = hashing.seed_of(self._manifest.run_id, signer.author, step)
         payload = _HEAD.pack(signer.author, step, seed) + packed
         record = payload + signer.sign(self._prefix + payload)
         return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, numbers=numbers, record=record)
