@@ -124,7 +124,7 @@ class World:
     async def start(self) -> None:
         """All nodes train."""
         for seat in self.seats:
-            seat.folder.mkdir()
+            seat.folder.mkdir(mode=0o700)
             DataDirectory(seat.folder).basis.store(self.manifest, self._basis, origin="test")
             self._begin(seat)
         await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")

@@ -96,7 +96,7 @@ def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
     another = call(*join, "--basis", tmp_path / "a.basis")
     assert "a.basis is not the run's basis: the SHA-256" in another.error
     assert not (tmp_path / "node" / BASIS_FILE).exists()
-    (tmp_path / "node").mkdir(exist_ok=True)
+    (tmp_path / "node").mkdir(mode=0o700, exist_ok=True)
     (tmp_path / "node" / BASIS_FILE).write_bytes(data[:-1])
     assert f"{BASIS_FILE} is not the run's basis" in call(*join).error
 
@@ -109,7 +109,7 @@ def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "owner.basis").write_bytes(data)
     port = free_port()
-    (tmp_path / "second").mkdir()
+    (tmp_path / "second").mkdir(mode=0o700)
     (tmp_path / "second" / BASIS_FILE).write_bytes(data[:-1])
     with Joins(tmp_path) as join:
         given = ("--run", tmp_path / "test.run", "--relay")
