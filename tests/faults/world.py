@@ -275,7 +275,7 @@ class World:
         return joined
 
     async def _join(self, folder: Path, joined: trio.Event) -> None:
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         nodes = tuple(parse_bootstrap(seat.address) for seat in self.seats)
         source = RunSource(bootstrap=RunAddress(run_id=self.manifest.run_id, nodes=nodes))
         reporter = Reporter(is_json=True, stream=io.StringIO())
