@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -35,15 +36,18 @@ def fetched(reference: str) -> Path:
             f"data {reference!r}: the library `datasets`, which fetches it, is missing: {how_to_add('data')}; or give "
             "a file"
         ) from None
-    part = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         rows = library.load_dataset(form["name"], form["part"], split=form["split"] or "train")
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    except (OSError, ValueError, TypeError, library.exceptions.DatasetsError) as error:  # TypeError: pictures in JSON
+        raise OperatorError(f"data {reference!r}: cannot be had from the hub: {first_line(error)}") from None
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part.write_text("".join(lines), "utf-8")
         part.replace(path)
-    except (OSError, ValueError, TypeError, library.exceptions.DatasetsError) as error:  # TypeError: pictures in JSON
-        raise OperatorError(f"data {reference!r}: cannot be had from the hub, or kept: {first_line(error)}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise OperatorError(f"cannot write {path}: {first_line(error)}") from None
     return path
