@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks import places
 from benchmarks.learn.plain import Measured
-from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders, Task, load, read
-from benchmarks.learn.recipes import DENSE_CORE, REAL_RECIPES
+from benchmarks.learn.problems import DEVICES, SMOLLM2, Folders, Task, load, read
+from benchmarks.learn.recipes import DENSE_CORE, REAL_RECIPES, real_tasks
 from benchmarks.learn.spaces import Space, space_of
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import Stopwatch, say
@@ -108,9 +108,8 @@ def main(tasks: str, seeds: str, members: int, rows: int, steps: int, lora: bool
     Example: python -m benchmarks.members --tasks sst2,trec --seeds 0,1,2
     """
     folders = Folders(data=data, models=places.MODELS, device=device)
-    chosen = [REAL_TASKS[name] for name in tasks.split(",")]
     try:
-        folders.check(SMOLLM2, chosen)
+        chosen = real_tasks(tasks, folders)
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
     recipe = REAL_RECIPES[DENSE_CORE]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from benchmarks.learn.curves import EVALUATED_AT, Job
-from benchmarks.learn.problems import REAL_TASKS, SMALL, SMOLLM2, TASKS, ModelChoice, Task
+from benchmarks.learn.problems import REAL_TASKS, SMALL, SMOLLM2, TASKS, Folders, ModelChoice, Task
 from benchmarks.learn.scaling import Scaling
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
@@ -163,6 +163,13 @@ def _named(option: str, names: str | None, known: Mapping[str, T]) -> dict[str, 
     if unknown := [name for name in chosen if name not in known]:
         raise OperatorError(f"--{option} {unknown[0]!r}: known are {', '.join(known)}")
     return {name: known[name] for name in chosen}
+
+
+def real_tasks(names: str, folders: Folders) -> list[Task]:
+    """The real tasks of these names, separated by commas. OperatorError: an unknown one, or a missing file or model."""
+    chosen = [*_named("tasks", names, REAL_TASKS).values()]
+    folders.check(SMOLLM2, chosen)
+    return chosen
 
 
 def _shortened(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:

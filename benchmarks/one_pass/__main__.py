@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from benchmarks import places
-from benchmarks.learn.problems import DEVICES, REAL_TASKS, SMOLLM2, Folders, Task
+from benchmarks.learn.problems import DEVICES, Folders, Task
+from benchmarks.learn.recipes import real_tasks
 from benchmarks.one_pass.laboratory import CALIBRATION_ROWS, late_layers, make_laboratory
 from benchmarks.one_pass.membership import attack
 from benchmarks.one_pass.pooled import pooled_lora
@@ -64,9 +65,8 @@ def main(
     Example: python -m benchmarks.one_pass --tasks sst2,trec --authors 1,16
     """
     folders = Folders(data=data, models=places.MODELS, device=device)
-    chosen = [REAL_TASKS[name] for name in tasks.split(",")]
     try:
-        folders.check(SMOLLM2, chosen)
+        chosen = real_tasks(tasks, folders)
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
     counts = {int(each): rounds or _ROUNDS[int(each)] for each in authors.split(",") if each}

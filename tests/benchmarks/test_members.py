@@ -73,3 +73,8 @@ def test_members__three__have_rows_of_their_own_and_together_another_model(
 def test_members__without_data__says_what_is_missing(tmp_path: Path) -> None:
     result = CliRunner().invoke(command.main, ["--data", str(tmp_path)])
     assert result.exit_code == 1 and "make data" in result.output
+
+
+def test_members__unknown_task__says_which_are_known() -> None:
+    result = CliRunner().invoke(command.main, ["--tasks", "chess"])
+    assert result.exit_code == 1 and "'chess': known are sst2" in result.output

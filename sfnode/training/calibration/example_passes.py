@@ -71,7 +71,7 @@ class _Looking:
         self._gain_H = shared.norm_gain()
         self._inputs: list[list[Tensor]] = [[] for _ in tensors]
         self._first = [torch.zeros(()).double() for _ in tensors]
-        self._firsts = 0
+        self._first_tokens = 0
         self._rows: list[Tensor] = []
         self._weights: list[Tensor] = []
         self._examples: list[Tensor] = []
@@ -115,7 +115,7 @@ class _Looking:
         for layer, x in enumerate(inputs):
             self._inputs[layer].append(x[: len(places_P)].float().cpu())
             self._first[layer] = self._first[layer] + x[len(places_P) :].float().cpu().double().sum(dim=0)
-        self._firsts += len(firsts_R)
+        self._first_tokens += len(firsts_R)
         row_P = places_P.cpu() // tokens
         counts_R = row_P.bincount(minlength=len(rows.tokens))
         self._rows.append(row_P + self._rows_seen)
@@ -163,7 +163,7 @@ class _Looking:
             self._spread += (stream_VH.T @ (stream_VH * self._likely_V[:, None])).cpu().double()
         return Look(
             inputs=[torch.cat(each) for each in self._inputs],
-            first=[each / max(1, self._firsts) for each in self._first],
+            first=[each / max(1, self._first_tokens) for each in self._first],
             row=torch.cat(self._rows),
             weight=torch.cat(self._weights),
             example=torch.cat(self._examples),
