@@ -56,7 +56,7 @@ class LocalRun:
 
         ``at_step``: as for `state`. A node may be running there. Raises OperatorError, StorageDamagedError.
         """
-        last = self._step(at_step)
+        last = self._stored.evaluations.step_at(at_step)
         with self._stored.replayed(self.manifest) as replica:
             envelopes = replica.ledger.slots.envelopes()
             yield from envelopes if last is None else takewhile(lambda each: each.step < last, envelopes)
@@ -66,16 +66,15 @@ class LocalRun:
 
         ``at_step``: sum only the updates of earlier steps; "best": of the step with the least loss on held-out data.
 
-        Raises OperatorError, StorageDamagedError.
+        Raises OperatorError (a step that no update here has reached, too), StorageDamagedError.
         """
-        last = self._step(at_step)
+        last = self._stored.evaluations.step_at(at_step)
         with self._stored.replayed(self.manifest) as replica:
             made = max(replica.ledger.authors().values(), default=-1) + 1
+            if isinstance(at_step, int) and at_step > made:
+                raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {at_step:,}")
             coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)
             return StoredState(coefficients=coefficients, steps=made if last is None else min(last, made))
-
-    def _step(self, at_step: AtStep | None) -> int | None:
-        return None if at_step is None else self._stored.evaluations.step_at(at_step)
 
     @property
     def _stored(self) -> DataDirectory:

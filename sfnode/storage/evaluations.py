@@ -145,7 +145,7 @@ class EvaluationsFile:
         """Replace the file. OperatorError if it cannot be written."""
         write_json(self._path, [asdict(each) for each in evaluations])
 
-    def step_at(self, at_step: AtStep) -> int:
+    def step_at(self, at_step: AtStep | None) -> int | None:
         """Return the number of a step, also for `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
         if at_step != BEST_STEP:
             return at_step

@@ -84,3 +84,10 @@ def test_command__that_uses_the_model__takes_the_state_of_the_run(
     last = (tmp_path / "out", folder) if words[0] == "export" else (folder,)
     done = call(*words, *last, "--at-step", "best", "--model", "embedded:tiny-opt")
     assert asked == ["state best"] and "no best step is known" in done.error
+
+
+def test_export__of_a_step_that_nobody_has_made_yet__says_how_many_there_are(folder: Path, tmp_path: Path) -> None:
+    """A slip of the pen took the newest model without a word."""
+    done = call("export", "--at-step", 99, "--out", tmp_path / "out", "--model", "embedded:tiny-opt", folder)
+    assert done.code == 1 and "has updates of 5 steps, and not yet of 99" in done.error
+    assert not (tmp_path / "out").exists()
