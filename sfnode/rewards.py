@@ -50,7 +50,7 @@ class Checker:
 
         ``has_ended``: whether the model ended the answer by itself, within the rule's tokens.
         """
-        values = {name: _value(row, name) for name in sorted(self._rule.fields)}
+        values = {name: _value(row, name) for name in sorted(set(self._rule.fields))}
         data = answer.encode("utf-8", "replace")
         text = data[:_BYTES_MAX].decode("utf-8", "ignore").strip(_WHITE)
         return self._given(self._rule.check, text, has_ended and len(data) <= _BYTES_MAX, values)

@@ -78,7 +78,14 @@ function demandList(value, [least, most], what) {
   return value;
 }
 
-/** {check, samples, tokens} of a text; Unfit if it is no rule. */
+/** The names of the fields in a check, each as often as it is there; a bound alone stands at both ends, and is there once. */
+function fieldsIn(part) {
+  if (typeof part !== "object" || part === null) return [];
+  if ("field" in part) return [part.field];
+  return [...new Set(part.values?.() ?? Object.values(part))].flatMap(fieldsIn);
+}
+
+/** {check, fields, samples, tokens} of a text; Unfit if it is no rule. */
 export function readRule(text) {
   const rule = readBounded(text);
   const isText = (value) => {
@@ -89,8 +96,10 @@ export function readRule(text) {
   demand(isText(rule), "half of a surrogate pair");
   const members = membersOf(rule, ["check", "samples", "tokens"], "rule");
   demand(members.size === 3, "a member is missing");
+  const check = readCheck(members.get("check"), 1, { terms: 0 });
   return {
-    check: readCheck(members.get("check"), 1, { terms: 0 }),
+    check,
+    fields: fieldsIn(check),
     samples: demandWhole(members.get("samples"), SAMPLES, "samples"),
     tokens: demandWhole(members.get("tokens"), TOKENS, "tokens"),
   };
@@ -160,8 +169,9 @@ function readBound(value) {
 }
 
 function readNumberRange(value) {
-  const ends = typeof value === "string" ? [value, value] : demandList(value, [2, 2], "number");
-  return demandOrder(ends.map(readBound));
+  const ends = typeof value === "string" ? [value] : demandList(value, [2, 2], "number");
+  const bounds = ends.map(readBound);
+  return demandOrder([bounds[0], bounds.at(-1)]);
 }
 
 function readCounts(value) {

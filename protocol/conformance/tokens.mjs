@@ -5,6 +5,7 @@ import { readRule } from "./reward.mjs";
 
 const FIELD_NAME = /^[\p{XID_Start}_]\p{XID_Continue}*$/u;
 const PART = /\{\{|\}\}|\{([^{}]*)\}|[^{}]+/y;
+const ROW_LENGTH_MAX = 2 ** 20;
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Data, or a task, that cannot be used. */
@@ -16,6 +17,11 @@ function demand(condition, what) {
 
 const isText = (value) => typeof value === "string" && value.isWellFormed();
 const longest = (lists) => Math.max(0, ...lists.map((each) => each.length));
+const comparedOf = (value) => {
+  demand(isText(value) || Number.isInteger(value), "neither a text nor a whole number");
+  return String(value);
+};
+const withChoice = (row, choice) => new Map([...row, ["choice", choice]]);
 const last = (tokens, count) => tokens.slice(Math.max(0, tokens.length - count));
 
 /** Parts of a template: {text} or {field}. */
@@ -37,6 +43,8 @@ function parseTemplate(template) {
 
 const fieldsOf = (parts) => parts.flatMap(({ field }) => (field === undefined ? [] : [field]));
 const filled = (parts, row) => parts.map(({ text, field }) => text ?? row.get(field)).join("");
+const countOf = (text) => [...text].length; // code points
+const lengthOf = (parts, row) => parts.reduce((total, { text, field }) => total + countOf(text ?? row.get(field)), 0);
 
 /** What a template ends with, after its last field or doubled brace. */
 function tailOf(template) {
@@ -127,6 +135,7 @@ export class Encoder {
   /** Of one line. */
   examples(line) {
     const row = this.#rowOf(line);
+    this.#checkLength(row);
     const prompt = filled(this.#prompt, row);
     switch (this.#task.kind) {
       case "completion":
@@ -135,7 +144,7 @@ export class Encoder {
         return this.#question(prompt);
       case "choice": {
         const choices = this.#choicesOf(row);
-        const texts = choices.map((choice) => filled(this.#following, new Map([...row, ["choice", choice]])));
+        const texts = choices.map((choice) => filled(this.#following, withChoice(row, choice)));
         return this.#chosen(prompt, texts.map((text) => this.#after(text)), this.#labelOf(row, choices.length));
       }
       default: {
@@ -143,6 +152,15 @@ export class Encoder {
         return this.#chosen(prompt, isSingle ? [] : this.#words, this.#labelOf(row, this.#words.length));
       }
     }
+  }
+
+  /** Before anything is filled in. */
+  #checkLength(row) {
+    const choices = this.#task.kind === "choice" ? this.#choicesOf(row) : [""];
+    const texts = choices.map((choice) => lengthOf(this.#following, withChoice(row, choice)));
+    const compared = (this.#rule?.fields ?? []).map((field) => countOf(comparedOf(row.get(field))));
+    const length = [lengthOf(this.#prompt, row), ...texts, ...compared].reduce((total, each) => total + each, 0);
+    demand(length <= ROW_LENGTH_MAX, "too long");
   }
 
   #chosen(prompt, candidates, label) {

@@ -126,13 +126,13 @@ class RewardRule:
     Attributes:
         samples: answers to each prompt.
         tokens: longest answer; one that has not ended by then fails every check but ``contains``.
-        fields: of a row, that the check names.
+        fields: of a row, each as often as the check names it.
     """
 
     check: Check
     samples: int
     tokens: int
-    fields: frozenset[str]
+    fields: tuple[str, ...]
 
 
 def parse_reward(text: str) -> RewardRule:
@@ -150,7 +150,7 @@ def parse_reward(text: str) -> RewardRule:
         check=grammar.check(members["check"], "reward.check", 1),
         samples=_whole(members["samples"], SAMPLES_MIN, SAMPLES_MAX, "reward.samples"),
         tokens=_whole(members["tokens"], 1, ANSWER_TOKENS_MAX, "reward.tokens"),
-        fields=frozenset(grammar.fields),
+        fields=tuple(grammar.fields),
     )
 
 
@@ -158,7 +158,7 @@ class _Grammar:
     """Reads checks from plain data; collects their fields and counts the terms of sums."""
 
     def __init__(self) -> None:
-        self.fields: set[str] = set()
+        self.fields: list[str] = []
         self._terms = 0
 
     def check(self, data: object, where: str, depth: int) -> Check:
@@ -282,7 +282,7 @@ class _Grammar:
                 literals.append("")
         if end != len(data):
             raise Malformed(f"{where}: a single brace at character {end + 1}; {_BRACES_HELP}")
-        self.fields.update(names)
+        self.fields += names
         return RowText(tuple(literals), tuple(names))
 
 

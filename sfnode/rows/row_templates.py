@@ -15,6 +15,7 @@ LABEL_FIELD = "label"
 CHOICES_FIELD = "choices"
 CHOICE_NAME = "choice"  # stands for each of the row's choices in the completion of a choice task
 CHOICES_MIN = 2
+ROW_CHARACTERS_MAX = 1 << 20  # of a row's texts: a tokenizer takes some 800 bytes of memory for a rare character
 WORD_FIELD = "label as text"  # in rows that `init` makes, where a number alone could be a word; no name in a template
 _WHOLE = re.compile(r"([+-]?[0-9]{1,9})(?:[.,]0*)?")  # pandas writes 1.0 where labels are missing, Excel 1,0
 
@@ -46,7 +47,7 @@ class TaskTemplate:
     def __init__(self, task: TaskSpec) -> None:
         self._task = task
         self.rule = parse_reward(task.completion) if task.kind is TaskKind.REWARD else None
-        self._checked = () if self.rule is None else tuple(sorted(self.rule.fields))
+        self._checked = () if self.rule is None else tuple(sorted(set(self.rule.fields)))
         self.words = [word.strip() for word in task.label_words]
         wholes = ((place, _WHOLE.fullmatch(word)) for place, word in enumerate(self.words))
         self._numerals = {int(whole[1]): place for place, whole in wholes if whole}
@@ -137,11 +138,10 @@ class TaskTemplate:
             if not isinstance(value, str):
                 raise OperatorError(f"{where}: field {name!r} is {_shown(value)}, and not a text")
             fields[name] = _unicode(value, name, where)
-        prompt = self._task.template.format(**fields)
+        choices, label = [""], 0
         match self._task.kind:
             case TaskKind.CLASSIFICATION:
-                following: tuple[str, ...] = ()
-                label = self._label(row, self._task.label_words, where)
+                choices, label = [], self._label(row, self._task.label_words, where)
             case TaskKind.CHOICE:
                 found = self._value(row, CHOICES_FIELD, where)
                 texts = found if isinstance(found, list) else []
@@ -149,14 +149,20 @@ class TaskTemplate:
                     wanted = "a list of two or more texts"
                     raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(found)}, not {wanted}")
                 choices = [_unicode(text, CHOICES_FIELD, where) for text in texts]
-                following = tuple(self._task.completion.format(**fields, choice=choice) for choice in choices)
                 label = self._label(row, choices, where)
-            case TaskKind.COMPLETION:
-                following, label = (self._task.completion.format(**fields),), 0
             case TaskKind.REWARD:
-                following, label = (), 0
-        checked = tuple((name, _compared(self._value(row, name, where), name, where)) for name in self._checked)
-        return RowTexts(prompt=prompt, following=following, label=label, fields=checked)
+                choices = []
+        checked = {name: _compared(self._value(row, name, where), name, where) for name in self._checked}
+        template, completion = self._task.template, self._task.completion
+        # Before they are filled in: a stranger's template can name a long field a thousand times
+        length = _length(template, fields) + sum(_length(completion, {**fields, CHOICE_NAME: each}) for each in choices)
+        length += sum(len(str(checked[name])) for name in (self.rule.fields if self.rule else ()))
+        if length > ROW_CHARACTERS_MAX:
+            what = f"the row's texts have {length:,} characters, and may have {ROW_CHARACTERS_MAX:,}"
+            raise OperatorError(f"{where}: {what}: divide them among several rows")
+        following = tuple(completion.format(**fields, choice=each) for each in choices)
+        prompt = template.format(**fields)
+        return RowTexts(prompt=prompt, following=following, label=label, fields=tuple(checked.items()))
 
     def _label(self, row: Row, words: Sequence[str], where: str) -> int:
         value = self._value(row, LABEL_FIELD, where)
@@ -197,6 +203,11 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
                 f"as {{sentence}}, and neither {LABEL_FIELD!r} nor {CHOICES_FIELD!r}; a brace itself is written twice"
             )
     return tuple(str(name) for name, _, _ in parts)
+
+
+def _length(template: str, values: Mapping[str, str]) -> int:
+    """Return the number of characters of the template with these values in it."""
+    return sum(len(text) + len(values[name] if name else "") for text, name, _, _ in string.Formatter().parse(template))
 
 
 def _check_names(template: str, what: str, is_complete: bool, example: str) -> None:

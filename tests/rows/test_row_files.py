@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.rows import row_files
+from sfnode.rows import TaskTemplate, row_files
 from sfnode.run import TaskTexts
 from sfnode.storage import example_files
 from tests.field.siblings import ROWS, SIBLINGS, Sibling, references
+from tests.support.task_specs import CHOICE, task_spec
 
 TEXTS = TaskTexts(template="{sentence} It was", label_words=(" bad", " good"))
 TEMPLATE = TEXTS.row_template
@@ -221,3 +223,23 @@ def test_rows__parquet_as_other_programs_write_it__has_texts_and_whole_numbers(t
     parquet.write_table(arrow.table({"sentence": arrow.array([], "string"), "label": arrow.array([], "int8")}), path)
     with pytest.raises(OperatorError, match=r"rows\.parquet: no examples: the table has no rows"):
         row_files.public_rows(path, TEMPLATE)
+
+
+@pytest.mark.parametrize("kind", ["template", "choices", "rule"])
+def test_texts__long_field_that_a_stranger_names_a_thousand_times__is_refused_before_it_is_filled_in(kind: str) -> None:
+    """A fault once: 100 kB of public data took a tokenizer or a rule gigabytes, and ended each joiner's worker."""
+    rule = json.dumps({"check": {"exact": "{a}" * 1_330}, "samples": 2, "tokens": 16})
+    template = TaskTemplate(
+        {
+            "template": task_spec({"template": "{a}" * 1_360, "label_words": [" no", " yes"]}),
+            "choices": task_spec({**CHOICE, "template": "", "completion": "{a}" * 1_300 + "{choice}"}),
+            "rule": task_spec({"kind": "reward", "template": "{q}", "completion": rule, "label_words": []}),
+        }[kind]
+    )
+    row = {"a": "x" * 100_000, "q": "Why?", "choices": ["b", "c"], "label": 0}
+    tracemalloc.start()
+    with pytest.raises(OperatorError, match=r"^row 1: the row's texts have .* and may have 1,048,576: divide them"):
+        template.texts(row, "row 1")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -108,7 +108,7 @@ def test_task__with_a_rule__is_of_rewards() -> None:
     task = task_of(run_options(TaskOptions(), 16, rule_text="exact:{answer}"), folder)
     assert (task.kind, task.objective, task.template) == (TaskKind.REWARD, Objective.LOSS, "{prompt}")
     assert (task.label_words, task.batch_rows) == ((), 16)
-    assert parse_reward(task.completion).fields == {"answer"}
+    assert parse_reward(task.completion).fields == ("answer",)
     other = task_of(run_options(TaskOptions(template="{a}:"), rule_text="exact:x"), folder)
     assert (other.template, other.batch_rows) == ("{a}:", 16)
 

@@ -24,6 +24,7 @@ _CHOICE = {"kind": "choice", "template": "{text}:", "completion": " {choice}.", 
 _COMPLETION = {"kind": "completion", "template": "{text}:", "completion": "{answer}", "label_words": []}
 _TEXT = {"kind": "completion", "template": "", "completion": "{text}", "label_words": []}
 _RULE = json.dumps({"check": {"exact": "{answer}"}, "samples": 2, "tokens": 3})
+_WIDE = "\U0001f600"  # four bytes, and two units of UTF-16
 _REWARD = {"kind": "reward", "template": "{text}?", "completion": _RULE, "label_words": []}
 
 
@@ -52,7 +53,7 @@ class TableTokenizer:
 
 def tokens() -> Document:
     """tokens.json"""
-    parts = (_templates(), _lines(), _rows(), _cut(), _real())
+    parts = (_templates(), _lines(), _rows(), _cut(), _long(), _real())
     about = "From data to tokens: SPEC 5.5. The real tokenizer is that of stories260K, 512 tokens, of Llama's kind"
     return document(about, [each for part in parts for each in part], table=TOKENS)
 
@@ -75,7 +76,7 @@ def _case(
 def _made(
     name: str, task: dict[str, Any], data: bytes, tokenizer: PreTrainedTokenizerBase, written: dict[str, Any]
 ) -> Case:
-    given = {"task": task, "tokenizer": written, "data": compact(data)}
+    given = {"task": task, "tokenizer": written, "data": compact(data, _WIDE.encode())}
     return case(name, "examples", given, _examples(tokenizer, task, data))
 
 
@@ -179,6 +180,15 @@ def _rows() -> Iterator[Case]:
     }.items():
         row = json.dumps({"text": "t", "choices": choices, "label": 0}).encode("ascii")
         yield _case(f"choices: {name}", _CHOICE, row)
+    for name, answer in {
+        "a whole number": -5,
+        "a fraction": 0.5,
+        "null": None,
+        "half of a surrogate pair": "\ud800",
+    }.items():
+        row = json.dumps({"text": "t", "answer": answer}).encode("ascii")
+        yield _case(f"a field of the rule: {name}", _REWARD, row)
+    yield _case("a field of the rule: none", _REWARD, [{"text": "t"}])
 
 
 # --- what does not fit
@@ -212,6 +222,20 @@ def _cut() -> Iterator[Case]:
     yield _case(
         "letters beyond ASCII are cut between their bytes", _WORDS, [{"text": "\u00e4\u00f6\u00fc", "label": 0}], 5
     )
+
+
+def _long() -> Iterator[Case]:
+    """Rows of 2^20 code points, which is the most, and of one more: templates name a field hundreds of times."""
+    rule = json.dumps({"check": {"exact": "{b}" * 448}, "samples": 2, "tokens": 3})
+    for kind, task in {
+        "words": {**_WORDS, "template": "{a}" * 1_023 + "{b}"},
+        "choice": {**_CHOICE, "template": "{a}" * 1_023 + "." * 1_008, "completion": "{choice}."},
+        "completion": {**_COMPLETION, "template": "{a}" * 512, "completion": "{a}" * 511 + "{b}"},
+        "reward": {**_REWARD, "template": "{a}" * 576, "completion": rule},
+    }.items():
+        for name, more in {"as long as it may be": 0, "too long": 1}.items():
+            row = {"a": _WIDE * 1_024, "b": _WIDE * (1_024 + more), "choices": ["x"] * (8 + more), "label": 0}
+            yield _case(f"a row that is {name}: {kind}", task, [row], 8)
 
 
 # --- a real tokenizer
