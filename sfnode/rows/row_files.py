@@ -218,7 +218,8 @@ def _wanted(template: TaskTemplate) -> str:
 
 def header_of(text: str) -> tuple[list[str], str]:
     """Return the names of the columns and what divides them: what divides the first line into most parts."""
-    line = text.lstrip("\r\n").splitlines()[0]
+    csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
+    line = (text.lstrip("\r\n").splitlines() or [""])[0]
     found = [(next(csv.reader([line], delimiter=each)), each) for each in _DELIMITERS]
     names, delimiter = max(found, key=lambda each: len(each[0]))
     return [name.strip() for name in names], delimiter
@@ -226,7 +227,6 @@ def header_of(text: str) -> tuple[list[str], str]:
 
 def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Yield the rows of a table whose first line names its columns. OperatorError names the line that is wrong."""
-    csv.field_size_limit(sys.maxsize)  # of the whole process: a text may be as long as it likes
     is_spaced = f'{delimiter} "' in text.lstrip().partition("\n")[0]  # else the quotes would belong to the texts
     source = io.StringIO(text, newline="")
     reader = csv.reader(source, delimiter=delimiter, strict=True, skipinitialspace=is_spaced)
@@ -259,6 +259,7 @@ def table_rows(text: str, delimiter: str, path: Path, wanted: Sequence[str]) -> 
 def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, object]]:
     """Yield the rows of a Parquet file. OperatorError: pyarrow is missing, or the file is damaged."""
     try:
+        arrow: Any = import_module("pyarrow")
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError:
         raise OperatorError(
@@ -275,7 +276,7 @@ def parquet_rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[str, objec
                 yield f"{path}: row {number}", plain
     except UnicodeDecodeError:
         raise OperatorError(f"{path}: a column holds bytes that are no text in UTF-8: save it as text") from None
-    except (OSError, ValueError) as error:  # pyarrow's errors are of these kinds
+    except (OSError, ValueError, arrow.ArrowException) as error:
         fault = first_line(error).rstrip(".")
         raise OperatorError(f"{path}: a damaged Parquet file: {fault}. Fetch or make it again") from None
     if not number:

@@ -223,6 +223,7 @@ def _refused_tables() -> list[Sibling]:
         _of(
             "quote_never_closed.csv", 'sentence,label\n"fine,1\ndull,0\n', "Write a double quote in a quoted text twice"
         ),
+        _of("empty_sheet_of_excel.csv", "sep=;\n", "a header alone"),
         _of("plain_text.txt", "It was fine.\nIt was dull.\n", "neither JSON nor a table"),
         _of("rows.yaml", "- sentence: fine\n  label: 1\n", "neither JSON nor a table"),
         _of(

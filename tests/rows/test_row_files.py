@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import tracemalloc
 from decimal import Decimal
@@ -243,3 +244,26 @@ def test_texts__long_field_that_a_stranger_names_a_thousand_times__is_refused_be
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_rows__parquet_with_a_wrong_byte_in_what_describes_it__is_called_damaged(tmp_path: Path) -> None:
+    """A fault once: pyarrow has errors of its own, and some ended in a traceback."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"sentence": ["fine"], "label": [1]}), path := tmp_path / "rows.parquet")
+    whole, refused = path.read_bytes(), []
+    for place in range(len(whole) - 180, len(whole) - 120):
+        path.write_bytes(whole[:place] + bytes([whole[place] + 1]) + whole[place + 1 :])
+        try:
+            assert len([*row_files.rows_of(path, TEMPLATE)]) == 1
+        except OperatorError as error:
+            refused.append(str(error))
+    assert len(refused) > 10 and all(": a damaged Parquet file: " in said for said in refused)
+
+
+def test_rows__book_on_one_line__is_refused_in_words(tmp_path: Path) -> None:
+    """A fault once: Python's own bound of a cell, which a process has until it is raised, ended in a traceback."""
+    csv.field_size_limit(131_072)
+    (path := tmp_path / "book.txt").write_text("It was fine. " * 20_000)
+    with pytest.raises(OperatorError, match="neither JSON nor a table"):
+        [*row_files.rows_of(path, TEMPLATE)]
