@@ -3,9 +3,11 @@
 import os
 import select
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sfnode.children import child_program
 
@@ -50,7 +52,9 @@ class Dialogue:
         return said.removesuffix(b"\n")  # with all that it said, if that was more than a line
 
     def end(self) -> None:
-        """End the command at once. Harmless if it has ended."""
+        """End the command and all that it has started at once. Call it once."""
+        with suppress(OSError):  # all have ended
+            os.killpg(self._process.pid, signal.SIGKILL)
         child_program.end(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from protocol.errors import OperatorError
@@ -41,6 +42,17 @@ def test_reward_command__ends_once_in_a_while__is_restarted(tmp_path: Path) -> N
         assert count.read_text() == "xxxx"
         with pytest.raises(OperatorError, match=r"--private-reward .* ended, after 3 restarts: for each line such as"):
             own.reward("end", True, {"n": 9})
+
+
+def test_reward_command__in_a_shell_that_hangs__leaves_nothing_that_runs(tmp_path: Path) -> None:
+    """A fault once: of `sh -c 'cd X && check; true'` only the shell was ended, and the check computed for ever."""
+    pid = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {shlex.quote(str(pid))}; wait"
+    with closing(RewardCommand(shlex.join(["sh", "-c", script]), limit_s=0.3)) as own:
+        with pytest.raises(OperatorError, match=r"said nothing for 0\.3 s, after 3 restarts"):
+            own.reward("a", True, ROW)
+        gone = psutil.wait_procs([each for each in psutil.process_iter() if each.pid == int(pid.read_text())], 5.0)
+    assert gone[1] == []
 
 
 def test_reward_command__says_nothing__is_ended_and_teaches(tmp_path: Path) -> None:
