@@ -67,7 +67,7 @@ def ask_model(
     encoder = PromptEncoder(tokenizer, task, loading.token_rows(loading.empty_model(folder)))
     rows = [row_of(task, question) for question in questions]
     examples = [
-        encoder.encode(row, f"question {number}: {question!r}")[0]
+        _end_of(encoder.encode(row, f"question {number}: {question!r}"))
         for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
     ]
     longest = 1 + max(example.width for example in examples)
@@ -85,6 +85,16 @@ def ask_model(
         Comparison(question=question, before=old, after=new)
         for question, old, new in zip(questions, before, after, strict=True)
     ]
+
+
+def _end_of(pieces: tuple[Example, ...]) -> Example:
+    """Return the last tokens of a text in pieces, as many as a piece has: they are what the model goes on with."""
+    if len(pieces) == 1:
+        return pieces[0]
+    before, last = pieces[-2:]
+    first, more = before.candidates[0], last.candidates[0]
+    whole = first + (more if last.tokens else more[1:])  # without START, a piece repeats a token (SPEC 5.5)
+    return replace(last, candidates=(whole[-len(first) :],))
 
 
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:

@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers.processors import ByteLevel
 
 from protocol.errors import OperatorError
 from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import resolve_model
+from sfnode.training.answers import AnswerWriter
+from sfnode.training.model import loading
 from sfnode.training.model_questions import Comparison, ask_model, row_of
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run
@@ -56,6 +59,26 @@ def test_ask__texts__are_gone_on_with(fields: dict[str, Any], question: str) -> 
     assert found.before.shares == ()
     assert found.before.text.strip()
     assert question not in found.before.text
+
+
+@pytest.mark.parametrize("has_start", [True, False])
+@pytest.mark.parametrize("films", [1, 7, 8, 9, 20])
+def test_ask__text_longer_than_the_runs_rows__is_gone_on_with_from_its_end(
+    has_start: bool, films: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: the model went on with the first tokens of a long text, and its end did not count."""
+    tokenizer: Any = loading.load_tokenizer(MODEL)
+    if not has_start:
+        tokenizer.backend_tokenizer.post_processor = ByteLevel(trim_offsets=False)
+    text = "film " * films + "and it was a very good one, as we all had hoped for so long"
+    body, room = tokenizer.encode(text, add_special_tokens=False), 32 - has_start
+    assert len(body) > room or films == 1
+    given: list[list[int]] = []
+    write = AnswerWriter.write
+    monkeypatch.setattr(loading, "load_tokenizer", lambda _: tokenizer)
+    monkeypatch.setattr(AnswerWriter, "write", lambda own, texts: given.append([*texts[0]]) or write(own, texts))
+    asked(TEXT, text)
+    assert given[0] == tokenizer.encode("")[:has_start] + body[-room:]
 
 
 def test_ask__more_tokens_than_the_model_has_positions__are_as_many_as_it_has() -> None:
