@@ -99,7 +99,7 @@ def _end_of(pieces: tuple[Example, ...]) -> Example:
 
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     """Return a data row that asks ``question``, with placeholders in the fields of the answer. OperatorError."""
-    wanted = field_names(task.template or task.completion, "template")
+    wanted = [*dict.fromkeys(field_names(task.template or task.completion, "template"))]
     usual: dict[str, object] = {}
     if task.kind is TaskKind.COMPLETION:
         usual |= dict.fromkeys(field_names(task.completion, "completion"), _NO_RESPONSE)
@@ -110,7 +110,8 @@ def row_of(task: TaskSpec, question: str) -> dict[str, object]:
     if task.kind is TaskKind.REWARD:
         usual |= dict.fromkeys(parse_reward(task.completion).fields, _NOT_GIVEN)
     if isinstance(given, dict):
-        return {**usual, **given, "label": 0}  # the answer does not depend on it, and people's rows have words there
+        digits = {name: str(value) for name, value in given.items() if type(value) is int}
+        return {**usual, **given, **digits, "label": 0}  # no answer depends on it, and people's rows have words there
     if len(wanted) != 1 or task.kind is TaskKind.CHOICE:
         fields = [*wanted, *(["choices"] if task.kind is TaskKind.CHOICE else [])]
         example = json.dumps({field: ["...", "..."] if field == "choices" else "..." for field in fields})

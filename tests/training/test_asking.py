@@ -121,6 +121,13 @@ def test_row_of__prompt_with_several_fields__shows_how_to_write_them(
         row_of(task_spec(fields), question)
 
 
+def test_ask__field_that_the_prompt_names_twice_and_whole_numbers__are_asked_about() -> None:
+    """A fault once: a field named twice counted as several, and a number, which rows may have, was refused."""
+    twice = {**CLASSIFICATION, "template": "{a} {a} it was"}
+    plain, digits, number = asked(twice, "5", '{"a": "5"}', '{"a": 5}')
+    assert plain.before == digits.before == number.before
+
+
 def test_ask__row_that_does_not_fit__is_named_with_its_number() -> None:
     with pytest.raises(OperatorError, match=r"question 2: .* field 'sentence' is missing"):
         asked(CLASSIFICATION, "a film", '{"text": "a film"}')
