@@ -8,7 +8,7 @@ from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
 from sfnode.model_files import ModelFolder, model_folder as files, verify
 from sfnode.storage import example_files
-from sfnode.training.model import TensorGroup, left_out, load_described, loading, trainable_tensors
+from sfnode.training.model import TensorGroup, check_whole_fits, left_out, load_described, loading, trainable_tensors
 from sfnode.training.task import AnswerJudge, PromptEncoder, TaskData, read_task
 from sfnode.training.token_check import shown_words
 
@@ -53,6 +53,7 @@ def describe_run(
     stops = loading.named_stops(folder.path, files.files_beside(folder.path))
     tokenizer, rows = loading.load_tokenizer(folder.path), loading.token_rows(loading.empty_model(folder.path))
     read = read_task(tokenizer, task, located, None, AnswerJudge.of(tokenizer, task, stops=stops), rows)
+    check_whole_fits(folder.path)
     model, spec = load_described(folder, sharing)
     return RunModel(
         spec=spec,

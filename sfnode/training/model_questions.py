@@ -15,7 +15,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.rows import field_names
 from sfnode.training.answers import AnswerWriter
-from sfnode.training.model import check_model, fold_weights, loading
+from sfnode.training.model import check_model, check_whole_fits, fold_weights, loading
 from sfnode.training.reward_estimate import likeliest_answers
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import AnswerJudge, Example, PromptEncoder, TaskData, batch_of
@@ -72,6 +72,7 @@ def ask_model(
     ]
     longest = 1 + max(example.width for example in examples)
     tokens = max(1, min(tokens, (loading.positions_of(folder) or tokens + longest) - longest))
+    check_whole_fits(folder, dtype)
     shared = SharedModel(loading.load_causal_lm(folder, _CPU, dtype))
     stops = loading.named_stops(folder, bases.manifest.model.usage)
     data = TaskData(label_tokens=encoder.label_tokens, judge=AnswerJudge.of(tokenizer, task, stops=stops))

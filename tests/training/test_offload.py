@@ -19,7 +19,9 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.subspace.basis_file import Bases
 from sfnode.demo import model_folder
+from sfnode.model_files import resolve_model
 from sfnode.run.manifest_builder import MethodOptions
+from sfnode.training.described_model import describe_run
 from sfnode.training.estimator import Estimator
 from sfnode.training.export.hugging_face_folder import export_model
 from sfnode.training.model import offload as offload_module
@@ -28,6 +30,7 @@ from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.offload import load_offloaded, offload, waiting_weights
 from sfnode.training.model.quantised import load_in
 from sfnode.training.model.tensor_groups import TensorGroup
+from sfnode.training.model_questions import ask_model
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.worker_protocol import memory_and_disk, weight_plan
@@ -236,6 +239,13 @@ def test_load__model_larger_than_memory__is_refused_before_a_weight_is_read(
     with pytest.raises(OperatorError, match="take 3 MiB, and 1 MiB are free in main memory: use another model"):
         export_model(Bases(run.manifest), run.coefficients, model_folder(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    asked = (model_folder(), Bases(run.manifest), run.coefficients, ["A film"])
+    with pytest.raises(OperatorError, match="take 3 MiB, and 1 MiB are free in main memory: use another model"):
+        ask_model(*asked, torch.float32, 4)
+    with pytest.raises(OperatorError, match="take 2 MiB, and 1 MiB are free in main memory: use another model"):
+        ask_model(*asked, torch.bfloat16, 4)
+    with pytest.raises(OperatorError, match="take 3 MiB, and 1 MiB are free in main memory: use another model"):
+        describe_run(resolve_model("embedded:tiny-opt"), "linear", run.manifest.task, None)
 
 
 def test_load__disk_is_full__says_where_to_point_it(monkeypatch: pytest.MonkeyPatch) -> None:
