@@ -89,7 +89,9 @@ def evaluate_answers(
         predictions=(),
         answers=tuple(
             SampleAnswer(
-                prompt=judge.text(example.tokens)[-SAMPLE_CHARACTERS:], text=text[:SAMPLE_CHARACTERS], reward=reward
+                prompt=judge.text(example.tokens).strip()[-SAMPLE_CHARACTERS:],
+                text=text[:SAMPLE_CHARACTERS],
+                reward=reward,
             )
             for example, (text, reward) in zip(examples[:_SAMPLES_KEPT], found[:_SAMPLES_KEPT], strict=True)
         ),
@@ -118,7 +120,7 @@ def checked_answers(judge: AnswerJudge, examples: Sequence[Example], written: An
     copies, found = len(written.tokens) // len(examples), []
     for number, (tokens, has_ended) in enumerate(zip(written.texts(), written.has_ended, strict=True)):
         text = judge.text(tokens)
-        found.append((text, judge.reward(text, has_ended, examples[number // copies].fields)))
+        found.append((text.strip(), judge.reward(text, has_ended, examples[number // copies].fields)))
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from protocol.errors import NumericError, OperatorError
+from protocol.run.reward import parse_reward
 from protocol.state.coefficients import CoefficientLayout, Coefficients
 from protocol.subspace.basis_file import Bases, decode_basis_untrusted
 from sfnode.cli.ask import _shown
@@ -20,6 +23,7 @@ from sfnode.training.model import loading
 from sfnode.training.model_questions import Comparison, Reply, ask_model, row_of
 from sfnode.training.reward_estimate import advantages_of
 from sfnode.training.shared_model import SharedModel
+from sfnode.training.task.answer_judge import AnswerJudge
 from sfnode.training.task.encoding import read_task
 from tests.support.reward_runs import RULE, WANTED, reward_manifest, rewarded, write_prompts
 from tests.support.task_specs import CLASSIFICATION, task_spec, write_rows
@@ -106,6 +110,20 @@ def test_estimate__no_answer_gets_anything__says_what_it_means(
     rows = write_rows(tmp_path / "rows.jsonl", [{"sentence": "a film", "wanted": wanted}] * 8)
     with pytest.raises(NumericError, match=f"all 4 answers to each prompt were equally good .{said}"):
         session(bases, rows).estimate(7, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [("yes", 1.0), (" \x0byes\r\n", 1.0), ("\u00a0yes", 0.0), ("yes\u2028", 0.0), (" " * 16_384 + "yes", 0.0)],
+)
+def test_judge__white_space_around_an_answer__is_that_of_the_rule(answer: str, reward: float) -> None:
+    """A fault once: all white space of Unicode was stripped, and before the cut: other readers gave other rewards."""
+    tokenizer: Any = SimpleNamespace(eos_token_id=2, decode=lambda *_, **__: answer)
+    rule = parse_reward(json.dumps({"check": {"exact": "yes"}, "samples": 2, "tokens": 8}))
+    judge = AnswerJudge(tokenizer, rule)
+    assert judge.reward(judge.text([1]), True, ()) == reward
+    own = AnswerJudge(tokenizer, rule, lambda text, _: float(text == "yes"))
+    assert own.reward(own.text([1]), True, ()) == 1.0
 
 
 @pytest.mark.parametrize(

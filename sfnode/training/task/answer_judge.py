@@ -52,15 +52,15 @@ class AnswerJudge:
         return cls(tokenizer, parse_reward(task.completion), own, frozenset(stops))
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return an answer's text, without special tokens and white space at its ends."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True)).strip()
+        """Return the text of tokens, without special ones. `strip` it to show it: the rule has its own white space."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def reward(self, text: str, has_ended: bool, fields: Fields) -> float:
         """Return how good an answer to a row with these fields is, 0 to 1."""
         self.on_answer()
         if self._function is None:
-            return self._checker.reward(text, has_ended, dict(fields))
-        value = float(self._function(text, dict(fields)))
+            return self._checker.reward(text.strip() if self._command else text, has_ended, dict(fields))
+        value = float(self._function(text.strip(), dict(fields)))
         if not 0.0 <= value <= 1.0:
             raise OperatorError(f"the reward of one's own is {value} for the answer {text[:80]!r}: return 0 to 1")
         return value
