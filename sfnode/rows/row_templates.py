@@ -91,9 +91,8 @@ class TaskTemplate:
 
     @property
     def end(self) -> str:
-        """Return the literal text that ends every prompt; empty when a field does."""
-        parts = list(string.Formatter().parse(self._task.template))
-        return parts[-1][0] if parts and parts[-1][1] is None else ""
+        """Return the literal text that ends every prompt; empty when a field or a brace does."""
+        return re.split("[{}]", self._task.template)[-1]
 
     def numbered(self, row: object) -> object:
         """Return a row with the number of its label in place of a label word, a choice, digits or a number.

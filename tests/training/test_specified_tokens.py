@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run.task import TaskSpec
+from sfnode.rows import TaskTemplate
 from sfnode.training.task.encoding import PromptEncoder
 from tests.support.spec_programs import spec_program
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
@@ -29,6 +30,7 @@ TASKS: dict[str, tuple[Mapping[str, Any], str]] = {  # and the literal text at t
     "completion": (COMPLETION, " it"),
     "template that ends with a field": ({**COMPLETION, "template": "it {sentence}"}, ""),
     "doubled brace": ({**COMPLETION, "template": "{sentence} {{it}} was"}, " was"),
+    "doubled brace at the end": ({**COMPLETION, "template": "it {sentence}, it was }}"}, ""),
     "no field": ({**CHOICE, "template": "it was"}, "it was"),
     "text": (TEXT, ""),
 }
@@ -80,6 +82,7 @@ def assert_same_examples(tokenizer: PreTrainedTokenizerBase, name: str, chance: 
     """For one row drawn by chance; how many examples it has, 0 for a row that is not used."""
     fields, tail = TASKS[name]
     task = task_spec({**fields, "max_tokens": chance.randrange(4, 14)})
+    assert TaskTemplate(task).end == tail
 
     def draw() -> str:
         return " ".join(chance.choices(WORDS, k=chance.randrange(9)))
