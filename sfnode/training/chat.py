@@ -16,6 +16,7 @@ _TEMPLATE_FILE = "chat_template.jinja"
 _TEMPLATE_BYTES_MAX = 1 << 20
 _SECONDS_MAX = 10.0  # usual templates take milliseconds
 _WORDS = "WHAT-THE-USER-SAYS"  # stands for the prompt, whose fields a template of chats must not see
+_WRONG = (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError, AttributeError)
 _LEAVE_OUT = "Leave --chat out, or write the words around the prompt into --template and add --no-chat"
 
 
@@ -54,7 +55,7 @@ def _around(tokenizer: PreTrainedTokenizerBase, own: str) -> tuple[str, str]:
     sys.settrace(look)
     try:
         whole = tokenizer.apply_chat_template(said, chat_template=own, add_generation_prompt=True, tokenize=False)
-    except (TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, MemoryError) as error:
+    except _WRONG as error:
         raise OperatorError(f"the model's chat template cannot be used: {error}. {_LEAVE_OUT}") from None
     finally:
         sys.settrace(traced)
