@@ -14,6 +14,7 @@ from sfnode.model_files import resolve_model
 from sfnode.run import DataOptions, MethodOptions, RewardOptions, RunDraft, RunOptions, TaskOptions, manifest_builder
 from sfnode.training import calibration
 from sfnode.training.chat import chat_prompt
+from sfnode.training.devices import move_to
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import load_described, loading, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -89,10 +90,14 @@ class LocalModel:
         self._folder: Path | None = None
 
     @classmethod
-    def load(cls, reference: str | Path, revision: str = "") -> "LocalModel":
-        """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError."""
+    def load(cls, reference: str | Path, revision: str = "", device: str = "cpu") -> "LocalModel":
+        """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError.
+
+        ``device``: "cpu", "cuda", "mps", or "auto", which is CUDA where there is one.
+        """
         folder = resolve_model(str(reference), revision)
         model, spec = load_described(folder)
+        move_to(device, model)
         made = cls(model, loading.load_tokenizer(folder.path), spec=spec)
         made._folder = folder.path
         return made

@@ -64,6 +64,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     from sfnode.api.local_model import finish_run  # imports torch
     from sfnode.training import calibration
     from sfnode.training.described_model import describe_run
+    from sfnode.training.devices import move_to
     from sfnode.training.shared_model import SharedModel
 
     options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
@@ -83,6 +84,8 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     draft = RunDraft(named, signer, task, described.spec, described.tensors)
     if options.dense_batch_rows and os.path.lexists(basis_out):
         raise OperatorError(f"{basis_out} exists: choose another --out, or remove it")
+    if options.dense_batch_rows:
+        move_to("auto", described.model)
     with counting("making a basis from some of the data", "examples") as report:
         made, found = finish_run(draft, SharedModel(described.model), described.data, report)
     if options.settings is not None and options.data.data is not None:  # the settings may have texts of their own

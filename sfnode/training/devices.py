@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
 from protocol.errors import OperatorError
 from protocol.schema import to_plain
@@ -30,6 +31,11 @@ def choose_device(name: str) -> torch.device:
     if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
         raise OperatorError(f"device {name!r}: this machine or this build of torch has none; use --device cpu or auto")
     return torch.device(name)
+
+
+def move_to(device: str, model: nn.Module) -> None:
+    """Move a model to the device called so. OperatorError as of `choose_device`."""
+    model.to(choose_device(device))
 
 
 def describe_devices() -> DeviceReport:

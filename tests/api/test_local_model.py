@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import decode_run_untrusted
@@ -18,6 +19,7 @@ from sfnode.api.runs import LocalAuthor
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.run.reward_options import RewardOptions
 from sfnode.run.task_options import TaskOptions
+from tests.support.cli_calls import call
 from tests.support.tiny_models import WORDS, tiny_llama, tiny_tokenizer
 
 TASK = TaskOptions(template="{sentence} it was", labels="bad,good")
@@ -41,6 +43,28 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
         author = LocalAuthor(run, model.learner(run, ROWS))
         author.apply(author.measure(0))
         assert author.replica.ledger.updates == 1
+
+
+def test_make_run__machine_with_a_card__leaves_the_model_where_it_is(
+    model: LocalModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: it moved the caller's model, and learners that had measured before met two devices."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert model.make_run(ROWS, TASK, steps=3).manifest.method.is_dense
+    assert model.shared.device.type == "cpu"
+
+
+def test_init__machine_with_a_card__looks_for_the_basis_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str] = []
+
+    def choose(name: str) -> torch.device:
+        chosen.append(name)
+        return torch.device("cpu")
+
+    monkeypatch.setattr("sfnode.training.devices.choose_device", choose)
+    task = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 4)
+    assert call("init", *task, "--out", tmp_path / "a.run").code == 0
+    assert chosen == ["auto"]
 
 
 def test_make_run__rewards_of_a_model_with_a_chat_template__puts_the_prompt_into_it(

@@ -16,7 +16,7 @@ from protocol.errors import OperatorError
 from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import resolve_model
-from sfnode.training.answers import AnswerWriter
+from sfnode.training.answers import Answers, AnswerWriter
 from sfnode.training.model import loading
 from sfnode.training.model_questions import Comparison, ask_model, row_of
 from tests.support.cli_calls import call
@@ -74,9 +74,14 @@ def test_ask__text_longer_than_the_runs_rows__is_gone_on_with_from_its_end(
     body, room = tokenizer.encode(text, add_special_tokens=False), 32 - has_start
     assert len(body) > room or films == 1
     given: list[list[int]] = []
-    write = AnswerWriter.write
+    written = AnswerWriter.write
+
+    def write(writer: AnswerWriter, texts: list[tuple[int, ...]]) -> Answers:
+        given.append([*texts[0]])
+        return written(writer, texts)
+
     monkeypatch.setattr(loading, "load_tokenizer", lambda _: tokenizer)
-    monkeypatch.setattr(AnswerWriter, "write", lambda own, texts: given.append([*texts[0]]) or write(own, texts))
+    monkeypatch.setattr(AnswerWriter, "write", write)
     asked(TEXT, text)
     assert given[0] == tokenizer.encode("")[:has_start] + body[-room:]
 

@@ -29,11 +29,9 @@ from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.learning_rate import suited_rate
 from sfnode.training.calibration.residual_writers import moving_tensors
 from sfnode.training.dense_estimate import contrasts
-from sfnode.training.devices import choose_device
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
-from sfnode.worker_protocol import DeviceOptions
 
 # In steps of Newton's method, for a step of very many rows: docs/decisions/0032-all-numbers-from-one-pass.md
 RATE = 1.5
@@ -89,7 +87,7 @@ def calibrate(
     """Find a basis for cores of some of ``tensors``; None where there can be none.
 
     That is so for fewer than 32 examples, models whose writing layers are not known, and more label words or numbers
-    than a message can hold. Moves the model to the best device.
+    than a message can hold.
 
     Args:
         batch_rows: examples of a message.
@@ -97,8 +95,6 @@ def calibrate(
 
     OperatorError: the model gives numbers that are not finite.
     """
-    module: nn.Module = shared.model  # the base class's `to` has types
-    module.to(choose_device(DeviceOptions().device))
     drawn: list[Drawn] = []
     if data.judge is not None:
         data, drawn = _answered(shared, data, on_progress)
