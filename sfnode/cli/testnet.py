@@ -109,9 +109,9 @@ def testnet(
 ) -> None:
     """Run a whole network of nodes on this machine.
 
-    Without a task or a reward they train the demo's, along random directions, as with `sfnode init --plain`. It ends
-    when all nodes hold the same model. The exit code is 0 only if all nodes and an offline replay of a ledger
-    have the same state digest, every node stopped cleanly, and the accuracy rose by --points-min.
+    Without a task or a reward it runs the demo: along random directions, as after `sfnode init --plain`. It ends when
+    all nodes hold the same model. The exit code is 0 only if all nodes and an offline replay of a ledger have the same
+    state digest, every node stopped cleanly, and the accuracy rose by --points-min.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
