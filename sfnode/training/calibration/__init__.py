@@ -1,5 +1,4 @@
-"""Doors: `calibrate` finds the basis of a dense core from the model and some examples, without looking at their labels;
-`moving_tensors` chooses its layers.
+"""Doors: `calibrate` finds the basis of a dense core, without looking at labels; `moving_tensors` chooses its layers.
 
 No digest and no other node depends on how the basis was made, so this code may use floats and libraries freely.
 """
