@@ -148,8 +148,7 @@ def _warn_of_examples(task: TaskSpec, data: "TaskData", least: int) -> None:
         if 0 not in labels and TaskTemplate(task).counts_from_0:
             text += ". If the labels are numbers that begin with 1, write the words themselves: numbers count from 0"
         click.echo(printable(f"Warning: {text}"), err=True)
-    cut = sum(len(each.tokens) + max(map(len, each.candidates), default=0) >= room for each in examples)
-    if cut and task.kind is not TaskKind.COMPLETION:
+    if cut := sum(each.is_cut for each in examples):
         text = f"{cut} of {len(examples)} prompts are cut to {room} tokens and lose their beginning"
         click.echo(f"Warning: {text}: give --max-tokens {2 * task.max_tokens}, or leave these prompts out", err=True)
 

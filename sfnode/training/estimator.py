@@ -8,7 +8,7 @@ the trained weights, which are remade when these change. The base weights stay s
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -170,11 +170,12 @@ class Estimator:
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
+        own = None if self.data.judge is None else self.data.judge.own
         key = (
             self.manifest.run_id,
             _digest(self._bases, self._epochs),
             hashlib.sha256(repr(examples).encode()).digest(),
-            None if self.data.judge is None else self.data.judge.own,
+            own if isinstance(own, Hashable) else self.data.judge,
         )
         known = self._shared.evaluations
         if key not in known:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,22 @@ def test_learner__rows_as_programs_have_them__are_taken_as_a_file_would_be(model
 
 def test_load__path_of_the_standard_library__is_a_folder() -> None:
     assert LocalModel.load(demo.model_folder())._folder == demo.model_folder()
+
+
+def test_learner__reward_that_is_an_object_of_a_dataclass__is_evaluated(tmp_path: Path) -> None:
+    """A fault once: such an object has no hash, by which results were looked up."""
+
+    @dataclass
+    class Scorer:
+        word: str
+
+        def __call__(self, answer: str, row: Mapping[str, object]) -> float:
+            return float(self.word in answer)
+
+    model = LocalModel.load("embedded:tiny-opt")
+    run = model.make_run(ROWS, PROMPT, RewardOptions(rule_text="words:1-4", samples=2, answer_tokens=4), steps=3)
+    scored = [model.learner(run, ROWS, ROWS[:4], reward=Scorer(word)).evaluate().loss for word in ("", "#")]
+    assert scored == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("step", [-1, 100])

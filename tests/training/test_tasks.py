@@ -24,6 +24,10 @@ def encoder(fields: Mapping[str, Any] = CLASSIFICATION, **changes: Any) -> Promp
     return PromptEncoder(tiny_tokenizer(), task_spec(fields, **changes))
 
 
+RULE = '{"check": {"exact": "good"}, "samples": 2, "tokens": 4}'
+REWARD = {"kind": "reward", "template": "{sentence} it was", "completion": RULE, "label_words": [], "max_tokens": 4}
+
+
 def encoded(row: object, fields: Mapping[str, Any] = CLASSIFICATION, **changes: Any) -> list[Example]:
     return list(encoder(fields, **changes).encode(row, "here:1"))
 
@@ -84,6 +88,7 @@ def test_read_task__rows_that_take_long__are_counted_while_they_are_read(
         (TEXT, {"text": ""}, "no token to predict"),
         (TEXT, {"text": None}, "field 'text' is null, and not a text"),
         (CLASSIFICATION | {"template": "{sentence}"}, {"sentence": "", "label": 0}, "no token to predict"),
+        (REWARD, {"sentence": "film"}, "answer of 4 tokens leaves no room for it; .* larger --max-tokens"),
     ],
 )
 def test_row__not_what_its_kind_needs__is_refused_with_its_place(
@@ -141,6 +146,14 @@ def test_prompt__too_long__keeps_the_end_of_the_template() -> None:
     (short,), (whole,) = (encoded({"sentence": words, "label": 0}, max_tokens=limit) for limit in (6, 64))
     assert len(short.tokens) == 6
     assert short.tokens == whole.tokens[-6:]
+
+
+@pytest.mark.parametrize("fields", [CLASSIFICATION, LONG_WORDS, REWARD], ids=["words", "long words", "reward"])
+def test_prompt__that_fits_exactly__is_not_called_cut(fields: Mapping[str, Any]) -> None:
+    """A fault once: `init` warned of prompts that lose their beginning where none did."""
+    found = [encoded({"sentence": "very " * count, "label": 0}, fields, max_tokens=12)[0] for count in range(1, 12)]
+    lost = [len(example.tokens) < 2 + count for count, example in enumerate(found, start=1)]
+    assert [example.is_cut for example in found] == lost and any(lost) and not all(lost)
 
 
 def test_label_words__one_token_each__rows_are_prompts_alone() -> None:
