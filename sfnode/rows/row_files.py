@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
@@ -134,7 +134,7 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
     if start == "[" and not is_specified:
         return _listed(text, path, template)
     if start in ("{", "[") or is_specified:
-        return _lines(text, path, template)
+        return _lines(text, path, template, constant=int if is_specified else float)
     return _table(text, path, template)
 
 
@@ -161,13 +161,14 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
         raise OperatorError(f"{path}:{line}: cannot be read as UTF-8 text: {error.reason}. {advice}") from None
 
 
-def _lines(text: str, path: Path, template: TaskTemplate) -> Iterator[Placed]:
+def _lines(text: str, path: Path, template: TaskTemplate, *, constant: Callable[[str], float]) -> Iterator[Placed]:
+    """``constant`` reads NaN, which JSON has not: `float` does, and `int` refuses it."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield f"{path}:{number}", json.loads(line)
+            yield f"{path}:{number}", json.loads(line, parse_constant=constant)
         except (ValueError, RecursionError) as error:
             why = f"not JSON: {_why(error)}"
             with suppress(ValueError, RecursionError):
@@ -207,7 +208,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         what = _KNOWN.get(error.msg, error.msg)
         return f"{what} at column {error.colno}"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else "a number of thousands of digits"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "NaN, Infinity or thousands of digits"
 
 
 def _wanted(template: TaskTemplate) -> str:

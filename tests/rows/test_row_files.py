@@ -261,6 +261,14 @@ def test_rows__parquet_with_a_wrong_byte_in_what_describes_it__is_called_damaged
     assert len(refused) > 10 and all(": a damaged Parquet file: " in said for said in refused)
 
 
+def test_public_rows__with_a_word_that_json_has_not__are_made_anew_without_it(tmp_path: Path) -> None:
+    """A fault once: they were published as they are, and a reader of JSON refuses the file."""
+    (path := tmp_path / "rows.jsonl").write_text('{"sentence": "a", "label": 1, "score": NaN}\n')
+    assert row_files.public_rows(path, TEMPLATE) == b'{"sentence": "a", "label": 1}\n'
+    with pytest.raises(OperatorError, match=r"rows\.jsonl:1: not JSON: NaN, Infinity or thousands of digits"):
+        [*row_files.rows_of(path, TEMPLATE, is_specified=True)]
+
+
 def test_rows__book_on_one_line__is_refused_in_words(tmp_path: Path) -> None:
     """A fault once: Python's own bound of a cell, which a process has until it is raised, ended in a traceback."""
     csv.field_size_limit(131_072)

@@ -158,6 +158,7 @@ def _lines() -> Iterator[Case]:
         "a field is a number": b'{"text": 5, "label": 0}',
         "half of a surrogate pair": b'{"text": "\\ud800", "label": 0}',
         "half of one in a field that is skipped": b'{"text": "a", "other": "\\ud800", "label": 0}',
+        "no number, in a field that is skipped": b'{"text": "a", "other": NaN, "label": 0}',
         "a whole pair": b'{"text": "\\ud83d\\ude00", "label": 0}',
         "a repeated key: the last counts": b'{"text": "a", "text": "b", "label": 1, "label": 0}',
         "no line": b"",
