@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import DIRECTIONS_MAX
 from protocol.run import SignedManifest, TaskKind, TaskSpec
+from protocol.schema import has_half_pair
 from sfnode.extras import check_can_train
 from sfnode.model_files import ModelFolder, model_folder
 from sfnode.reporter import counted, counting, printable
@@ -67,6 +68,10 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     from sfnode.training.devices import move_to
     from sfnode.training.shared_model import SharedModel
 
+    data = "" if options.data.is_private else options.data.data or ""
+    for option, name in (("--model", options.model), ("--data", data)):
+        if has_half_pair(Path(name).name):
+            raise OperatorError(f"{option} {name}: the name is not UTF-8, in which a manifest is written: rename it")
     options = _with_readable_data(options, basis_out)  # a slip in the data shows before a model is fetched
     folder = found_model(options.model, options.revision)
     if options.revision and not folder.revision:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -181,6 +182,19 @@ def test_init__label_that_no_row_has__is_named(labels: tuple[int, ...], said: st
     outcome = call("init", *DEMO[:2], *words, "--plain", "--data", data, "--out", tmp_path / "a.run")
     assert said in outcome.stderr and ("no row has" in outcome.stderr) == bool(said)
     assert "prompts are cut" not in outcome.stderr
+
+
+@pytest.mark.parametrize("option", ["--model", "--data"])
+def test_init__name_in_another_encoding__is_to_be_renamed(option: str, tmp_path: Path) -> None:
+    """A fault once: it said that half of a surrogate pair is not a character."""
+    name = tmp_path / os.fsdecode(b"caf\xe9")
+    if option == "--model":
+        given: tuple[object, ...] = (option, shutil.copytree(demo.model_folder(), name), "--private-data")
+    else:
+        given = (*DEMO[:2], option, shutil.copyfile(some_reviews(tmp_path, 2), name))
+    texts = ("--template", "{sentence} It was", "--labels", " no, yes", "--plain", "--out", tmp_path / "a.run")
+    outcome = call("init", *given, *texts)
+    assert outcome.code != 0 and "the name is not UTF-8, in which a manifest is written: rename it" in outcome.stderr
 
 
 def test_init__long_texts__are_said_to_be_cut(tmp_path: Path) -> None:
