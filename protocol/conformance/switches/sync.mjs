@@ -176,9 +176,9 @@ const ASKING = [
     ["8.4.4", "hashes of any length", "hashes.length !== PAYLOAD_HASH_BYTES * steps.length", "false"],
     [
       "8.4.4",
-      "void slots are compared, too",
+      "what has the same hash is pulled",
       "return slot?.isVoid === false && !payloadHash(slot.payload)",
-      "return slot === undefined || slot.isVoid || !payloadHash(slot.payload)",
+      "return slot?.isVoid === false && payloadHash(slot.payload)",
     ],
     ["8.4.5", "pulls of any length", "Math.floor(this.#pullBytesMax / (2 * recordBytes(this.#run.manifest)))", "1024"],
     ["8.4.5", "too few records are enough", "      this.isFailed = true;\n      this.release();"],
