@@ -70,7 +70,8 @@ class LocalRun:
         """
         last = self._stored.evaluations.step_at(at_step)
         with self._stored.replayed(self.manifest) as replica:
-            made = max(replica.ledger.authors().values(), default=-1) + 1
+            local_steps = self.manifest.method.local_steps  # of a round, which its first step names
+            made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
             if isinstance(at_step, int) and at_step > made:
                 raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {at_step:,}")
             coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ class Bench:
     coefficients: Coefficients
     jobs: trio.MemorySendChannel[Job]
     inbox: trio.MemoryReceiveChannel[Event]
-    output: io.StringIO = field(default_factory=io.StringIO)
+    output: io.StringIO
+    signed: SignedManifest
 
     async def next(self) -> Event:
         """The next event for the node."""
@@ -74,7 +75,8 @@ class Bench:
 
     def add_update(self, step: int) -> None:
         """Another node's update arrives."""
-        self.coefficients.add([EnvelopeCodec(SIGNED.manifest).seal(AUTHOR, step, (7,))])
+        numbers = self.signed.manifest.numbers
+        self.coefficients.add([EnvelopeCodec(self.signed.manifest).seal(AUTHOR, step, (7,) * numbers)])
 
 
 @asynccontextmanager
@@ -90,7 +92,7 @@ async def running(
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
         trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
-        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
+        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output, signed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
             yield bench
@@ -181,6 +183,27 @@ async def test_trainer__old_epoch_that_changes_all_the_time__is_sent_in_every_te
         asked = bench.worker.asked(SetCoefficients)
         sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
         assert sent == [[0, 1] if number % 10 == 0 else [1] for number in range(16)]
+
+
+async def test_trainer__dense_core__each_round_is_measured_on_all_updates_before_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each step is an epoch there. All earlier ones counted as old, so nodes trained on a model of ten rounds ago."""
+
+    def slow(request: Message) -> Reply | bytes:
+        autojump_clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
+        return healthy(request)
+
+    signed = sign_manifest(small_manifest(core="dense"), OWNER)
+    async with running(tmp_path, slow, signed=signed) as bench:
+        await bench.next()
+        for step in range(1, 5):
+            bench.add_update(step - 1)
+            bench.estimate(step)
+            await bench.next()
+        asked = bench.worker.asked(SetCoefficients)
+        sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
+        assert sent == [[0], [1], [2], [3]]
 
 
 async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
