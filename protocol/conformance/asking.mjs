@@ -229,7 +229,7 @@ export class Session {
     }
     yield* this.#pull(span, page, this.#taken);
     if (this.#isThorough && !this.isFailed) yield* this.#pull(span, page, new Set());
-    if (this.#open(span, page).length > 0) this.#skipped += 1;
+    if (!this.isFailed && this.#open(span, page).length > 0) this.#skipped += 1;
   }
 
   /** As many slots at once as a pull may ask for, in the order of the page, but none that is taken. */

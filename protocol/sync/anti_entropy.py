@@ -112,7 +112,7 @@ class SyncSession:
         self.has_progressed = self.has_progressed or bool(came)
 
     def close(self) -> None:
-        """Give up the session, so that others may be asked for what its pull was."""
+        """Give up the session, so that others are asked for what its pull asked for."""
         self._dialogue.close()
         self._release(self._asked)
         self.in_flight = None
@@ -198,10 +198,10 @@ class SyncSession:
             pairs[author] = _as_int(holdings.void) | (bucket.valid if bucket else 0)
             missing[author] = yield from self._missing(span, holdings)
         yield from self._pull(span, missing, pairs, self._claims.taken)
-        # Another peer may be slow, or lie. So what was left to it is left once only.
+        # Other peers may be slow, or lie. So what the last session left to them is not left to them again.
         if self._is_thorough and not self.is_short:
             yield from self._pull(span, missing, pairs, frozenset())
-        self.skipped += any(self._open(span, missing, pairs))
+        self.skipped += not self.is_short and any(self._open(span, missing, pairs))
 
     def _pull(self, span: int, missing: dict[Author, int], pairs: dict[Author, int], taken: Set[SlotKey]) -> Dialogue:
         """Pull what is ``missing`` and not ``taken``, and remove from ``missing`` what was asked for."""

@@ -305,6 +305,11 @@ def _shared() -> Iterator[Story]:
         told.tell(1_040, Y, head_of(full)).answer(1_050, Y, ledger_of(EXAMPLE, records))
     yield told.tick(1_100)
 
+    told = relay("a session that failed has skipped nothing: the next one leaves out what another pull asks for")
+    with told.limited(PULL_BYTES_MAX=500):
+        told.until_pull(30, X, full).pulled(40, X).until_pull(50, Y, full).catch_up(2_040, X, full)
+    yield told
+
     pair = (records[2], seal(EXAMPLE, 1, 2, 8))
     told = relay("one record of a slot that is void there comes from elsewhere: both are still asked for")
     with told.limited(PULL_BYTES_MAX=500):

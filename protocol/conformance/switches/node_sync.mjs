@@ -111,6 +111,7 @@ export const SWITCHES_OF_NODE_SYNC = [
     ["8.4.6", "only until it is answered", "      this.#taken.delete(slot);\n"],
     ["8.4.6", "so is what has come", "own.get(step)?.isVoid || (own.has(step) && !pairs.has(step))", "false"],
     ["8.4.6", "but not one record of two", "...theirs.void, "],
+    ["8.4.6", "a session that failed has skipped nothing", "!this.isFailed && this.#open(", "this.#open("],
     ["8.4.6", "asked for at the end of the page", "this.#isThorough && !this.isFailed", "false"],
     ["8.4.6", "by the session after one that skipped", "this.#isThorough && !this.isFailed", "!this.isFailed"],
   ]),
