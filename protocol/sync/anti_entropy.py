@@ -54,27 +54,52 @@ class Claims:
         self.compared: set[int] = set()  # spans of which some session has received all that its peer holds
 
 
+class _Missing:
+    """The slots of one page that its session has still to ask for."""
+
+    def __init__(self, ledger: Ledger, span: int) -> None:
+        self._ledger = ledger
+        self._span = span
+        self._left: dict[Author, int] = {}
+        self._pairs: dict[Author, int] = {}  # slots that may lack their second record, so one that comes is not enough
+
+    def add(self, theirs: wire.AuthorHoldings, slots: int) -> None:
+        """Add ``slots`` of an author of the page."""
+        author = Author(theirs.author)
+        bucket = self._ledger.slots.bucket(self._span, author)
+        self._left[author] = slots
+        self._pairs[author] = _as_int(theirs.void) | (bucket.valid if bucket else 0)
+
+    def slots(self) -> Iterator[SlotKey]:
+        """Yield those that have not come since, from anybody."""
+        for author, slots in self._left.items():
+            bucket = self._ledger.slots.bucket(self._span, author)
+            came = bucket.void | (bucket.valid & ~self._pairs[author]) if bucket else 0
+            for step in digest_buckets.bits_of(slots & ~came):
+                yield author, self._span * limits.SPAN_STEPS + step
+
+    def take(self, taken: Set[SlotKey]) -> list[SlotKey]:
+        """Remove and return as many as one pull may ask for, but none that is ``taken``."""
+        # As many slots as fit into an answer when all of them are void, with two records each.
+        slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
+        found = list(islice((slot for slot in self.slots() if slot not in taken), slots_max))
+        for author, step in found:
+            self._left[author] &= ~(1 << step % limits.SPAN_STEPS)
+        return found
+
+
 class SyncSession:
     """Compares this ledger once with one peer's and pulls what is missing, with at most one request in flight."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        claims: Claims,
-        horizon_step: int | None,
-        own: Author | None = None,
-        *,
-        is_thorough: bool = False,
-    ) -> None:
+    def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
         """Prepare a session that takes records up to ``horizon_step`` (None: all).
 
         ``own``: ask for this author's records first, then for spans from the newest on: with a snapshot, these suffice.
-        ``is_thorough``: leave nothing to sessions with other peers.
         """
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
-        self._is_thorough = is_thorough
+        self.is_thorough = False  # leaves nothing to sessions with other peers; set before the start
         self._asked: set[SlotKey] = set()  # by the pull in flight, as long as no record of them has come
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
@@ -190,44 +215,24 @@ class SyncSession:
             self._claims.compared.add(span)
 
     def _pull_page(self, span: int, page: wire.Authors) -> Dialogue:
-        missing: dict[Author, int] = {}
-        pairs: dict[Author, int] = {}  # slots that may lack their second record, so the first one is not enough
+        missing = _Missing(self._ledger, span)
         for holdings in page.authors:
-            author = Author(holdings.author)
-            bucket = self._ledger.slots.bucket(span, author)
-            pairs[author] = _as_int(holdings.void) | (bucket.valid if bucket else 0)
-            missing[author] = yield from self._missing(span, holdings)
-        yield from self._pull(span, missing, pairs, self._claims.taken)
+            missing.add(holdings, (yield from self._missing(span, holdings)))
+        yield from self._pull(missing, self._claims.taken)
         # Other peers may be slow, or lie. So what the last session left to them is not left to them again.
-        if self._is_thorough and not self.is_short:
-            yield from self._pull(span, missing, pairs, frozenset())
-        self.skipped += not self.is_short and any(self._open(span, missing, pairs))
+        if self.is_thorough and not self.is_short:
+            yield from self._pull(missing, frozenset())
+        self.skipped += not self.is_short and any(missing.slots())
 
-    def _pull(self, span: int, missing: dict[Author, int], pairs: dict[Author, int], taken: Set[SlotKey]) -> Dialogue:
-        """Pull what is ``missing`` and not ``taken``, and remove from ``missing`` what was asked for."""
-        # As many slots as fit into an answer when all of them are void, with two records each.
-        slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
-        while slots := list(islice((s for s in self._open(span, missing, pairs) if s not in taken), slots_max)):
-            wanted: list[wire.WantedSlots] = []
-            for author, steps in groupby(slots, key=itemgetter(0)):
-                piece = digest_buckets.bitmap_of([step % limits.SPAN_STEPS for _, step in steps])
-                missing[author] &= ~_as_int(piece)
-                wanted.append(wire.WantedSlots(span=span, author=author, steps=piece))
+    def _pull(self, missing: _Missing, taken: Set[SlotKey]) -> Dialogue:
+        while slots := missing.take(taken):
             self._asked = set(slots)
             self._claims.taken |= self._asked
-            _expect(wire.PullDone, (yield wire.PullRequest(request=0, wanted=tuple(wanted))))
+            _expect(wire.PullDone, (yield wire.PullRequest(request=0, wanted=tuple(_wanted(slots)))))
             if self._asked:
                 self.is_short = True
                 self._release(self._asked)
                 break
-
-    def _open(self, span: int, missing: dict[Author, int], pairs: dict[Author, int]) -> Iterator[SlotKey]:
-        """Yield the ``missing`` slots that have not come since, from anybody."""
-        for author, slots in missing.items():
-            bucket = self._ledger.slots.bucket(span, author)
-            came = bucket.void | (bucket.valid & ~pairs[author]) if bucket else 0
-            for step in digest_buckets.bits_of(slots & ~came):
-                yield author, span * limits.SPAN_STEPS + step
 
     def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
         """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
@@ -267,6 +272,14 @@ class SyncSession:
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
+
+
+def _wanted(slots: list[SlotKey]) -> Iterator[wire.WantedSlots]:
+    """Yield the parts of a pull, one for each author."""
+    for author, found in groupby(slots, key=itemgetter(0)):
+        steps = [step for _, step in found]
+        piece = digest_buckets.bitmap_of([step % limits.SPAN_STEPS for step in steps])
+        yield wire.WantedSlots(span=steps[0] // limits.SPAN_STEPS, author=author, steps=piece)
 
 
 def _counted(keys: Sequence[bytes]) -> int:

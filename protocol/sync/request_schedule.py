@@ -146,9 +146,8 @@ class Synchroniser:
         is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
-        neighbour.session = SyncSession(
-            self._ledger, self._claims, horizon_step, first, is_thorough=neighbour.has_skipped
-        )
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
+        neighbour.session.is_thorough = neighbour.has_skipped
         return self._send(peer, neighbour, neighbour.session.advance(None, self._next_request()), now_ms)
 
     def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:

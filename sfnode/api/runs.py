@@ -5,7 +5,7 @@ No torch, no trio.
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
@@ -39,7 +39,7 @@ class LocalRun:
     """
 
     signed: SignedManifest
-    basis: Path | bytes | None = None
+    basis: Path | bytes | None = field(default=None, repr=False)
     directory: DataDirectory | None = None
 
     @property

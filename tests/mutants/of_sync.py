@@ -205,7 +205,7 @@ SESSIONS = (
     Mutant(
         name="pulled-from-everybody",
         breaks="each neighbour is asked for all that is missing: a joiner with eight fetches the run eight times",
-        edits=(Edit(_SYNC, "SyncSession._pull_page", "pairs, self._claims.taken)", "pairs, frozenset())"),),
+        edits=(Edit(_SYNC, "SyncSession._pull_page", "(missing, self._claims.taken)", "(missing, frozenset())"),),
         detector=Tests((_SHARING_TESTS + "test_joiner__eight_honest_neighbours__send_each_record_once",)),
     ),
     Mutant(
