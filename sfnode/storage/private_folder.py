@@ -92,8 +92,7 @@ class PrivateFolder:
             # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         for _ in range(_LOCK_TRIES):  # one may fail because somebody looks, by `is_locked`, at this very moment
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if has_locked(descriptor, self.lock_file):
                 return descriptor
             time.sleep(_LOCK_PAUSE_S)
         os.close(descriptor)
@@ -109,11 +108,19 @@ class PrivateFolder:
             return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look are no node to each other
-        except OSError:
-            return True
+        except OSError as error:
+            return isinstance(error, BlockingIOError)  # where nothing can be locked, no node runs
         finally:
             os.close(descriptor)
         return False
+
+
+def has_locked(descriptor: int, path: Path) -> bool:
+    """Lock an open file and return True; return False if another has locked it. OperatorError: it cannot be locked."""
+    with os_errors(f"lock {path}, as a folder on a disk of this machine would allow"), suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _is_foreign(path: Path) -> bool:
