@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pwd
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -68,18 +69,23 @@ class PrivateFolder:
         return was_open
 
     def check(self) -> None:
-        """Raise OperatorError if the folder, or something in it, belongs to another user. OSError."""
-        if self.path.stat().st_uid != os.geteuid() or _is_foreign(self.path):
-            raise OperatorError(
-                f"the data directory {self} belongs to another user of this machine, who could read the node's key "
-                "there and keep the node from starting. Use another --data-dir, or start the node as that user"
-            )
-        for path in self.path.iterdir():
-            if _is_foreign(path):
+        """Raise OperatorError if the folder, or something in it, belongs to another user: nothing may be written then.
+
+        Neither could read, replace or remove what the other one writes.
+        """
+        with os_errors(f"use the data directory {self}"):
+            owner = self.path.stat().st_uid
+            if owner != os.geteuid():
                 raise OperatorError(
-                    f"{path} belongs to another user of this machine, who has put it into the data directory. Look "
-                    "what it is and remove it, or use another --data-dir"
+                    f"the data directory {self} belongs to another user of this machine. Use another --data-dir, or "
+                    f"run the command as that user: `sudo -u {_name_of(owner)} sfnode ...`"
                 )
+            for path in (self.path, *self.path.iterdir()):
+                if _is_foreign(path):
+                    raise OperatorError(
+                        f"{path} belongs to another user of this machine, who has put it there. Look what it is and "
+                        "remove it, or use another --data-dir"
+                    )
 
     def is_open_to_others(self) -> bool:
         """Return whether anybody but its owner can enter, list or change the folder. OSError."""
@@ -121,6 +127,14 @@ def has_locked(descriptor: int, path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
+
+
+def _name_of(user: int) -> str:
+    """Return the name of a user as `sudo -u` takes it."""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"'#{user}'"
 
 
 def _is_foreign(path: Path) -> bool:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import trio
 
 from protocol.errors import OperatorError
 from protocol.run import sign_manifest
@@ -53,3 +54,23 @@ async def test_status_file__of_an_earlier_life__is_gone_while_the_node_reads_its
     with pytest.raises(OperatorError):
         await daemon.run()
     assert found == [False]
+
+
+async def test_node__notes_of_invitations_cannot_be_read__goes_on_and_says_so_once(tmp_path: Path) -> None:
+    """A slip of an editor in invited.json ended the node, and each later start."""
+    signed, said = sign_manifest(small_manifest(), OWNER), io.StringIO()
+    config = daemon_in_this_process(signed, tmp_path, network=NetworkConfig(), worker=None).config
+    daemon = Daemon(config, Reporter(is_json=True, stream=said))
+    (tmp_path / "invited.json").write_text('{"not hex": "Ann"}')
+
+    def looks() -> int:
+        return sum('"progress"' in line for line in said.getvalue().splitlines())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.run)
+        with trio.fail_after(30):
+            while looks() < 2:
+                await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()
+    found = [line for line in map(json.loads, said.getvalue().splitlines()) if line["event"] == "invited_file"]
+    assert len(found) == 1 and str(tmp_path / "invited.json") in found[0]["reason"]
