@@ -27,8 +27,8 @@ from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
-# What a new data directory may contain already: a key that is to be kept, and the lock next to it.
-_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE})
+# What a new data directory may contain already: a key that is to be kept, the lock next to it, and what a volume has.
+_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE, "lost+found"})
 _STAGED = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
 _STAGED_FILES = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
 
@@ -135,7 +135,9 @@ class _Staged:
 @contextmanager
 def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]:
     """Make a temporary data directory: next to a new directory, so that one rename suffices, or in an existing one."""
-    is_new = not target.path.exists() or not any(target.path.iterdir())
+    is_new = not target.path.exists()  # an empty folder may be a mount point or a link, which no rename replaces
+    if not is_new:
+        target.claim()
     parent, name = (target.path.absolute().parent, target.path.name) if is_new else (target.path, "")
     with os_errors(f"make a folder in {parent}"):
         parent.mkdir(parents=True, exist_ok=True)
