@@ -77,10 +77,14 @@ class DataDirectory(PrivateFolder):
 
     # --- the run ------------------------------------------------------------------------------------------
 
-    def signed_manifest(self) -> SignedManifest:
-        """Return the run's signed manifest. OperatorError: there is none."""
+    def check_is_node(self) -> None:
+        """Raise OperatorError unless a node has its state here: of any release, and with a damaged manifest, too."""
         if not self.manifest_file.exists():
             raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
+
+    def signed_manifest(self) -> SignedManifest:
+        """Return the run's signed manifest. OperatorError: there is none."""
+        self.check_is_node()
         return decode_run_file(self.manifest_file)
 
     def adopt(self, signed: SignedManifest) -> None:
