@@ -19,7 +19,7 @@ from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.run import purpose_of
 from sfnode.status import Names, Status, StatusWords, author_names, describe_learning, health_of, last_status
-from sfnode.storage import DataDirectory, Gain, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 _ANSWERS_MAX = 4
 AUTHORS_MAX = 60  # most updates first; the page says how many more there are
@@ -75,15 +75,15 @@ class Page:
         self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
-        """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
-        status = self._status()
-        detail = None if status is None else status.detail
+        """Return the sections by name, as values for JSON. Takes milliseconds; most of a second in the largest runs."""
+        status, found = self._status(), self._evaluated()
+        detail, gain = None if status is None else status.detail, self._measured(found)
         return {
             "run": self._run(),
             "status": None if status is None else _status(status),
-            "evaluations": self._evaluations(),
-            "gain": self._gain(),
-            "answers": self._answers(),
+            "evaluations": self._evaluations(found),
+            "gain": self._gain(gain),
+            "answers": self._answers(gain),
             "losses": [] if detail is None else [(each.step, self._figure(each.loss)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
@@ -108,11 +108,13 @@ class Page:
             "facts": facts_of(manifest),
         }
 
-    def _evaluations(self) -> Sections:
+    def _evaluated(self) -> list[EvaluatedStep]:
         try:
-            found = self._data_dir.evaluations.read()
+            return self._data_dir.evaluations.read()
         except OperatorError:
-            found = []
+            return []
+
+    def _evaluations(self, found: list[EvaluatedStep]) -> Sections:
         best = evaluations.best_of(found)
         return {
             "points": [(each.step, self._figure(each.loss), round(each.accuracy, 5)) for each in found],
@@ -123,15 +125,14 @@ class Page:
     def _figure(self, loss: float) -> float:
         return round(self._quality.value(loss), 5)
 
-    def _measured(self) -> Gain | None:
+    def _measured(self, found: list[EvaluatedStep]) -> Gain | None:
         try:
-            return self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
+            return self._data_dir.gain.read() or evaluations.gain_of(found)
         except OperatorError:
             return None
 
-    def _gain(self) -> Sections:
+    def _gain(self, gain: Gain | None) -> Sections:
         """Return the figures of the last comparison by name, and a sentence on it; or on how to measure."""
-        gain = self._measured()
         if gain is None:
             return {"figures": [], "note": f"Not measured here: {evaluations.HOW_TO_MEASURE}."}
         figures = [(name, found.figure) for name, found in gain.figures()]
@@ -140,9 +141,8 @@ class Page:
             note += f" `sfnode eval --compare` measures {evaluations.OWN_ALONE}, too."
         return {"figures": figures, "note": note}
 
-    def _answers(self) -> list[Sections]:
+    def _answers(self, gain: Gain | None) -> list[Sections]:
         """Return the first answers of the last comparison, where anybody may see its rows."""
-        gain = self._measured()
         if gain is None or not gain.is_public:
             return []
         return [
