@@ -6,7 +6,7 @@ from typing import assert_never
 import trio
 
 from protocol import events
-from protocol.errors import StateMismatchError
+from protocol.errors import OperatorError, StateMismatchError
 from protocol.node import Node
 from sfnode.network import Network
 from sfnode.node.daemon_config import DaemonConfig
@@ -72,7 +72,10 @@ class Executor:
                 case events.ReportSnapshot():
                     self._snapshot_files.report(effect)
                 case events.Halt():
-                    evidence = self._snapshot_files.save_evidence(self._node.replica, effect)
+                    try:
+                        evidence = str(self._snapshot_files.save_evidence(self._node.replica, effect))
+                    except OperatorError as error:
+                        evidence = f"none ({error})"
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
                 case _:
                     assert_never(effect)
