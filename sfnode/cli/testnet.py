@@ -183,7 +183,7 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     if not result.is_in_time:
         raise SfnodeError(
-            f"the run was not over after {result.seconds:.0f} s: give it more --timeout; the logs are in {folder}"
+            f"the run was not over after {result.seconds:.0f} s: give it a longer --timeout; the logs are in {folder}"
         )
     if not result.is_agreed:
         raise SfnodeError(

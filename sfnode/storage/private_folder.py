@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import pwd
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -69,16 +68,16 @@ class PrivateFolder:
         return was_open
 
     def check(self) -> None:
-        """Raise OperatorError if the folder, or something in it, belongs to another user: nothing may be written then.
-
-        Neither could read, replace or remove what the other one writes.
-        """
+        """Raise OperatorError if it, or something in it, is another user's: neither could use what the other writes."""
         with os_errors(f"use the data directory {self}"):
             owner = self.path.stat().st_uid
             if owner != os.geteuid():
+                user = f"'#{owner}'"  # to sudo, a user without a name
+                with suppress(KeyError):
+                    user = self.path.owner()
                 raise OperatorError(
                     f"the data directory {self} belongs to another user of this machine. Use another --data-dir, or "
-                    f"run the command as that user: `sudo -u {_name_of(owner)} sfnode ...`"
+                    f"run the command as that user: `sudo -u {user} sfnode ...`"
                 )
             for path in (self.path, *self.path.iterdir()):
                 if _is_foreign(path):
@@ -127,14 +126,6 @@ def has_locked(descriptor: int, path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
-
-
-def _name_of(user: int) -> str:
-    """Return the name of a user as `sudo -u` takes it."""
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return f"'#{user}'"
 
 
 def _is_foreign(path: Path) -> bool:
