@@ -31,9 +31,7 @@ def write_statements(path: Path, statements: Sequence[bytes]) -> None:
 
 def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
     """Return the statements in a file, every signature checked; OperatorError names the line that is wrong."""
-    data, codec, found = read_bytes(path, "the statements"), StatementCodec(manifest), []
-    if len(data) > _FILE_BYTES_MAX:
-        raise OperatorError(f"{path}: {len(data):,} bytes are too many for a file of statements")
+    data, codec, found = read_bytes(path, "the statements", _FILE_BYTES_MAX), StatementCodec(manifest), []
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             statement = codec.decode_untrusted(bytes.fromhex(line.decode("ascii")))
