@@ -43,7 +43,6 @@ class Executor:
         self._reporter = reporter
         self._last_evaluation = -1
         self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
-        # The core asks for one file at a time, and makes a snapshot each 1,024 steps: this never fills up.
         self._snapshots, self.snapshots = trio.open_memory_channel[events.StoreSnapshot | events.FetchSnapshot](8)
 
     def carry_out(self, effects: Sequence[events.Effect]) -> None:
@@ -68,7 +67,11 @@ class Executor:
                     self._reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self._network.sessions.drop(effect.peer, effect.reason)
                 case events.StoreSnapshot() | events.FetchSnapshot():
-                    self._snapshots.send_nowait(effect)
+                    # The last place is for the one fetch. While a slow one lasts, others store what finds no room.
+                    places = self._snapshots.statistics()
+                    free = places.max_buffer_size - places.current_buffer_used
+                    if free > 1 or isinstance(effect, events.FetchSnapshot):
+                        self._snapshots.send_nowait(effect)
                 case events.ReportSnapshot():
                     self._snapshot_files.report(effect)
                 case events.Halt():

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from protocol.errors import StateMismatchError
-from protocol.events import Halt, StartEstimate, StoreRecords
+from protocol.events import FetchSnapshot, Halt, StartEstimate, StoreRecords, StoreSnapshot
 from protocol.state.replica import Replica
 from sfnode.node.effect_executor import Executor
 from sfnode.node.snapshot_files import SnapshotFiles
@@ -58,6 +58,16 @@ def test_executor__node_makes_the_first_step_of_a_run__evaluates_the_model_alone
     assert executor.jobs.receive_nowait().step == 1
     with pytest.raises(trio.WouldBlock):
         executor.jobs.receive_nowait()
+
+
+def test_executor__fetch_of_a_snapshot_lasts_for_hours__leaves_out_what_cannot_wait() -> None:
+    """A neighbour that trickled held it up; the ninth snapshot of its own then ended the node."""
+    nothing: Any = None
+    executor = Executor(nothing, nothing, nothing, nothing, nothing, nothing)
+    made = [StoreSnapshot(step=step, sha256="ab" * 32, data=b"") for step in range(1_024, 12 * 1_024, 1_024)]
+    executor.carry_out([*made, wanted := FetchSnapshot(sha256="cd" * 32, file_bytes=1)])
+    held = [executor.snapshots.receive_nowait() for _ in range(executor.snapshots.statistics().current_buffer_used)]
+    assert held == [*made[:7], wanted]
 
 
 def test_executor__state_is_wrong_and_the_disk_full__says_what_is_wrong(tmp_path: Path) -> None:

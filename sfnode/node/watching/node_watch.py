@@ -144,7 +144,7 @@ class NodeWatch:
         whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer, self._names()))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
-        outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)
+        outrun = self._catch_up.look(trio.current_time(), status.ledger.updates, status.node.catching_up)
         if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
