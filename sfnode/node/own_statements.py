@@ -1,5 +1,6 @@
 """Statements that a node submits to itself: those in the folder of its commands, and those about invitations."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class StatementFolder:
 
     def __init__(self, manifest: Manifest, data_dir: DataDirectory, node: Node, reporter: Reporter) -> None:
         self._manifest, self._files = manifest, data_dir.statements
-        self._node, self._reporter, self._unread = node, reporter, ""
+        self._node, self._reporter = node, reporter
 
     def due(self) -> Iterator[bytes]:
         """Yield what the node does not hold yet; put a file away once all its statements are durable."""
@@ -45,9 +46,8 @@ class StatementFolder:
             if not isinstance(error.__context__, OSError):
                 self._reporter.event("statements_refused", str(error), file=str(path))
                 self._files.put_away(path, is_refused=True)
-            elif str(error) != self._unread:  # by too many open files, perhaps: the next look tries again
-                self._unread = str(error)
-                self._reporter.event("statements_unread", self._unread, file=str(path))
+            else:  # too many open files, perhaps: the next look tries again
+                self._reporter.event_once(logging.WARNING, "statements_unread", str(error), file=str(path))
             return []
         roster = self._node.replica.ledger.roster
         fresh = [statement.data for statement in found if not roster.covers(statement)]

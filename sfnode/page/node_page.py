@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 from protocol.errors import OperatorError
@@ -76,8 +77,8 @@ class Page:
 
     def sections(self) -> Sections:
         """Return the sections by name, as values for JSON. Takes milliseconds; most of a second in the largest runs."""
-        status, found = self._status(), self._evaluated()
-        detail, gain = None if status is None else status.detail, self._measured(found)
+        status, (found, gain) = self._status(), self._measured()
+        detail = None if status is None else status.detail
         return {
             "run": self._run(),
             "status": None if status is None else _status(status),
@@ -108,12 +109,6 @@ class Page:
             "facts": facts_of(manifest),
         }
 
-    def _evaluated(self) -> list[EvaluatedStep]:
-        try:
-            return self._data_dir.evaluations.read()
-        except OperatorError:
-            return []
-
     def _evaluations(self, found: list[EvaluatedStep]) -> Sections:
         best = evaluations.best_of(found)
         return {
@@ -125,11 +120,14 @@ class Page:
     def _figure(self, loss: float) -> float:
         return round(self._quality.value(loss), 5)
 
-    def _measured(self, found: list[EvaluatedStep]) -> Gain | None:
-        try:
-            return self._data_dir.gain.read() or evaluations.gain_of(found)
-        except OperatorError:
-            return None
+    def _measured(self) -> tuple[list[EvaluatedStep], Gain | None]:
+        """Return the evaluations and the gain, as far as their files can be read."""
+        found, gain = list[EvaluatedStep](), None
+        with suppress(OperatorError):
+            found = self._data_dir.evaluations.read()
+        with suppress(OperatorError):
+            gain = self._data_dir.gain.read() or evaluations.gain_of(found)
+        return found, gain
 
     def _gain(self, gain: Gain | None) -> Sections:
         """Return the figures of the last comparison by name, and a sentence on it; or on how to measure."""

@@ -32,7 +32,7 @@ STAGED = re.compile(r"\.import-[a-z0-9_]{8}$")  # at the end of a directory's na
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
 _MORE_NAMES = re.compile(
     r"ledger\.sqlite3-\w+|paused|stop|web\.token|halt\.json|halt-snapshot\.bin|"
-    rf"snapshot-\d+-[0-9a-f]{{16}}\.bin|data-[0-9a-f]{{16}}\.jsonl|.+\.[0-9a-f]{{16}}\.tmp|{STAGED.pattern}"
+    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|.+\.[0-9a-f]{16}\.tmp|" + STAGED.pattern
 )
 
 

@@ -28,12 +28,15 @@ def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_on
     node: Any = SimpleNamespace(replica=SimpleNamespace(ledger=SimpleNamespace(roster=roster)))
     folder = StatementFolder(LISTED, data_dir, node, Reporter(is_json=True, stream=said))
     path = data_dir.statements.submit([STATEMENT])
+    other = path.with_name("other.statements")
+    other.write_bytes(path.read_bytes())
     with mock.patch("os.open", side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))):
-        assert [*folder.due(), *folder.due()] == [] and data_dir.statements.waiting() == [path]
+        assert [*folder.due(), *folder.due()] == [] and data_dir.statements.waiting() == [path, other]
+    other.unlink()
     assert [*folder.due()] == [STATEMENT]
     roster.add(STATEMENT)
     assert [*folder.due()] == [] and not data_dir.statements.waiting()
     path.write_bytes(b"no statement")
     assert [*folder.due()] == [] and [each.suffix for each in path.parent.iterdir()] == [".refused"]
     events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
-    assert events == ["statements_unread", "statements_taken", "statements_refused"]
+    assert events == ["statements_unread", "statements_unread", "statements_taken", "statements_refused"]

@@ -123,7 +123,7 @@ class NodeWatch:
         self._details = StatusDetails(curve, self._news, life.manifest.method.local_steps)
         self._file = StatusFile(life.config.data_dir.status_file, life.reporter)
         self._admission_news = AdmissionNews(life.config.data_dir, life.reporter)
-        self._catch_up, self._names_trouble = CatchUpMonitor(), ""
+        self._catch_up = CatchUpMonitor()
         self._peers_saved_s = 0.0
 
     def hear(self, event: Event) -> None:
@@ -163,9 +163,7 @@ class NodeWatch:
         try:
             return author_names.names_known(self._life.config.data_dir, roster, said)
         except OperatorError as error:
-            if str(error) != self._names_trouble:
-                self._names_trouble = str(error)
-                self._life.reporter.event_at(logging.WARNING, "invited_file", str(error), reason=str(error))
+            self._life.reporter.event_once(logging.WARNING, "invited_file", str(error))
             return Names(said=said)
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
