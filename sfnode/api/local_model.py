@@ -91,10 +91,7 @@ class LocalModel:
 
     @classmethod
     def load(cls, reference: str | Path, revision: str = "", device: str = "cpu") -> "LocalModel":
-        """Load a model in fp32: a hub id, a folder, "pypi:PACKAGE" or "embedded:tiny-opt". OperatorError.
-
-        ``device``: "cpu", "cuda", "mps", or "auto", which is CUDA where there is one.
-        """
+        """Load a model in fp32 to ``device``: a hub id, a folder, "pypi:PACKAGE" or "embedded:NAME". OperatorError."""
         folder = resolve_model(str(reference), revision)
         model, spec = load_described(folder)
         move_to(device, model)

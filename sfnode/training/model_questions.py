@@ -92,10 +92,9 @@ def _end_of(pieces: tuple[Example, ...]) -> Example:
     """Return the last tokens of a text in pieces, as many as a piece has: they are what the model goes on with."""
     if len(pieces) == 1:
         return pieces[0]
-    before, last = pieces[-2:]
-    first, more = before.candidates[0], last.candidates[0]
-    whole = first + (more if last.tokens else more[1:])  # without START, a piece repeats a token (SPEC 5.5)
-    return replace(last, candidates=(whole[-len(first) :],))
+    before, last = (each.candidates[0] for each in pieces[-2:])
+    whole = before + last[not pieces[0].tokens :]  # without START, a piece repeats a token (SPEC 5.5)
+    return replace(pieces[0], candidates=(whole[-len(before) :],))
 
 
 def row_of(task: TaskSpec, question: str) -> dict[str, object]:

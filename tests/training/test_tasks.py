@@ -88,7 +88,7 @@ def test_read_task__rows_that_take_long__are_counted_while_they_are_read(
         (TEXT, {"text": ""}, "no token to predict"),
         (TEXT, {"text": None}, "field 'text' is null, and not a text"),
         (CLASSIFICATION | {"template": "{sentence}"}, {"sentence": "", "label": 0}, "no token to predict"),
-        (REWARD, {"sentence": "film"}, "answer of 4 tokens leaves no room for it; .* larger --max-tokens"),
+        (REWARD, {"sentence": "film"}, "answer of 4 tokens leaves no room for it, and a larger --max-tokens does"),
     ],
 )
 def test_row__not_what_its_kind_needs__is_refused_with_its_place(

@@ -43,8 +43,7 @@ def plan_for(folder: Path, precision: str, device: torch.device, device_memory: 
 
 def check_whole_fits(folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Raise OperatorError unless main memory has room for the whole model in ``dtype``, without offloading."""
-    precision = "fp32" if dtype == torch.float32 else "bf16"
-    replace(_plan(folder, precision, None), least=None).check_room("cpu", None)
+    replace(_plan(folder, "fp32" if dtype == torch.float32 else "bf16", None), least=None).check_room("cpu", None)
 
 
 def _plan(folder: Path, precision: str, device_memory: int | None) -> WeightPlan:

@@ -149,9 +149,9 @@ class PromptEncoder:
         room = self._task.max_tokens - len(self._prefix) - answer_tokens
         body = self._encoded(texts.prompt)
         if room < 1 or not body:
-            why = "the prompt is empty" if room >= 1 else f"an answer of {answer_tokens} tokens leaves no room for it"
-            help_ = f"the run has prompts and answers of {self._task.max_tokens} tokens"
-            raise OperatorError(f"{where}: {why}; {help_}{'; make it with a larger --max-tokens' * (room < 1)}")
+            why = f"an answer of {answer_tokens} tokens leaves no room for it, and a larger --max-tokens does"
+            why = "the prompt is empty" if room >= 1 else why
+            raise OperatorError(f"{where}: {why}; the run has prompts and answers of {self._task.max_tokens} tokens")
         tokens = (*self._prefix, *body[-room:])
         return Example(tokens=tokens, label=0, fields=texts.fields, is_cut=len(body) > room)
 
