@@ -134,7 +134,7 @@ def _decoded(path: Path, template: TaskTemplate, *, is_specified: bool) -> Itera
     if start == "[" and not is_specified:
         return _listed(text, path, template)
     if start in ("{", "[") or is_specified:
-        return _lines(text, path, template, constant=int if is_specified else float)
+        return _lines(text, path, template, constant=int if is_specified else float)  # JSON has no NaN: int refuses it
     return _table(text, path, template)
 
 
@@ -162,7 +162,6 @@ def _text(data: bytes, path: Path, *, is_specified: bool) -> str:
 
 
 def _lines(text: str, path: Path, template: TaskTemplate, *, constant: Callable[[str], float]) -> Iterator[Placed]:
-    """``constant`` reads NaN, which JSON has not: `float` does, and `int` refuses it."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():

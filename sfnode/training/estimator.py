@@ -8,7 +8,7 @@ the trained weights, which are remade when these change. The base weights stay s
 """
 
 import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,7 +175,7 @@ class Estimator:
             self.manifest.run_id,
             _digest(self._bases, self._epochs),
             hashlib.sha256(repr(examples).encode()).digest(),
-            own if isinstance(own, Hashable) else self.data.judge,
+            self.data.judge if callable(own) else own,  # objects may have no hash
         )
         known = self._shared.evaluations
         if key not in known:
