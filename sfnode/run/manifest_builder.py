@@ -134,7 +134,7 @@ def dense_method_of(
 
     ``sha256``: of the basis's file. ``batch_rows``: of a message at most.
     """
-    rate = _checked_rate(learning_rate, _DENSE_RATE_MAX)
+    rate = checked_rate(learning_rate)
     # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
     alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
     method = Method(
@@ -170,10 +170,11 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     # bits (SPEC 4.5): what all other factors leave is room for the weight.
     others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
     bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
-    return _weight_of(_checked_rate(rate) * per_unit / method.directions, bits)
+    return _weight_of(checked_rate(rate, _LEARNING_RATE_MAX) * per_unit / method.directions, bits)
 
 
-def _checked_rate(rate: float, most: float = _LEARNING_RATE_MAX) -> float:
+def checked_rate(rate: float, most: float = _DENSE_RATE_MAX) -> float:
+    """Return the learning rate of a run, with a dense core as a rule; OperatorError: it is out of bounds."""
     if not (_LEARNING_RATE_MIN <= rate <= most):
         allowed = f"{_LEARNING_RATE_MIN:g} ... {most:g}"
         raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")

@@ -127,6 +127,8 @@ class RunDraft:
         self.tensors = tensors
         self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
         self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
+        if options.dense_batch_rows and options.method.learning_rate is not None:
+            manifest_builder.checked_rate(options.method.learning_rate)  # it takes minutes to find a basis
 
     def draw(self, *, is_rate_checked: bool = True) -> None:
         """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
