@@ -129,7 +129,7 @@ def test_audit__updates_of_an_author_who_was_expelled_later__were_in_what_the_ho
 
 
 def test_audit__expelled_author_whose_updates_never_came_here__cannot_be_judged(story: Story, tmp_path: Path) -> None:
-    with_a_troublemaker(story, 5)
+    with_a_troublemaker(story, 3)
     story.arrived = [each for each in story.arrived if each.author != TROUBLE.author]
     verdicts = {row.verdict for row in story.audited(tmp_path, HONEST, [expulsion(story, 0)])}
     assert AuditVerdict.UNJUDGED in verdicts
