@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +36,7 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.demo_run import AUTHORS, demo_run
-from tests.support.quantised_models import quantise_weights
+from tests.support.quantised_models import HAS_TORCHAO, quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 from tests.training.brute_force import (
     EPOCHS,
@@ -55,7 +53,6 @@ from tests.training.tiny_architectures import tiny_model
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU: Final = torch.device("cpu")
-HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao) for each in ("int8", "int8-fp32"))]
 
