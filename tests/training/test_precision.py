@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -34,7 +36,7 @@ from sfnode.training.model.quantised import (
 )
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task.encoding import read_task
+from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.quantised_models import HAS_TORCHAO, quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
@@ -79,19 +81,35 @@ def tiny_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Es
     return Estimator(SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
 
 
+@functools.cache
+def demo_data() -> TaskData:
+    """All rows of the demo."""
+    return demo_run(MethodOptions(), 1).session.data
+
+
 def demo_session(precision: str, manifest: Manifest) -> Estimator:
-    data = demo_run(MethodOptions(), 1).session.data
-    return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
+    return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), demo_data())
+
+
+def gradients(session: Estimator) -> NDArray[np.float64]:
+    """Along twelve seeds' directions."""
+    return np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel()
+
+
+@pytest.fixture(scope="module")
+def exact() -> tuple[Manifest, NDArray[np.float64]]:
+    """A run, and the gradients in fp32."""
+    # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
+    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
+    return run.manifest, gradients(run.session)
 
 
 @pytest.mark.parametrize("precision", QUANTISED_TOO)
-def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(precision: str) -> None:
-    # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
-    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
-    other = demo_session(precision, run.manifest)
-    expected, found = (
-        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel() for session in (run.session, other)
-    )
+def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(
+    precision: str, exact: tuple[Manifest, NDArray[np.float64]]
+) -> None:
+    manifest, expected = exact
+    found = gradients(demo_session(precision, manifest))
     assert np.corrcoef(expected, found)[0, 1] > 0.99
     assert not np.array_equal(expected, found)  # it is another precision
 
@@ -250,9 +268,8 @@ def test_int4__on_a_cpu__computes_with_four_bit_values_in_five_eighths_of_a_byte
         assert held == 0.625 * layer.weight.numel()
         assert len(set(dequantised(layer.weight)[0, :32].tolist())) <= 16
     expected, found = (
-        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel()
+        gradients(Estimator(SharedModel(each), Bases(run.manifest), data))
         for each in (dense_copy_of_demo(model), model)
-        for session in [Estimator(SharedModel(each), Bases(run.manifest), data)]
     )
     assert np.corrcoef(expected, found)[0, 1] > 0.99
 
