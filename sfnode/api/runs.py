@@ -5,7 +5,7 @@ No torch, no trio.
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
@@ -39,7 +39,7 @@ class LocalRun:
     """
 
     signed: SignedManifest
-    basis: Path | bytes | None = None
+    basis: Path | bytes | None = field(default=None, repr=False)
     directory: DataDirectory | None = None
 
     @property
@@ -70,7 +70,8 @@ class LocalRun:
         """
         last = self._stored.evaluations.step_at(at_step)
         with self._stored.replayed(self.manifest) as replica:
-            made = max(replica.ledger.authors().values(), default=-1) + 1
+            local_steps = self.manifest.method.local_steps  # of a round, which its first step names
+            made = max(replica.ledger.authors().values(), default=-local_steps) + local_steps
             if isinstance(at_step, int) and at_step > made:
                 raise OperatorError(f"{self._stored.path} has updates of {made:,} steps, and not yet of {at_step:,}")
             coefficients = replica.coefficients() if last is None else replica.coefficients_at(last)

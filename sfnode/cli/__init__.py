@@ -25,7 +25,7 @@ __all__ = ["main"]
 )
 @click.version_option(__version__, prog_name="sfnode")
 def cli() -> None:
-    """Fine-tune one language model together, with forward passes only and a few signed bytes per step.
+    """Fine-tune one language model together, with forward passes only and short signed messages.
 
     \b
     Try it on this machine:   sfnode testnet

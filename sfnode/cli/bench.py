@@ -34,8 +34,7 @@ def bench() -> None:
     type=click.Choice(["dense", "random"]),
     default="dense",
     show_default=True,
-    help="Train what `sfnode init` makes, a `dense` core in the last layers; or in `random` bases of rank 32, as the "
-    "paper does.",
+    help="Train a `dense` core, as `sfnode init` makes it; or in `random` bases of rank 32, as the paper does.",
 )
 @dtype_option
 @device_option

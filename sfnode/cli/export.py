@@ -23,10 +23,10 @@ from sfnode.worker_protocol import FLOATS
     "--format",
     "form",
     type=click.Choice(("model", "peft", "gguf")),
-    show_default="model",
+    default="model",
+    show_default=True,
     help="Write the whole model, or a LoRA adapter for PEFT or for llama.cpp.",
 )
-@click.option("--adapter", "form", flag_value="peft", help="Write what --format peft writes.")
 @options.dtype_option
 @click.option("--force", is_flag=True, help="Replace an earlier export in the folder; nothing else is replaced.")
 @options.json_option
@@ -36,7 +36,7 @@ def export(
     revision: str | None,
     out: Path,
     at_step: AtStep | None,
-    form: str | None,
+    form: str,
     dtype: str,
     force: bool,
 ) -> None:
@@ -48,7 +48,7 @@ def export(
     \b
     Example: sfnode export my-run --out my-model
     """
-    is_adapter = form in ("peft", "gguf")
+    is_adapter = form != "model"
     if is_adapter and dtype != FLOATS[0]:
         raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")
     check_can_train()

@@ -117,6 +117,8 @@ def _with_readable_data(options: RunOptions, basis_out: Path) -> RunOptions:
     if (lines := row_files.public_rows(path, template)) is None:
         return options
     copy = basis_out.with_suffix(".jsonl")
+    if copy.exists() and copy.samefile(path):
+        raise OperatorError(f"{copy} is your --data, and a copy of its rows would get that name: choose another --out")
     if os.path.lexists(copy) and not (copy.is_file() and copy.read_bytes() == lines):
         raise OperatorError(
             f"{copy} exists, perhaps from an earlier try: the rows of {path} go there in the form that every node "

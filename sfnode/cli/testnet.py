@@ -63,7 +63,7 @@ _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
             "--private-data",
             "is_private",
             is_flag=True,
-            help="Give each node a part of --data for itself alone; the start is made from all of it.",
+            help="Give each node a part of --data for itself alone; the basis is made from all of it.",
         ),
     ),
 )
@@ -91,7 +91,7 @@ _STEPS_IN_WORDS = f"{demo.STEPS}, and {RewardOptions.usual_steps} with --reward"
     help="Give up after this many seconds.",
 )
 @click.option(
-    "--points-min", type=FiniteFloat(), help="Fail unless the held-out accuracy rises by this many percentage points."
+    "--points-min", type=FiniteFloat(-100, 100), help="Fail unless the held-out accuracy rises by this many points."
 )
 @device_options
 @json_option
@@ -109,8 +109,9 @@ def testnet(
 ) -> None:
     """Run a whole network of nodes on this machine.
 
-    It ends when all of them hold the same model. The exit code is 0 only if all nodes and an offline replay of a ledger
-    have the same state digest, every node stopped cleanly, and the accuracy rose by --points-min.
+    Without a task or a reward it runs the demo: along random directions, as after `sfnode init --plain`. It ends when
+    all nodes hold the same model. The exit code is 0 only if all nodes and an offline replay of a ledger have the same
+    state digest, every node stopped cleanly, and the accuracy rose by --points-min.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120

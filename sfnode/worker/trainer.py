@@ -164,7 +164,8 @@ class Trainer:
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
         if self._budget is not None and not await self._budget.admits((job.step, job.directions)):
             return EstimateSkipped(step=job.step)
-        first = job.step // self._signed.manifest.method.epoch_steps
+        method = self._signed.manifest.method
+        first = 0 if method.is_dense else job.step // method.epoch_steps  # the worker folds no dense core
         started_s = trio.current_time()
         is_resting = started_s < self._old_rest_until_s
         try:

@@ -34,6 +34,7 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
     drawn, dense = (model.make_run(rows, TASK, steps=3) for rows in (ROWS[:31], ROWS))
     assert (drawn.manifest.method.core, drawn.basis) == (CoreKind.CANONICAL, None)
     assert dense.manifest.method.core is CoreKind.DENSE and dense.basis is not None
+    assert "basis=" not in repr(dense)  # a notebook's cell that ended in a run showed 130,000 characters of it
     assert dense.manifest.task.max_tokens == 32  # the model's positions
     assert dense.manifest.task.label_words == (" bad", " good")  # spelled as `sfnode init` does after a word
     for run in (drawn, dense):

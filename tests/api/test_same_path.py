@@ -77,7 +77,7 @@ def test_log_show__of_some_steps__prints_the_updates_of_the_run(folder: Path, as
     ]
 
 
-@pytest.mark.parametrize("words", [("export", "--adapter", "--out"), ("ask", "a fine film", "--data-dir")])
+@pytest.mark.parametrize("words", [("export", "--format", "peft", "--out"), ("ask", "a fine film", "--data-dir")])
 def test_command__that_uses_the_model__takes_the_state_of_the_run(
     words: tuple[str, ...], folder: Path, asked: list[str], tmp_path: Path
 ) -> None:

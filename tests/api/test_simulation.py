@@ -126,6 +126,14 @@ def test_saved_run__opened_again__has_the_updates_and_the_state_at_each_step(tmp
     assert half.digest() == found.replica.coefficients_at(6).digest() != found.state_digest
 
 
+def test_saved_run__rounds_of_two_steps__is_there_up_to_its_last_step(tmp_path: Path) -> None:
+    """A round is named by its first step: the second of the last one was not yet there."""
+    found, _ = simulated(run_of(**METHODS["rounds"]))
+    saved = save_run(found.run, found.replica, tmp_path / "node")
+    assert [saved.state(at_step=step).steps for step in (11, 12, None)] == [11, 12, 12]
+    assert saved.state(at_step=12).coefficients.digest() == found.state_digest
+
+
 def test_saved_run__admitted_author_who_signed_twice__replays_to_the_same_ledger_however_often_saved(
     tmp_path: Path,
 ) -> None:

@@ -346,7 +346,7 @@ def test_export__folder_without_node__says_so(tmp_path: Path) -> None:
 
 def test_export__adapter_in_another_number_format__is_refused_before_anything_is_read(tmp_path: Path) -> None:
     """--dtype was passed over without a word."""
-    given = ("export", "--data-dir", tmp_path, "--out", tmp_path / "out", "--adapter")
+    given = ("export", "--data-dir", tmp_path, "--out", tmp_path / "out", "--format", "peft")
     for dtype in ("bf16", "fp16"):
         assert_teaches(call(*given, "--dtype", dtype), f"--dtype {dtype}", "without any rounding", "Leave --dtype out")
     assert_teaches(call(*given, "--dtype", "fp32"), "not a node's data directory")

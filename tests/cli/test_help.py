@@ -60,6 +60,13 @@ def test_help__command_or_option__is_a_plain_sentence(place: str, text: str | No
     assert list(faults(text)) == [], f"{place}: {text}"
 
 
+def test_help__range_of_an_option__names_the_bounds_that_it_has() -> None:
+    """`testnet --points-min` had "[x<=None]"."""
+    for path, command in commands_below(cli):
+        shown = command.get_help(click.Context(command))
+        assert "=None" not in shown, path
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

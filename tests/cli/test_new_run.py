@@ -222,6 +222,14 @@ def test_init__copy_of_an_earlier_try__is_said_to_be_one_and_not_overwritten(tmp
     assert (tmp_path / "a.jsonl").read_text() == "other rows\n"
 
 
+def test_init__data_that_have_the_name_of_their_copy__are_named_as_such_and_kept(tmp_path: Path) -> None:
+    """It spoke of an earlier try, and told people to remove their data."""
+    (data := tmp_path / "a.jsonl").write_text('{"sentence": "fine", "label": "yes"}\n')
+    outcome = call("init", *DEMO, "--data", data, "--out", tmp_path / "a.run")
+    assert_teaches(outcome, f"{data} is your --data", "choose another --out")
+    assert "emove" not in outcome.error and data.read_text().endswith('"yes"}\n')
+
+
 @pytest.mark.parametrize(
     ("template", "said"),
     [("x", "template 'x': name fields"), ("{other} x", "field 'other' is missing"), ("{sentence} is", "")],

@@ -75,6 +75,12 @@ VOIDS = (
         ),
     ),
     Mutant(
+        name="dense-core-of-ten-rounds-ago",
+        breaks="a dense core trains on the model of some rounds ago, since all earlier steps count as old epochs",
+        edits=(Edit("sfnode.worker.trainer", "Trainer._estimate", "0 if method.is_dense else ", ""),),
+        detector=Tests((_TRAINER_TESTS + "test_trainer__dense_core__each_round_is_measured_on_all_updates_before_it",)),
+    ),
+    Mutant(
         name="job-taken-and-nobodys",
         breaks="a job becomes the trainer's when it is measured: lost before, its step is waited for for ever",
         edits=(

@@ -47,6 +47,24 @@ def test_join__bootstrap_only__fetches_the_basis_trains_and_serves_it_on(
     assert json.loads(evaluated.stdout)["state_digest"] == verified[0]["state_digest"]
 
 
+@pytest.mark.process
+def test_join__alone_in_a_run__each_of_its_messages_is_what_the_updates_before_it_give(
+    dense: tuple[SignedManifest, bytes], worker: Path, tmp_path: Path
+) -> None:
+    """Nodes measured on the model of some rounds ago, and no figure of a simulation showed it."""
+    signed, data = dense
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "owner.basis").write_bytes(data)
+    with Joins(tmp_path) as join:
+        given = ("--run", tmp_path / "test.run", "--basis", tmp_path / "owner.basis", "--neighbours-min", 0)
+        node = join("owner", *given, "--worker-socket", worker, "--model", MODEL)
+        wait_until(lambda: node.status().get("is_finished"), "it has finished", 120.0)
+        assert node.stop() == 0
+    audited = call("audit", tmp_path / "owner", "--messages", STEPS, "--json")
+    found = json.loads(audited.stdout)["messages"]
+    assert [each["deviation"] for each in found] == [0.0] * STEPS, audited.error
+
+
 def _train(folder: Path, worker: Path) -> None:
     """Owner, a second author that knows the owner only, and a relay that knows the second only."""
     ports = {name: free_port() for name in ("owner", "second")}

@@ -52,7 +52,7 @@ def test_message__encoded_and_decoded__is_equal(message: Message) -> None:
 )
 def test_message__examples_of_the_specification__have_these_bytes(number: int, expected: str) -> None:
     assert encode(MESSAGES[number]).hex() == expected
-    hello = "960001c420" + "00" * 32 + "aa73666e6f64652f302e3191b62f6970342f31302e302e302e312f7463702f3430303100"
+    hello = "960002c420" + "00" * 32 + "aa73666e6f64652f302e3191b62f6970342f31302e302e302e312f7463702f3430303100"
     assert encode(MESSAGES[0]).hex() == hello
 
 

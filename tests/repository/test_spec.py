@@ -16,6 +16,7 @@ from protocol.wire import Kind
 from tests import REPOSITORY
 from tests.support.ledgers import admit, claim, exclude
 from tests.support.manifests import small_manifest
+from tests.support.sample_messages import MESSAGES
 
 SPEC = (REPOSITORY / "protocol" / "SPEC.md").read_text("utf-8")
 INVITED = small_manifest(admission="invite")
@@ -142,11 +143,15 @@ def test_manifest_fields__of_the_code__stand_in_the_table() -> None:
     assert {name for name in told if "[]" not in name} == held
 
 
-def test_examples__of_manifest_and_record__are_those_of_the_code() -> None:
+def test_examples__of_manifest_record_and_hello__are_those_of_the_code() -> None:
     manifest = small_manifest()
     assert manifest.canonical.decode() in SPEC and manifest.run_id.hex() in SPEC
     record = EnvelopeCodec(manifest).seal(Signer(bytes(32)), 7, (-300,)).record.hex()
-    assert record in re.sub(r"[`\s]", "", SPEC)
+    hello = (
+        wire.encode(MESSAGES[0]).hex().replace("c420" + "00" * 32, "c42000..00")
+    )  # of this version: nodes refuse any other
+    condensed = re.sub(r"[`\s]", "", SPEC)
+    assert record in condensed and hello in condensed
 
 
 @pytest.mark.parametrize(

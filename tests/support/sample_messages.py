@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.wire import (
+    VERSION,
     Attestations,
     AttestationsRequest,
     AuthorHoldings,
@@ -39,7 +40,7 @@ from protocol.wire import (
 
 A, B, D16, MAP, VOID = b"\1" * 32, b"\2" * 32, b"\3" * 16, b"\4" * 128, b"\x10" * 128
 MESSAGES: tuple[Message, ...] = (
-    Hello(version=1, run_id=bytes(32), agent="sfnode/0.1", listen=("/ip4/10.0.0.1/tcp/4001",), head_step=0),
+    Hello(version=VERSION, run_id=bytes(32), agent="sfnode/0.1", listen=("/ip4/10.0.0.1/tcp/4001",), head_step=0),
     Ping(nonce=300),
     Pong(nonce=2**64 - 1),
     PeersRequest(),

@@ -60,10 +60,15 @@ def test_bench_step__dense_core__is_set_against_one_pass(monkeypatch: pytest.Mon
     assert "peak_memory_ratio_later" not in found
 
 
-def test_bench_bases__dense__is_a_run_of_the_last_layers_that_write() -> None:
-    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.DENSE, size=(4, 8))
-    assert [tensor.name for tensor in bases.manifest.tensors] == ["model.decoder.layers.1.fc2.weight"]
-    assert (bases.manifest.method.sides, bases.manifest.method.directions) == (1, 4)
+@pytest.mark.parametrize(
+    ("shape", "blocks"), [("opt-tiny", [1]), ("opt-125m", [5, 7, 9, 11]), ("smollm2-135m", [*range(11, 30, 2)])]
+)
+def test_bench_bases__dense__is_a_run_of_the_layers_that_init_chooses(shape: str, blocks: list[int]) -> None:
+    """It took the last third long after `init` had spread them over two."""
+    manifest = bench_bases(shape_tensors(shape), BenchBasis.DENSE, size=(4, 8)).manifest
+    found = [int(part) for tensor in manifest.tensors for part in tensor.name.split(".") if part.isdigit()]
+    assert found == [block for block in blocks for _ in range(2 if shape != "opt-tiny" else 1)]
+    assert (manifest.method.sides, manifest.method.directions) == (1, 4)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from sfnode.training import dense_estimate
 from sfnode.training.calibration import FoundBasis, calibrate, found_basis
 from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.found_basis import _LEVELS_OF_RMS, RATE, _Gradients, _leading_excess
-from sfnode.training.calibration.residual_writers import moving_tensors
+from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.model.tensor_groups import trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
@@ -128,7 +128,7 @@ def test_calibrate__later_layers_that_change_a_move__are_in_the_rate() -> None:
 
 
 def _moving(shared: SharedModel, data: TaskData) -> tuple[TensorSpec, ...]:
-    return moving_tensors(shared, trainable_tensors(shared.model), has_label_words=bool(data.label_tokens))
+    return moving_tensors(writers_of(shared, trainable_tensors(shared.model)), has_label_words=bool(data.label_tokens))
 
 
 def test_calibrate__candidates_of_unlike_lengths__no_column_bends_the_loss_more_than_the_others() -> None:

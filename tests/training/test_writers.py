@@ -81,6 +81,6 @@ def test_moving_tensors__label_words_in_a_deep_model__are_spread_over_the_last_t
     """The middle of SmolLM2's 30 blocks says most on SST-2 and TREC, the last third on AG News."""
     shape = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
     shared = SharedModel(lively(LlamaForCausalLM(LlamaConfig(num_hidden_layers=blocks, **shape))))
-    found = moving_tensors(shared, trainable_tensors(shared.model), has_label_words=has_label_words)
+    found = moving_tensors(writers_of(shared, trainable_tensors(shared.model)), has_label_words=has_label_words)
     assert sorted({int(tensor.name.split(".")[2]) for tensor in found}) == expected
     assert len(found) == max(1, round(2 * blocks / 3))

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ class Bench:
     coefficients: Coefficients
     jobs: trio.MemorySendChannel[Job]
     inbox: trio.MemoryReceiveChannel[Event]
-    output: io.StringIO = field(default_factory=io.StringIO)
+    output: io.StringIO
+    signed: SignedManifest
 
     async def next(self) -> Event:
         """The next event for the node."""
@@ -72,9 +73,15 @@ class Bench:
     def estimate(self, step: int) -> None:
         self.jobs.send_nowait(StartEstimate(step=step, seed=step + 100, directions=4))
 
+    async def outcome(self, step: int) -> Event:
+        """What the node hears of a step that it has measured."""
+        self.estimate(step)
+        return await self.next()
+
     def add_update(self, step: int) -> None:
         """Another node's update arrives."""
-        self.coefficients.add([EnvelopeCodec(SIGNED.manifest).seal(AUTHOR, step, (7,))])
+        numbers = self.signed.manifest.numbers
+        self.coefficients.add([EnvelopeCodec(self.signed.manifest).seal(AUTHOR, step, (7,) * numbers)])
 
 
 @asynccontextmanager
@@ -90,7 +97,7 @@ async def running(
         config = TrainingConfig(model=None, data=Path("train.jsonl"), worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
         trainer = Trainer(config, signed, lambda: bench.coefficients, reporter)
-        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
+        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output, signed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
             yield bench
@@ -110,8 +117,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
     async with running(tmp_path) as bench:
         assert await bench.next() == WorkerReady()
         for step in (0, 3):
-            bench.estimate(step)
-            assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
+            assert await bench.outcome(step) == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
         assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
@@ -132,13 +138,11 @@ async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(
         await bench.next()
         for step in (0, 20):  # two epochs
             bench.add_update(step)
-        bench.estimate(0)
-        await bench.next()
+        await bench.outcome(0)
         bench.coefficients = Coefficients(SIGNED.manifest)
         bench.add_update(0)
         for step in (1, 2):
-            bench.estimate(step)
-            await bench.next()
+            await bench.outcome(step)
         first, second = bench.worker.asked(SetCoefficients)
         assert isinstance(first, SetCoefficients) and isinstance(second, SetCoefficients)
         (same, gone), before = second.epochs, first.epochs[0]
@@ -152,8 +156,7 @@ async def test_trainer__coefficients__are_sent_when_they_changed_and_only_then(t
         for step, is_changed in enumerate((False, True, False, True)):
             if is_changed:
                 bench.add_update(step)
-            bench.estimate(step)
-            await bench.next()
+            await bench.outcome(step)
             sent.append(len(bench.worker.asked(SetCoefficients)))
         assert sent == [0, 1, 1, 2]
         last = bench.worker.asked(SetCoefficients)[-1]
@@ -176,19 +179,37 @@ async def test_trainer__old_epoch_that_changes_all_the_time__is_sent_in_every_te
         for step in range(16, 32):
             bench.add_update(step - 16)
             bench.add_update(step)
-            bench.estimate(step)
-            await bench.next()
+            await bench.outcome(step)
         asked = bench.worker.asked(SetCoefficients)
         sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
         assert sent == [[0, 1] if number % 10 == 0 else [1] for number in range(16)]
+
+
+async def test_trainer__dense_core__each_round_is_measured_on_all_updates_before_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Each step is an epoch there. All earlier ones counted as old, so nodes trained on a model of ten rounds ago."""
+
+    def slow(request: Message) -> Reply | bytes:
+        autojump_clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
+        return healthy(request)
+
+    signed = sign_manifest(small_manifest(core="dense"), OWNER)
+    async with running(tmp_path, slow, signed=signed) as bench:
+        await bench.next()
+        for step in range(1, 5):
+            bench.add_update(step - 1)
+            await bench.outcome(step)
+        asked = bench.worker.asked(SetCoefficients)
+        sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
+        assert sent == [[0], [1], [2], [3]]
 
 
 async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,))
         (told,) = bench.told("evaluated")
         assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
         assert bench.trainer.statistics().accuracy == 0.75
@@ -205,8 +226,7 @@ async def test_trainer__evaluation_of_many_rows__says_how_far_it_is(tmp_path: Pa
     async with running(tmp_path, failing(EvaluateRequest, frames)) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        await bench.next()
+        await bench.outcome(5)
         rows = [(told["step"], told["done"], told["in_all"]) for told in bench.told("evaluating")]
         assert rows == [(5, 4, 8), (5, 8, 8)]
         assert bench.told("evaluated")[0]["accuracy"] == 1.0
@@ -221,8 +241,7 @@ async def test_trainer__rewards__are_reported_in_the_place_of_losses_and_no_answ
     async with running(tmp_path, failing(EvaluateRequest, found), signed=signed) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        await bench.next()
+        await bench.outcome(5)
         (told,) = bench.told("evaluated")
         assert (told["reward"], told["loss"], told["accuracy"]) == (0.75, 0.25, 0.75) and "answers" not in told
         assert told["spread"] == {"distinct": 2, "commonest": "", "share": 0.5}
@@ -252,10 +271,8 @@ async def test_trainer__evaluation_at_step_0__is_of_the_model_alone_or_left_out(
 async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
     async with running(tmp_path, failing(EstimateRequest, OVERFLOW)) as bench:
         await bench.next()
-        bench.estimate(0)
-        assert await bench.next() == EstimateSkipped(step=0)
-        bench.estimate(1)
-        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert await bench.outcome(0) == EstimateSkipped(step=0)
+        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.worker.connections == 1
         assert [(event["step"], event["reason"]) for event in bench.told("step_skipped")] == [
             (0, "the loss is not finite")
@@ -268,8 +285,7 @@ async def test_trainer__last_step_of_answers_taught_nothing__sends_zeros_so_that
         await bench.next()
         bench.estimate(last - 1)
         assert await bench.next() == EstimateSkipped(step=last - 1)
-        bench.estimate(last)
-        assert await bench.next() == EstimateFinished(step=last, scalars=(4, *[0] * (REWARDED.numbers - 1)))
+        assert await bench.outcome(last) == EstimateFinished(step=last, scalars=(4, *[0] * (REWARDED.numbers - 1)))
 
 
 @pytest.mark.parametrize(
@@ -281,11 +297,9 @@ async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_bac
     async with running(tmp_path, failing(EstimateRequest, reply)) as bench:
         await bench.next()
         bench.add_update(0)
-        bench.estimate(0)
-        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.outcome(0) == EstimateLost(step=0)
         assert await bench.next() == WorkerReady()
-        bench.estimate(1)
-        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.trainer.statistics().worker_restarts == len(bench.told("worker_lost")) == 1
         assert len(bench.worker.asked(SetCoefficients)) == 2  # the new session starts from nothing
 
@@ -296,8 +310,7 @@ async def test_trainer__worker_lost_in_an_evaluation__loses_no_step(
     async with running(tmp_path, failing(EvaluateRequest, HANG_UP)) as bench:
         await bench.next()
         bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        assert await bench.next() == WorkerReady()
+        assert await bench.outcome(5) == WorkerReady()
         assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
 
 
@@ -310,8 +323,7 @@ async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less
         assert 242 <= trio.current_time() <= 250
         await trio.sleep(61)
         bench.worker.script = failing(EstimateRequest, HANG_UP)
-        bench.estimate(0)
-        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.outcome(0) == EstimateLost(step=0)
         assert bench.told("worker_lost")[-1]["pause_s"] == 1  # it had worked for a minute
 
 
@@ -319,8 +331,7 @@ async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(t
     refusal = WorkerFailure(error="WorkerMemoryError", message="not enough memory")
     async with running(tmp_path, failing(EstimateRequest, refusal)) as bench:
         assert await bench.next() == WorkerReady()
-        bench.estimate(0)
-        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.outcome(0) == EstimateLost(step=0)
         assert "not enough memory" in bench.told("worker_lost")[-1]["reason"]
 
 
@@ -353,12 +364,10 @@ async def test_trainer__worker_lost_before_it_measures__loses_the_step_and_comes
             opening(request) if is_opening and isinstance(request, OpenSession) else sending(request)
         )
         bench.add_update(0)
-        bench.estimate(0)
-        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.outcome(0) == EstimateLost(step=0)
         assert await bench.next() == WorkerReady()
         assert len(bench.worker.asked(OpenSession)) == 2 + is_opening
-        bench.estimate(1)
-        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.trainer.statistics().trouble == ""
 
 
@@ -370,8 +379,7 @@ async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_ste
         await bench.next()
         bench.add_update(0)
         bench.jobs.send_nowait(Evaluate(step=5))
-        bench.estimate(5)
-        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+        assert await bench.outcome(5) == EstimateFinished(step=5, scalars=(6,))
         assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
         assert bench.trainer.statistics().worker_restarts == 0
 

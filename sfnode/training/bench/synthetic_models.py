@@ -18,6 +18,7 @@ from protocol.run import FORMAT, CoreKind, Manifest, TaskKind, TensorKind, Tenso
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, BasisContent, Int8Array, words
+from sfnode.training.calibration import moving_tensors
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, RowBatch, TaskData
@@ -82,7 +83,7 @@ class BenchBasis(StrEnum):
     """Kinds of bases that the measured run can train in."""
 
     RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as in `sfnode init --plain` and the paper
-    DENSE = "dense"  # a dense core of one contrast in the last layers that write, as `sfnode init` makes it
+    DENSE = "dense"  # a dense core of one contrast in the layers that `sfnode init` chooses
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
@@ -172,24 +173,23 @@ def setting(
 
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, size: tuple[int, int]) -> Bases:
     """Return a run of two epochs in ``basis``; ``size``: rows and tokens of a batch."""
-    rows, tokens = size
     if basis is BenchBasis.DENSE:
-        return _dense_bases(_dense_manifest(tensors, rows, tokens))
-    manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
+        return _dense_bases(_dense_manifest(tensors, size, has_label_words=True))
+    manifest = bench_manifest(tensors, rows=size[0], tokens=size[1])
     return Bases(replace(manifest, steps=2 * manifest.method.epoch_steps))
 
 
 def reward_bases(tensors: Sequence[TensorSpec], rule: str, *, size: tuple[int, int]) -> Bases:
     """Return a run with a dense core that rewards answers; ``size``: answers of a message, tokens of a whole text."""
-    manifest = _dense_manifest(tensors, *size)
+    manifest = _dense_manifest(tensors, size, has_label_words=False)
     task = replace(manifest.task, kind=TaskKind.REWARD, completion=rule, label_words=())
     return _dense_bases(checked(to_plain(replace(manifest, task=task), as_rows=False)))
 
 
-def _dense_manifest(tensors: Sequence[TensorSpec], rows: int, tokens: int) -> Manifest:
-    writing = [tensor for tensor in tensors if tensor.name.endswith(_WRITING)]
-    last = writing[-max(1, len(writing) // 3) :]
-    return bench_manifest(last, rows=rows, tokens=tokens, core=CoreKind.DENSE, rank=_DENSE_RANK)
+def _dense_manifest(tensors: Sequence[TensorSpec], size: tuple[int, int], *, has_label_words: bool) -> Manifest:
+    writers = [tensor for tensor in tensors if tensor.name.endswith(_WRITING)]
+    moving = moving_tensors(writers, has_label_words=has_label_words)
+    return bench_manifest(moving, rows=size[0], tokens=size[1], core=CoreKind.DENSE, rank=_DENSE_RANK)
 
 
 def _dense_bases(manifest: Manifest) -> Bases:

@@ -27,7 +27,7 @@ from protocol.subspace import BasisContent, Int8Array, answer_draws, words
 from sfnode.storage import DenseSettings
 from sfnode.training.calibration.example_passes import Look, look_at
 from sfnode.training.calibration.learning_rate import suited_rate
-from sfnode.training.calibration.residual_writers import moving_tensors
+from sfnode.training.calibration.residual_writers import moving_tensors, writers_of
 from sfnode.training.dense_estimate import contrasts
 from sfnode.training.devices import choose_device
 from sfnode.training.reward_estimate import checked_answers, judge_of, writer_of
@@ -103,7 +103,7 @@ def calibrate(
     if data.judge is not None:
         data, drawn = _answered(shared, data, on_progress)
     examples, labels = spread_out(data.examples, EXAMPLES), len(data.label_tokens)
-    moving = moving_tensors(shared, tensors, has_label_words=labels > 0)
+    moving = moving_tensors(writers_of(shared, tensors), has_label_words=labels > 0)
     if len(examples) < EXAMPLES_MIN or not moving or labels == 1 or labels > RANK_MAX + 1:
         return None
     done, total = len(drawn), len(drawn) + 4 * len(examples)  # the passes that try the rate take three times as long

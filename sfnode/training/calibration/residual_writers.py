@@ -27,15 +27,11 @@ _MOVE = 0.1  # of the stream's size: in 16 bits it is not lost, and later layers
 _ALONG = 1 / 3  # least cosine of what arrives with the move; of one that does not it is 0 +- sqrt(1 / 8 H)
 
 
-def moving_tensors(
-    shared: SharedModel, tensors: Sequence[TensorSpec], *, has_label_words: bool
-) -> tuple[TensorSpec, ...]:
-    """Return the tensors that get a core, those stored as inputs x outputs as transposed ones; none may be found.
+def moving_tensors(writers: Sequence[TensorSpec], *, has_label_words: bool) -> tuple[TensorSpec, ...]:
+    """Return the third of the layers that write to the residual stream which gets a core.
 
-    They are a third of the layers that write to the residual stream: with label words in a deep model every second
-    one of each kind in the last two thirds, else the last third.
+    With label words in a deep model it is every second one of each kind in the last two thirds, else the last third.
     """
-    writers = writers_of(shared, tensors)
     if not has_label_words or len(writers) < _DEEP:
         return tuple(writers[-max(1, round(_MOVING * len(writers))) :])
     kinds: dict[str, list[TensorSpec]] = {}
