@@ -145,7 +145,8 @@ class RunDraft:
         ``learning_rate``: where the owner has given none.
         """
         given = self.options.method
-        if given.learning_rate is None and not manifest_builder.is_learning_rate(learning_rate):
+        is_found = manifest_builder.RATE_MIN <= learning_rate <= manifest_builder.DENSE_RATE_MAX
+        if given.learning_rate is None and not is_found:
             raise OperatorError(
                 f"no learning rate was found by which the examples teach anything (the last was {learning_rate:.2g}): "
                 "they may all be alike, or the model knows them. Give more and different ones, or --learning-rate "

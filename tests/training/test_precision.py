@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, cast
 
 import numpy as np
@@ -22,6 +21,7 @@ from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.basis_file import Bases
+from sfnode.children.child_program import Program
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
@@ -38,6 +38,7 @@ from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.fork_server import start_child
 from tests.support.quantised_models import HAS_TORCHAO, quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 from tests.training.brute_force import (
@@ -293,6 +294,10 @@ def test_precision__no_layer_to_quantise__is_refused() -> None:
 @needs_torchao
 def test_quantising__library_is_imported__says_nothing_to_the_operator() -> None:
     """A fault once: five lines of warnings about kernels for cards that the machine did not have."""
-    script = "import sfnode.training; from sfnode.training.model import quantised; quantised._library()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    with TemporaryFile() as errors:
+        process = start_child(Program(module="tests.support.import_torchao"), stderr=errors.fileno())
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin, process.stdout:
+            assert process.wait(100) == 0
+        errors.seek(0)
+        assert errors.read() == b""
