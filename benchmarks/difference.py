@@ -101,7 +101,7 @@ def ask(asker: Ledger, other: Ledger, case: str) -> SessionCost:
 def _take_frame(asker: Ledger, session: SyncSession, frame: Message) -> None:
     assert isinstance(frame, Records)
     records = asker.codec.split_untrusted(frame.data)
-    session.count_records(len(records))
+    session.count_records(records)
     for record in records:
         take(asker, record)
 

@@ -45,7 +45,7 @@ class Reporter:
         self._is_living = self._stream.isatty() and not is_json
         self._is_line_open = False
         self._work = ""
-        self._level = level
+        self._level, self._reasons = level, set[str]()
         self._clock, self._progress_s = clock, -math.inf
         self.listeners: list[Callable[[int, tuple[str, ...]], None]] = []  # called with level and lines of each event
 
@@ -72,6 +72,12 @@ class Reporter:
         self.finish()
         for line in lines:
             self._print(printable(line))
+
+    def event_once(self, level: int, name: str, reason: str, **fields: object) -> None:
+        """Report an event, unless the same reason was reported before: what is looked at every second may last."""
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self.event_at(level, name, reason, reason=reason, **fields)
 
     def begin(self, name: str, work: str, **fields: object) -> None:
         """Name long work at the end of progress lines from now on; an empty ``work`` ends it. JSON gets a line."""

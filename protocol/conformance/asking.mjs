@@ -8,7 +8,6 @@ import { PULL_BYTES_MAX, bitmapOf, checkAnswer, demand, stepsOf } from "./sync.m
 import { Rejected } from "./verdicts.mjs";
 import { encodeMessage } from "./wire.mjs";
 
-const PULL_AUTHORS_MAX = 256;
 const MISMATCHES_BEFORE_SESSION = 2; // of a live node
 const REQUEST_MAX = 0xffffffff;
 const PAYLOAD_HASH_BYTES = 8;
@@ -32,7 +31,7 @@ export class Asker {
 
   /** A decoded message of a neighbour: the messages (bytes) that it is sent now. Rejects. */
   hear(from, { name, fields }) {
-    const neighbour = this.#neighbours.get(from) ?? { mismatches: 0, session: null };
+    const neighbour = this.#neighbours.get(from) ?? { mismatches: 0, session: null, hasSkipped: false };
     this.#neighbours.set(from, neighbour);
     if (name === "Head") return this.#hearHead(neighbour, fields);
     if (name === "Records") return this.#takeRecords(neighbour.session, fields);
@@ -55,14 +54,15 @@ export class Asker {
     neighbour.mismatches += 1;
     const isLasting = neighbour.mismatches >= MISMATCHES_BEFORE_SESSION || !this.isLive;
     if (neighbour.session !== null || !isLasting) return [];
-    neighbour.session = new Session(this.#run, this.#held, this.#shared, { horizon: this.#horizon });
+    const isThorough = neighbour.hasSkipped;
+    neighbour.session = new Session(this.#run, this.#held, this.#shared, { horizon: this.#horizon, isThorough });
     return [neighbour.session.start(this.#nextRequest())];
   }
 
   #takeRecords(session, { request, data }) {
     const records = splitRecords(this.#run.manifest, data);
     const isAnswer = session?.number === request;
-    if (isAnswer) session.count(records.length);
+    if (isAnswer) session.count(records);
     const { ledger, coefficients } = this.#held;
     for (const record of records) {
       const { verdict, reason } = addTo(ledger, coefficients, record, isAnswer ? session.horizon : this.#horizon);
@@ -82,7 +82,7 @@ export class Asker {
     const request = session.receive(reply, this.#nextRequest());
     if (request !== null) return [request];
     session.release();
-    [neighbour.session, neighbour.mismatches] = [null, 0];
+    [neighbour.session, neighbour.mismatches, neighbour.hasSkipped] = [null, 0, session.hasSkipped];
     this.isLive ||= !session.isFailed && !session.hasSkipped;
     return [];
   }
@@ -97,7 +97,6 @@ export class Asker {
 export class Session {
   number = null; // of the request in flight
   sent = null; // the request in flight, as it was sent
-  received = 0; // records that came in answer to the pull in flight
   isFailed = false;
   hasProgressed = false; // a record came that was asked for
   hasOwn = false; // all that the neighbour holds of `author` is here
@@ -108,22 +107,26 @@ export class Session {
   #compared;
   #author;
   #pullBytesMax;
-  #own = []; // buckets that this session has taken
-  #skipped = 0; // those that another session pulls
+  #isThorough;
+  #asked = new Set(); // slots of the pull in flight of which no record has come
+  #skipped = 0; // pages of which something was left
   #dialogue;
   #request; // in flight, as checkAnswer wants it
 
   /**
-   * shared: {taken: buckets that some session is pulling, compared: spans that some session has taken in}.
+   * shared: {taken: slots that some session is pulling, compared: spans that some session has taken in}.
    * author: of whom all is asked for first, and then the newest spans (9.5), or null.
+   * isThorough: nothing is left to other sessions.
    */
-  constructor(run, { ledger }, shared, { horizon, author = null, pullBytesMax = PULL_BYTES_MAX }) {
+  constructor(run, { ledger }, shared, options) {
+    const { horizon, author = null, pullBytesMax = PULL_BYTES_MAX, isThorough = false } = options;
     this.#run = run;
     this.#ledger = ledger;
     this.#taken = shared.taken;
     this.#compared = shared.compared;
     this.#author = author;
     this.#pullBytesMax = pullBytesMax;
+    this.#isThorough = isThorough;
     this.horizon = horizon;
     this.#dialogue = this.#compare();
   }
@@ -142,15 +145,19 @@ export class Session {
     return this.#send(this.#dialogue.next(reply.fields), number);
   }
 
-  /** So many records came under the number in flight. */
+  /** These records came under the number in flight. */
   count(records) {
-    this.received += records;
-    this.hasProgressed ||= records > 0;
+    for (const record of records) {
+      const slot = slotKey(record.subarray(0, 32), record.readUInt32BE(32));
+      if (!this.#asked.delete(slot)) continue;
+      this.#taken.delete(slot);
+      this.hasProgressed = true;
+    }
   }
 
   release() {
-    for (const bucket of this.#own) this.#taken.delete(bucket);
-    this.#own = [];
+    for (const slot of this.#asked) this.#taken.delete(slot);
+    this.#asked.clear();
   }
 
   #send({ done, value }, number) {
@@ -213,31 +220,47 @@ export class Session {
   }
 
   *#pullPage(span, authors) {
-    const wanted = [];
+    const page = []; // {author, missing: steps not yet asked for, pairs: steps of which one record may not be enough}
     for (const [author, digest, valid, voided] of authors) {
-      if (!this.#take(span, author)) continue;
       const theirs = { digest, valid: stepsOf(valid, span), void: stepsOf(voided, span) };
-      const steps = yield* this.#missing(span, author, theirs);
-      wanted.push(...inParts(steps, this.#slotsPerPull()).map((part) => [span, author, bitmapOf(part)]));
+      const singles = [...this.#ledger.slots(span, author)].filter(([, { isVoid }]) => !isVoid);
+      const pairs = new Set([...theirs.void, ...singles.map(([step]) => step)]);
+      page.push({ author, missing: yield* this.#missing(span, author, theirs), pairs });
     }
-    for (const group of grouped(wanted, this.#slotsPerPull())) {
-      this.received = 0;
-      yield ["PullRequest", { wanted: group }];
-      this.isFailed ||= this.received < slotsIn(group);
-      if (this.isFailed) break;
-    }
-    this.release();
+    yield* this.#pull(span, page, this.#taken);
+    if (this.#isThorough && !this.isFailed) yield* this.#pull(span, page, new Set());
+    if (!this.isFailed && this.#open(span, page).length > 0) this.#skipped += 1;
   }
 
-  #take(span, author) {
-    const bucket = `${span} ${author.toString("hex")}`;
-    if (this.#taken.has(bucket)) {
-      this.#skipped += 1;
-      return false;
+  /** As many slots at once as a pull may ask for, in the order of the page, but none that is taken. */
+  *#pull(span, page, taken) {
+    for (;;) {
+      const free = this.#open(span, page).filter(({ author, step }) => !taken.has(slotKey(author, step)));
+      if (free.length === 0) return;
+      const slots = free.slice(0, this.#slotsPerPull());
+      const wanted = [];
+      for (const entry of page) {
+        const steps = new Set(slots.filter(({ author }) => author === entry.author).map(({ step }) => step));
+        entry.missing = entry.missing.filter((step) => !steps.has(step));
+        if (steps.size > 0) wanted.push([span, entry.author, bitmapOf(steps)]);
+      }
+      this.#asked = new Set(slots.map(({ author, step }) => slotKey(author, step)));
+      for (const slot of this.#asked) this.#taken.add(slot);
+      yield ["PullRequest", { wanted }];
+      if (this.#asked.size === 0) continue;
+      this.isFailed = true;
+      this.release();
+      return;
     }
-    this.#taken.add(bucket);
-    this.#own.push(bucket);
-    return true;
+  }
+
+  /** What is missing of a page and has not come since, from anybody: list of {author, step}. */
+  #open(span, page) {
+    return page.flatMap(({ author, missing, pairs }) => {
+      const own = this.#ledger.slots(span, author);
+      const hasCome = (step) => own.get(step)?.isVoid || (own.has(step) && !pairs.has(step));
+      return missing.filter((step) => !hasCome(step)).map((step) => ({ author, step }));
+    });
   }
 
   /** Steps that are to be pulled, ascending. */
@@ -286,22 +309,6 @@ function differing(own, theirs) {
   return theirs.filter(([number, digest]) => !held.get(number)?.equals(digest));
 }
 
-function inParts(list, size) {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, part) => list.slice(part * size, (part + 1) * size));
-}
-
-function slotsIn(wanted) {
-  return wanted.reduce((sum, [span, , bitmap]) => sum + stepsOf(bitmap, span).length, 0);
-}
-
-/** As few pull requests as the bounds allow, in the order given. */
-function grouped(wanted, slotsMax) {
-  const groups = [];
-  for (const each of wanted) {
-    const last = groups.at(-1);
-    const fits = last !== undefined && last.length < PULL_AUTHORS_MAX && slotsIn([...last, each]) <= slotsMax;
-    if (fits) last.push(each);
-    else groups.push([each]);
-  }
-  return groups;
+function slotKey(author, step) {
+  return `${author.toString("hex")} ${step}`;
 }

@@ -162,7 +162,7 @@ export class Node {
 
   #takeRecords(peer, { request, data }) {
     const records = splitRecords(this.#run.manifest, data);
-    this.sync.countRecords(peer, request, records.length, this.#nowMs);
+    this.sync.countRecords(peer, request, records, this.#nowMs);
     const frontier = this.#frontier();
     const horizon = this.sync.horizonOf(peer, request, this.#horizon());
     const isNews = this.sync.isLive || request === 0; // SPEC 8.3

@@ -80,7 +80,7 @@ export class Synchroniser {
     this.close(peer);
     this.#neighbours.set(peer, {
       session: null, askedMs: 0, heardMs: 0, isAskedAgain: false, restUntilMs: 0,
-      headSentMs: null, head: null, mismatches: 0, failures: 0,
+      headSentMs: null, head: null, mismatches: 0, failures: 0, hasSkipped: false,
     });
     this.metMs ??= nowMs;
   }
@@ -115,8 +115,8 @@ export class Synchroniser {
     const isLasting = !this.isLive || neighbour.mismatches >= MISMATCHES_MIN;
     if (neighbour.session !== null || nowMs < neighbour.restUntilMs || !isLasting) return [];
     const { run } = this.#state;
-    const { PULL_BYTES_MAX: pullBytesMax } = this.#limits;
-    neighbour.session = new Session(run, this.#state, this.#shared, { ...options, pullBytesMax });
+    const more = { pullBytesMax: this.#limits.PULL_BYTES_MAX, isThorough: neighbour.hasSkipped };
+    neighbour.session = new Session(run, this.#state, this.#shared, { ...options, ...more });
     return this.#ask(peer, neighbour, neighbour.session.start(this.#nextRequest()), nowMs);
   }
 
@@ -152,6 +152,7 @@ export class Synchroniser {
     session.release();
     neighbour.session = null;
     neighbour.mismatches = 0;
+    neighbour.hasSkipped = session.hasSkipped;
     neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
     const { SYNC_REST_MS: least, SYNC_REST_MS_MAX: most } = this.#limits;
     neighbour.restUntilMs = nowMs + Math.min(least * 2 ** neighbour.failures, most);
@@ -159,10 +160,10 @@ export class Synchroniser {
   }
 
   /** Records came, under this request number. */
-  countRecords(peer, request, count, nowMs) {
+  countRecords(peer, request, records, nowMs) {
     const neighbour = this.#neighbours.get(peer);
     if (neighbour.session?.number !== request) return;
-    neighbour.session.count(count);
+    neighbour.session.count(records);
     neighbour.heardMs = this.answeredMs = nowMs;
   }
 

@@ -32,7 +32,7 @@ class Intake:
     def take_records(self, peer: PeerId, message: Records) -> None:
         """Take in what a neighbour pushed, or answered to a request. Raises Reject."""
         records = self._replica.ledger.codec.split_untrusted(message.data)
-        self._sync.count_records(peer, message.request, len(records), self._turn.now_ms)
+        self._sync.count_records(peer, message.request, records, self._turn.now_ms)
         frontier = self._turn.frontier()
         horizon_step = self._sync.horizon_of(peer, message.request, otherwise=self._turn.horizon())
         # The other neighbours already have what a node requests while it catches up, so do not push it (SPEC 8.3).

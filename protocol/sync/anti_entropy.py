@@ -16,15 +16,16 @@ to bottom. The answering side keeps no state.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from typing import TypeVar
 
 from protocol import limits, wire
-from protocol.crypto import Author
+from protocol.crypto import KEY_BYTES, Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger import NO_STATEMENTS, Ledger, StatementKind, digest_buckets
+from protocol.ledger import NO_STATEMENTS, Ledger, StatementKind, digest_buckets, step_of
 
 Request = (
     wire.SpansRequest
@@ -36,7 +37,7 @@ Request = (
 )
 Reply = wire.Spans | wire.Shards | wire.Authors | wire.Payloads | wire.PullDone | wire.Statements
 Dialogue = Generator[Request, Reply, None]
-BucketKey = tuple[int, Author]
+SlotKey = tuple[Author, int]  # with the step
 K = TypeVar("K", int, bytes)
 T = TypeVar("T", wire.Spans, wire.Shards, wire.Authors, wire.Payloads, wire.PullDone, wire.Statements)
 
@@ -46,11 +47,45 @@ _STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token has
 
 
 class Claims:
-    """Records which buckets a session is pulling now, so that sessions with several peers share the work."""
+    """Records what the pulls in flight ask for, so that sessions with several peers share the work."""
 
     def __init__(self) -> None:
-        self.taken: set[BucketKey] = set()
+        self.taken: set[SlotKey] = set()
         self.compared: set[int] = set()  # spans of which some session has received all that its peer holds
+
+
+class _Missing:
+    """The slots of one page that its session has still to ask for."""
+
+    def __init__(self, ledger: Ledger, span: int) -> None:
+        self._ledger = ledger
+        self._span = span
+        self._left: dict[Author, int] = {}
+        self._pairs: dict[Author, int] = {}  # slots that may lack their second record, so one that comes is not enough
+
+    def add(self, theirs: wire.AuthorHoldings, slots: int) -> None:
+        """Add ``slots`` of an author of the page."""
+        author = Author(theirs.author)
+        bucket = self._ledger.slots.bucket(self._span, author)
+        self._left[author] = slots
+        self._pairs[author] = _as_int(theirs.void) | (bucket.valid if bucket else 0)
+
+    def slots(self) -> Iterator[SlotKey]:
+        """Yield those that have not come since, from anybody."""
+        for author, slots in self._left.items():
+            bucket = self._ledger.slots.bucket(self._span, author)
+            came = bucket.void | (bucket.valid & ~self._pairs[author]) if bucket else 0
+            for step in digest_buckets.bits_of(slots & ~came):
+                yield author, self._span * limits.SPAN_STEPS + step
+
+    def take(self, taken: Set[SlotKey]) -> list[SlotKey]:
+        """Remove and return as many as one pull may ask for, but none that is ``taken``."""
+        # As many slots as fit into an answer when all of them are void, with two records each.
+        slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
+        found = list(islice((slot for slot in self.slots() if slot not in taken), slots_max))
+        for author, step in found:
+            self._left[author] &= ~(1 << step % limits.SPAN_STEPS)
+        return found
 
 
 class SyncSession:
@@ -64,10 +99,10 @@ class SyncSession:
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
-        self._held: set[BucketKey] = set()
+        self.is_thorough = False  # leaves nothing to sessions with other peers; set before the start
+        self._asked: set[SlotKey] = set()  # by the pull in flight, as long as no record of them has come
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
-        self._records_received = 0  # in answer to the pull in flight
         self.has_progressed = False  # the peer sent at least one requested record
         self.is_complete = False
         self.is_short = False  # the peer did not send all promised slots, so the session asks it for nothing more
@@ -75,7 +110,7 @@ class SyncSession:
         self.has_own = False  # all that the peer holds of ``own`` is here
         self.has_statements = False  # all statements that the peer holds are here
         self.spans: tuple[int, ...] = ()  # the spans that the peer holds
-        self.skipped = 0  # buckets left to a session with another peer, which may yet fail
+        self.skipped = 0  # pages of which something was left to a session with another peer, which may yet fail
 
     def advance(self, reply: Reply | None, request: int) -> Request | None:
         """Process the answer to the request in flight; return the next one, numbered ``request``, or None at the end.
@@ -86,7 +121,6 @@ class SyncSession:
             following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
         except StopIteration:
             self.is_complete = True
-            self._release()
             self.in_flight = None
             return None
         self.in_flight = replace(following, request=request)
@@ -96,20 +130,21 @@ class SyncSession:
         """Return whether ``request`` is the number of the request in flight; late answers carry an older number."""
         return self.in_flight is not None and self.in_flight.request == request
 
-    def count_records(self, count: int) -> None:
-        """Count records that came in answer to the pull in flight."""
-        self._records_received += count
-        self.has_progressed = self.has_progressed or count > 0
+    def count_records(self, records: Sequence[bytes]) -> None:
+        """Note which slots of the pull in flight these records answer."""
+        came = self._asked & {(Author(record[:KEY_BYTES]), step_of(record)) for record in records}
+        self._release(came)
+        self.has_progressed = self.has_progressed or bool(came)
 
     def close(self) -> None:
-        """Give up the session and release all buckets that it claimed."""
+        """Give up the session, so that others are asked for what its pull asked for."""
         self._dialogue.close()
-        self._release()
+        self._release(self._asked)
         self.in_flight = None
 
-    def _release(self) -> None:
-        self._claims.taken -= self._held
-        self._held.clear()
+    def _release(self, slots: set[SlotKey]) -> None:
+        self._claims.taken -= slots
+        self._asked = self._asked - slots
 
     # --- the dialogue, top to bottom -----------------------------------------------------------------------
 
@@ -180,34 +215,30 @@ class SyncSession:
             self._claims.compared.add(span)
 
     def _pull_page(self, span: int, page: wire.Authors) -> Dialogue:
-        wanted: list[wire.WantedSlots] = []
-        # As many slots as fit into an answer when all of them are void, with two records each.
-        slots_max = max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
+        missing = _Missing(self._ledger, span)
         for holdings in page.authors:
-            bucket = (span, Author(holdings.author))
-            if bucket in self._claims.taken:
-                self.skipped += 1
-                continue
-            self._claims.taken.add(bucket)
-            self._held.add(bucket)
-            steps = yield from self._missing(span, holdings)
-            for start in range(0, len(steps), slots_max):
-                piece = digest_buckets.bitmap_of(steps[start : start + slots_max])
-                wanted.append(wire.WantedSlots(span=span, author=holdings.author, steps=piece))
-        for request in _grouped(wanted, slots_max):
-            self._records_received = 0
-            _expect(wire.PullDone, (yield request))
-            asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
-            if self._records_received < asked:
-                self.is_short = True
-                break
-        self._release()
+            missing.add(holdings, (yield from self._missing(span, holdings)))
+        yield from self._pull(missing, self._claims.taken)
+        # Other peers may be slow, or lie. So what the last session left to them is not left to them again.
+        if self.is_thorough and not self.is_short:
+            yield from self._pull(missing, frozenset())
+        self.skipped += not self.is_short and any(missing.slots())
 
-    def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, list[int]]:
-        """Return the steps (within the span) that the peer holds and this ledger lacks or does not know to be void."""
+    def _pull(self, missing: _Missing, taken: Set[SlotKey]) -> Dialogue:
+        while slots := missing.take(taken):
+            self._asked = set(slots)
+            self._claims.taken |= self._asked
+            _expect(wire.PullDone, (yield wire.PullRequest(request=0, wanted=tuple(_wanted(slots)))))
+            if self._asked:
+                self.is_short = True
+                self._release(self._asked)
+                break
+
+    def _missing(self, span: int, theirs: wire.AuthorHoldings) -> Generator[Request, Reply, int]:
+        """Return a bitmap of the slots that the peer holds and this ledger lacks or does not know to be void."""
         own = self._ledger.slots.holdings_of(span, Author(theirs.author))
         if own.digest == theirs.digest:
-            return []
+            return 0
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         # Wanted: valid slots of which nothing is held, and void slots that are not known to be void.
@@ -224,7 +255,8 @@ class SyncSession:
         until = self._ledger.roster.counts_until(Author(theirs.author))
         if self.horizon_step is not None:
             until = min(until, self.horizon_step + 1)
-        return [step for step in digest_buckets.bits_of(missing) if span * limits.SPAN_STEPS + step < until]
+        count = max(0, min(until - span * limits.SPAN_STEPS, limits.SPAN_STEPS))
+        return missing & ((1 << count) - 1)
 
     def _differing(self, span: int, theirs: wire.AuthorHoldings, answer: wire.Payloads) -> int:
         """Return the bitmap of the valid slots in which the peer holds another payload than this ledger."""
@@ -240,6 +272,14 @@ class SyncSession:
             if own.get(span * limits.SPAN_STEPS + step, theirs_hash) != theirs_hash:
                 result |= 1 << step
         return result
+
+
+def _wanted(slots: list[SlotKey]) -> Iterator[wire.WantedSlots]:
+    """Yield the parts of a pull, one for each author."""
+    for author, found in groupby(slots, key=itemgetter(0)):
+        steps = [step for _, step in found]
+        piece = digest_buckets.bitmap_of([step % limits.SPAN_STEPS for step in steps])
+        yield wire.WantedSlots(span=steps[0] // limits.SPAN_STEPS, author=author, steps=piece)
 
 
 def _counted(keys: Sequence[bytes]) -> int:
@@ -300,21 +340,6 @@ def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
     per_frame = min(limits.RECORDS_PER_FRAME_MAX, (limits.FRAME_BYTES_MAX - 64) // record_bytes)
     for start in range(0, len(records), per_frame):
         yield b"".join(records[start : start + per_frame])
-
-
-def _grouped(wanted: list[wire.WantedSlots], slots_max: int) -> Iterator[wire.PullRequest]:
-    """Group slots into pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
-    group: list[wire.WantedSlots] = []
-    count = 0
-    for slots in wanted:
-        size = _as_int(slots.steps).bit_count()
-        if group and (count + size > slots_max or len(group) == limits.PULL_AUTHORS_MAX):
-            yield wire.PullRequest(request=0, wanted=tuple(group))
-            group, count = [], 0
-        group.append(slots)
-        count += size
-    if group:
-        yield wire.PullRequest(request=0, wanted=tuple(group))
 
 
 def _check_page(request: wire.AuthorsRequest, page: wire.Authors) -> None:

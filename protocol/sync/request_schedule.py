@@ -1,5 +1,6 @@
 """Decides which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
@@ -25,6 +26,7 @@ class _Neighbour:
     head: wire.Head | None = None
     mismatches: int = 0
     failures: int = 0  # sessions in a row that brought nothing
+    has_skipped: bool = False  # the last session left something to others
 
 
 class Synchroniser:
@@ -106,7 +108,7 @@ class Synchroniser:
         self.met_ms = now_ms if self.met_ms is None else self.met_ms
 
     def close(self, peer: wire.PeerId) -> None:
-        """Remove a neighbour that left, so that its session's buckets can be requested from others."""
+        """Remove a neighbour that left, so that what its session pulls can be requested from others."""
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()
@@ -145,6 +147,7 @@ class Synchroniser:
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
         neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
+        neighbour.session.is_thorough = neighbour.has_skipped
         return self._send(peer, neighbour, neighbour.session.advance(None, self._next_request()), now_ms)
 
     def receive(self, peer: wire.PeerId, message: wire.Message, now_ms: int) -> list[SendMessage]:
@@ -155,11 +158,11 @@ class Synchroniser:
             return self._continue(peer, message, now_ms)
         raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
-    def count_records(self, peer: wire.PeerId, request: int, count: int, now_ms: int) -> None:
+    def count_records(self, peer: wire.PeerId, request: int, records: Sequence[bytes], now_ms: int) -> None:
         """Count records from ``peer`` towards its session if they answer the session's pull."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
-            neighbour.session.count_records(count)
+            neighbour.session.count_records(records)
             neighbour.heard_ms = self.answered_ms = now_ms
 
     def horizon_of(self, peer: wire.PeerId, request: int, otherwise: int | None) -> int | None:
@@ -211,6 +214,7 @@ class Synchroniser:
         session.close()
         neighbour.session = None
         neighbour.mismatches = 0
+        neighbour.has_skipped = session.skipped > 0
         # A lossy link breaks most long sessions, but each brings some records. That is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
         rest_ms = timings.SYNC_REST_MS << min(neighbour.failures, 16)

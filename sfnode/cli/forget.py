@@ -1,6 +1,7 @@
 """``sfnode forget``: remove a node's data directory, after saying what is in it."""
 
 import sys
+from contextlib import suppress
 
 import click
 
@@ -25,13 +26,17 @@ def forget(data_dir: DataDirectory, is_agreed: bool) -> None:
     \b
     Example: sfnode forget ~/.sfnode/my-run-0123456789ab
     """
-    manifest = data_dir.signed_manifest().manifest
+    data_dir.check_is_node()
+    run = "with a manifest that this release cannot read"
+    with suppress(OperatorError):
+        manifest = data_dir.signed_manifest().manifest
+        run = f"{manifest.name!r} ({manifest.run_id.hex()[:16]})"
     if data_dir.is_locked():
         raise OperatorError(f"a node runs on {data_dir}. First: {pasteable('sfnode stop --data-dir', data_dir)}")
     own, others = data_dir.entries()
     taken = disk.bytes_below(data_dir.path)
     if not is_json():
-        click.echo(f"run      {manifest.name!r} ({manifest.run_id.hex()[:16]}), {taken / 1e6:,.1f} MB in {data_dir}")
+        click.echo(f"run      {run}, {taken / 1e6:,.1f} MB in {data_dir}")
         backup = pasteable("sfnode id backup FILE --data-dir", data_dir)
         click.echo(f"key      goes, too: first, if you may come back, {backup}")
         for path in others:

@@ -36,7 +36,7 @@ def pause(data_dir: DataDirectory, duration: str | None) -> None:
     \b
     Example: sfnode pause my-run --for 4h
     """
-    data_dir.signed_manifest()
+    data_dir.check_is_node()
     until_s = math.inf if duration is None else time.time() + parse_time(duration)
     is_same, before = math.isinf(data_dir.control.paused_until_s()) and math.isinf(until_s), _paused_now(data_dir)
     data_dir.control.pause(until_s)
@@ -58,7 +58,7 @@ def resume(data_dir: DataDirectory) -> None:
     \b
     Example: sfnode resume my-run
     """
-    data_dir.signed_manifest()
+    data_dir.check_is_node()
     was_paused, before = data_dir.control.is_paused(), _paused_now(data_dir)
     data_dir.control.resume()
     reason = _heard(data_dir, before) if was_paused else before

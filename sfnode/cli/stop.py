@@ -21,7 +21,7 @@ def stop(data_dir: DataDirectory, wait: int) -> None:
     \b
     Example: sfnode stop my-run
     """
-    data_dir.signed_manifest()
+    data_dir.check_is_node()
     if not data_dir.is_locked():
         raise OperatorError(f"no node runs on {data_dir}: there is nothing to stop")
     started = time.monotonic()

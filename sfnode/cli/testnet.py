@@ -182,6 +182,10 @@ def _shards(data: Path, task: TaskSpec, count: int, folder: Path) -> tuple[Path,
 
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
+    if not result.is_in_time:
+        raise SfnodeError(
+            f"the run was not over after {result.seconds:.0f} s: give it a longer --timeout; the logs are in {folder}"
+        )
     if not result.is_agreed:
         raise SfnodeError(
             f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"

@@ -155,6 +155,6 @@ class Network:
             streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
-            expects_peers=bool(self.known_peers()),
+            expects_peers=bool(self.book),
             unreached="" if worst is None else f"{worst.address}: {worst.reason}",
         )

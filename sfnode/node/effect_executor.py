@@ -6,7 +6,7 @@ from typing import assert_never
 import trio
 
 from protocol import events
-from protocol.errors import StateMismatchError
+from protocol.errors import OperatorError, StateMismatchError
 from protocol.node import Node
 from sfnode.network import Network
 from sfnode.node.daemon_config import DaemonConfig
@@ -43,7 +43,6 @@ class Executor:
         self._reporter = reporter
         self._last_evaluation = -1
         self._jobs, self.jobs = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
-        # The core asks for one file at a time, and makes a snapshot each 1,024 steps: this never fills up.
         self._snapshots, self.snapshots = trio.open_memory_channel[events.StoreSnapshot | events.FetchSnapshot](8)
 
     def carry_out(self, effects: Sequence[events.Effect]) -> None:
@@ -68,11 +67,18 @@ class Executor:
                     self._reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self._network.sessions.drop(effect.peer, effect.reason)
                 case events.StoreSnapshot() | events.FetchSnapshot():
-                    self._snapshots.send_nowait(effect)
+                    # The last place is for the one fetch. While a slow one lasts, others store what finds no room.
+                    places = self._snapshots.statistics()
+                    free = places.max_buffer_size - places.current_buffer_used
+                    if free > 1 or isinstance(effect, events.FetchSnapshot):
+                        self._snapshots.send_nowait(effect)
                 case events.ReportSnapshot():
                     self._snapshot_files.report(effect)
                 case events.Halt():
-                    evidence = self._snapshot_files.save_evidence(self._node.replica, effect)
+                    try:
+                        evidence = str(self._snapshot_files.save_evidence(self._node.replica, effect))
+                    except OperatorError as error:
+                        evidence = f"none ({error})"
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
                 case _:
                     assert_never(effect)

@@ -1,5 +1,6 @@
 """Statements that a node submits to itself: those in the folder of its commands, and those about invitations."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -42,8 +43,11 @@ class StatementFolder:
         try:
             found = read_statements_file(self._manifest, path)
         except OperatorError as error:
-            self._reporter.event("statements_refused", str(error), file=str(path))
-            self._files.put_away(path, is_refused=True)
+            if not isinstance(error.__context__, OSError):
+                self._reporter.event("statements_refused", str(error), file=str(path))
+                self._files.put_away(path, is_refused=True)
+            else:  # too many open files, perhaps: the next look tries again
+                self._reporter.event_once(logging.WARNING, "statements_unread", str(error), file=str(path))
             return []
         roster = self._node.replica.ledger.roster
         fresh = [statement.data for statement in found if not roster.covers(statement)]

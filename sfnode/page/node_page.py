@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 from protocol.errors import OperatorError
@@ -19,7 +20,7 @@ from sfnode.quality_figures import Quality
 from sfnode.reporter import printable
 from sfnode.run import purpose_of
 from sfnode.status import Names, Status, StatusWords, author_names, describe_learning, health_of, last_status
-from sfnode.storage import DataDirectory, Gain, evaluations
+from sfnode.storage import DataDirectory, EvaluatedStep, Gain, evaluations
 
 _ANSWERS_MAX = 4
 AUTHORS_MAX = 60  # most updates first; the page says how many more there are
@@ -75,15 +76,15 @@ class Page:
         self._ledger, self._pid, self._tail = ledger, pid, tail or LogTail()
 
     def sections(self) -> Sections:
-        """Return the sections by name, as values that JSON can encode. Takes milliseconds."""
-        status = self._status()
+        """Return the sections by name, as values for JSON. Takes milliseconds; most of a second in the largest runs."""
+        status, (found, gain) = self._status(), self._measured()
         detail = None if status is None else status.detail
         return {
             "run": self._run(),
             "status": None if status is None else _status(status),
-            "evaluations": self._evaluations(),
-            "gain": self._gain(),
-            "answers": self._answers(),
+            "evaluations": self._evaluations(found),
+            "gain": self._gain(gain),
+            "answers": self._answers(gain),
             "losses": [] if detail is None else [(each.step, self._figure(each.loss)) for each in detail.curve.losses],
             **self._authors(status),
             "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
@@ -108,11 +109,7 @@ class Page:
             "facts": facts_of(manifest),
         }
 
-    def _evaluations(self) -> Sections:
-        try:
-            found = self._data_dir.evaluations.read()
-        except OperatorError:
-            found = []
+    def _evaluations(self, found: list[EvaluatedStep]) -> Sections:
         best = evaluations.best_of(found)
         return {
             "points": [(each.step, self._figure(each.loss), round(each.accuracy, 5)) for each in found],
@@ -123,15 +120,17 @@ class Page:
     def _figure(self, loss: float) -> float:
         return round(self._quality.value(loss), 5)
 
-    def _measured(self) -> Gain | None:
-        try:
-            return self._data_dir.gain.read() or evaluations.gain_of(self._data_dir.evaluations.read())
-        except OperatorError:
-            return None
+    def _measured(self) -> tuple[list[EvaluatedStep], Gain | None]:
+        """Return the evaluations and the gain, as far as their files can be read."""
+        found, gain = list[EvaluatedStep](), None
+        with suppress(OperatorError):
+            found = self._data_dir.evaluations.read()
+        with suppress(OperatorError):
+            gain = self._data_dir.gain.read() or evaluations.gain_of(found)
+        return found, gain
 
-    def _gain(self) -> Sections:
+    def _gain(self, gain: Gain | None) -> Sections:
         """Return the figures of the last comparison by name, and a sentence on it; or on how to measure."""
-        gain = self._measured()
         if gain is None:
             return {"figures": [], "note": f"Not measured here: {evaluations.HOW_TO_MEASURE}."}
         figures = [(name, found.figure) for name, found in gain.figures()]
@@ -140,9 +139,8 @@ class Page:
             note += f" `sfnode eval --compare` measures {evaluations.OWN_ALONE}, too."
         return {"figures": figures, "note": note}
 
-    def _answers(self) -> list[Sections]:
+    def _answers(self, gain: Gain | None) -> list[Sections]:
         """Return the first answers of the last comparison, where anybody may see its rows."""
-        gain = self._measured()
         if gain is None or not gain.is_public:
             return []
         return [

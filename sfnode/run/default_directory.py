@@ -28,7 +28,7 @@ def nodes_here() -> list[DataDirectory]:
     """Return the nodes whose state is below HOME, by name, but for those that this user may not look at."""
     home = HOME.expanduser()
     names = sorted(os.listdir(home)) if os.access(home, os.R_OK | os.X_OK) else []
-    return [each for each in (DataDirectory(home / name) for name in names) if os.path.exists(each.manifest_file)]
+    return [each for each in (DataDirectory(home / name) for name in names) if each.is_node]
 
 
 def node_called(name: str) -> DataDirectory | None:

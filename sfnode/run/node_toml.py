@@ -25,15 +25,13 @@ def read_node_file(data_dir: DataDirectory) -> dict[str, object] | None:
     path = data_dir.node_file
     if not path.exists():
         return None
-    try:
-        data_dir.check()
-    except OSError as error:
-        raise OperatorError(f"cannot read {path}: {disk.describe_os_error(error)}") from None
+    data_dir.check()
     return read_toml(path)
 
 
 def write_node_file(data_dir: DataDirectory, fields: Mapping[str, FieldValue]) -> None:
     """Replace the file unless it holds these fields already. OperatorError."""
+    data_dir.check()
     path = data_dir.node_file
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")

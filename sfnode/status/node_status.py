@@ -154,7 +154,7 @@ def read_status(data_dir: DataDirectory) -> Status:
     """Return the last snapshot of a node. OperatorError: none runs, it hangs, or the file is bad."""
     ended = data_dir.end.describe()
     if not ended:
-        data_dir.signed_manifest()
+        data_dir.check_is_node()
     if not data_dir.is_locked():
         verb, more = ("start", "") if data_dir.node_file.exists() else ("join", " ...")
         why = f": {ended.removesuffix('.')}" if ended else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
+from sfnode.storage.private_folder import PrivateFolder
 
 _END_BYTES = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
 _END_TEXT_MAX = 600  # characters, of at most six bytes each in JSON
@@ -23,7 +24,7 @@ class ControlFiles:
     """Writes, finds and removes the requests to one node. All methods that change a file raise OperatorError."""
 
     def __init__(self, folder: Path) -> None:
-        self._pause_file, self._stop_file = folder / "paused", folder / "stop"
+        self._folder, self._pause_file, self._stop_file = PrivateFolder(folder), folder / "paused", folder / "stop"
 
     def is_paused(self) -> bool:
         """Return whether the operator has paused the node."""
@@ -41,6 +42,7 @@ class ControlFiles:
 
     def pause(self, until_s: float = math.inf) -> None:
         """Make the node measure nothing until that time or `resume`, also after restarts."""
+        self._folder.check()
         text = "" if math.isinf(until_s) else f"{until_s:.0f}\n"
         write_durably(self._pause_file, text.encode("ascii"), mode=_MODE)
 
@@ -54,6 +56,7 @@ class ControlFiles:
 
     def ask_to_stop(self) -> None:
         """Ask the node that runs there to end in good order."""
+        self._folder.check()
         write_durably(self._stop_file, b"", mode=_MODE)
 
     def forget_stop(self) -> None:

@@ -28,10 +28,11 @@ _EVALUATIONS_FILE = "evaluations.json"
 _GAIN_FILE = "gain.json"
 _END_FILE = "end.json"
 _INVITED_FILE = "invited.json"
+STAGED = re.compile(r"\.import-[a-z0-9_]{8}$")  # at the end of a directory's name: `log import` is making it
 # Names that are not `DataDirectory.own_files` and yet a node's: of its database, requests, snapshots, public data.
 _MORE_NAMES = re.compile(
     r"ledger\.sqlite3-\w+|paused|stop|web\.token|halt\.json|halt-snapshot\.bin|"
-    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|.+\.[0-9a-f]{16}\.tmp"
+    r"snapshot-\d+-[0-9a-f]{16}\.bin|data-[0-9a-f]{16}\.jsonl|.+\.[0-9a-f]{16}\.tmp|" + STAGED.pattern
 )
 
 
@@ -69,12 +70,21 @@ class DataDirectory(PrivateFolder):
         self.end = EndFile(path / _END_FILE)
         self.invited = InvitedFile(path / _INVITED_FILE)
 
+    @property
+    def is_node(self) -> bool:
+        """Return whether a node has its state here; not while `log import` still makes the directory."""
+        return os.path.exists(self.manifest_file) and not STAGED.search(self.path.name)
+
     # --- the run ------------------------------------------------------------------------------------------
+
+    def check_is_node(self) -> None:
+        """Raise OperatorError unless a node has its state here: of any release, and with a damaged manifest, too."""
+        if not self.manifest_file.exists():
+            raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
 
     def signed_manifest(self) -> SignedManifest:
         """Return the run's signed manifest. OperatorError: there is none."""
-        if not self.manifest_file.exists():
-            raise OperatorError(f"{self} is not a node's data directory: it has no {MANIFEST_FILE}")
+        self.check_is_node()
         return decode_run_file(self.manifest_file)
 
     def adopt(self, signed: SignedManifest) -> None:

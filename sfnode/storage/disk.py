@@ -27,6 +27,7 @@ _PLACEHOLDERS = {  # what a file begins with, in lower case, that stands in the 
     b"<html": _PAGE,
 }
 _BEGINNING_BYTES = 64
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # what FAT, and others that have no hard links, answer
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -39,6 +40,9 @@ def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # of file systems that cannot sync a folder
+            raise
     finally:
         os.close(descriptor)
 
@@ -91,7 +95,7 @@ def _name_newly(temporary: Path, path: Path) -> None:
     except FileExistsError:
         raise _exists(path) from None
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP) or os.path.lexists(path):  # FAT has no hard links
+        if error.errno not in _NO_LINKS or os.path.lexists(path):
             raise
         os.replace(temporary, path)
 

@@ -1,6 +1,5 @@
 """The node's Ed25519 key: author of its updates and its libp2p identity. One file, readable by its owner only."""
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from sfnode.storage.disk import opened_file, os_errors, write_new
 from sfnode.storage.pasted_commands import pasteable
+from sfnode.storage.private_folder import has_locked
 
 IDENTITY_FILE = "identity.key"
 _FILE_BYTES_MAX = 1_024  # of a key file: 64 digits, and what an editor may add around them
@@ -71,15 +71,14 @@ class KeyFile:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Lock the key while the body runs; OperatorError if another node of this machine uses it."""
-        descriptor = os.open(self.path, os.O_RDONLY)
+        # NFS locks only a file that is open for writing.
+        descriptor = os.open(self.path, os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not has_locked(descriptor, self.path.resolve()):
                 raise OperatorError(
                     f"another node of this machine runs with the key in {self.path.resolve()}. Two nodes with one key "
                     "void each other's updates: give each its own (sfnode id new --out FILE)"
-                ) from None
+                )
             yield
         finally:
             os.close(descriptor)

@@ -4,7 +4,6 @@ The protocol defines the format.
 """
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +18,7 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
 from protocol.run import Manifest, SignedManifest
 from protocol.state import Replica
-from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, DataDirectory
+from sfnode.storage.data_directory import LEDGER_FILE, MANIFEST_FILE, STAGED, DataDirectory
 from sfnode.storage.disk import opened_file, os_errors, read_bytes, sync_folder, write_new
 from sfnode.storage.key_file import IDENTITY_FILE
 from sfnode.storage.private_folder import LOCK_FILE
@@ -27,9 +26,8 @@ from sfnode.storage.record_store import Store
 from sfnode.storage.stored_basis import read_bases
 
 LogProgress = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
-# What a new data directory may contain already: a key that is to be kept, and the lock next to it.
-_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE})
-_STAGED = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
+# What a new data directory may contain already: a key that is to be kept, the lock next to it, and what a volume has.
+_MAY_LIE_THERE = frozenset({IDENTITY_FILE, LOCK_FILE, "lost+found"})
 _STAGED_FILES = (MANIFEST_FILE, LEDGER_FILE, "basis", LOCK_FILE)  # and additional files of SQLite
 
 
@@ -135,7 +133,9 @@ class _Staged:
 @contextmanager
 def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]:
     """Make a temporary data directory: next to a new directory, so that one rename suffices, or in an existing one."""
-    is_new = not target.path.exists() or not any(target.path.iterdir())
+    is_new = not target.path.exists()  # an empty folder may be a mount point or a link, which no rename replaces
+    if not is_new:
+        target.claim()
     parent, name = (target.path.absolute().parent, target.path.name) if is_new else (target.path, "")
     with os_errors(f"make a folder in {parent}"):
         parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def _create(loaded: log_file.LoadedLog, staged: _Staged) -> LogSummary:
 def _clear_staged(name: str, parent: Path) -> None:
     """Remove the leftovers of killed imports into the folder ``name`` of ``parent``. OSError."""
     for path in parent.iterdir():
-        is_named_so = path.name.startswith(name) and _STAGED.fullmatch(path.name.removeprefix(name))
+        is_named_so = path.name.startswith(name) and STAGED.fullmatch(path.name.removeprefix(name))
         if not is_named_so or path.is_symlink() or not path.is_dir() or DataDirectory(path).is_locked():
             continue  # locked: another import is running
         if all(entry.name.startswith(_STAGED_FILES) for entry in path.iterdir()):

@@ -68,18 +68,23 @@ class PrivateFolder:
         return was_open
 
     def check(self) -> None:
-        """Raise OperatorError if the folder, or something in it, belongs to another user. OSError."""
-        if self.path.stat().st_uid != os.geteuid() or _is_foreign(self.path):
-            raise OperatorError(
-                f"the data directory {self} belongs to another user of this machine, who could read the node's key "
-                "there and keep the node from starting. Use another --data-dir, or start the node as that user"
-            )
-        for path in self.path.iterdir():
-            if _is_foreign(path):
+        """Raise OperatorError if it, or something in it, is another user's: neither could use what the other writes."""
+        with os_errors(f"use the data directory {self}"):
+            owner = self.path.stat().st_uid
+            if owner != os.geteuid():
+                user = f"'#{owner}'"  # to sudo, a user without a name
+                with suppress(KeyError):
+                    user = self.path.owner()
                 raise OperatorError(
-                    f"{path} belongs to another user of this machine, who has put it into the data directory. Look "
-                    "what it is and remove it, or use another --data-dir"
+                    f"the data directory {self} belongs to another user of this machine. Use another --data-dir, or "
+                    f"run the command as that user: `sudo -u {user} sfnode ...`"
                 )
+            for path in (self.path, *self.path.iterdir()):
+                if _is_foreign(path):
+                    raise OperatorError(
+                        f"{path} belongs to another user of this machine, who has put it there. Look what it is and "
+                        "remove it, or use another --data-dir"
+                    )
 
     def is_open_to_others(self) -> bool:
         """Return whether anybody but its owner can enter, list or change the folder. OSError."""
@@ -92,8 +97,7 @@ class PrivateFolder:
             # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         for _ in range(_LOCK_TRIES):  # one may fail because somebody looks, by `is_locked`, at this very moment
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if has_locked(descriptor, self.lock_file):
                 return descriptor
             time.sleep(_LOCK_PAUSE_S)
         os.close(descriptor)
@@ -109,11 +113,19 @@ class PrivateFolder:
             return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look are no node to each other
-        except OSError:
-            return True
+        except OSError as error:
+            return isinstance(error, BlockingIOError)  # where nothing can be locked, no node runs
         finally:
             os.close(descriptor)
         return False
+
+
+def has_locked(descriptor: int, path: Path) -> bool:
+    """Lock an open file and return True; return False if another has locked it. OperatorError: it cannot be locked."""
+    with os_errors(f"lock {path}, as a folder on a disk of this machine would allow"), suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def _is_foreign(path: Path) -> bool:

@@ -15,6 +15,7 @@ from protocol.ledger import Statement, StatementCodec
 from protocol.run import Manifest
 from protocol.schema import is_hex
 from sfnode.storage.disk import os_errors, read_bytes, write_durably
+from sfnode.storage.private_folder import PrivateFolder
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
@@ -30,9 +31,7 @@ def write_statements(path: Path, statements: Sequence[bytes]) -> None:
 
 def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
     """Return the statements in a file, every signature checked; OperatorError names the line that is wrong."""
-    data, codec, found = read_bytes(path, "the statements"), StatementCodec(manifest), []
-    if len(data) > _FILE_BYTES_MAX:
-        raise OperatorError(f"{path}: {len(data):,} bytes are too many for a file of statements")
+    data, codec, found = read_bytes(path, "the statements", _FILE_BYTES_MAX), StatementCodec(manifest), []
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             statement = codec.decode_untrusted(bytes.fromhex(line.decode("ascii")))
@@ -49,10 +48,11 @@ class StatementFiles:
     """Holds the statements that wait for one node, and the claim of its own invitation."""
 
     def __init__(self, folder: Path) -> None:
-        self._inbox, self._claim_file = folder / INBOX_FOLDER, folder / CLAIM_FILE
+        self._folder, self._inbox, self._claim_file = PrivateFolder(folder), folder / INBOX_FOLDER, folder / CLAIM_FILE
 
     def submit(self, statements: Sequence[bytes]) -> Path:
         """Leave statements for the node, running or not; the same ones twice are one file."""
+        self._folder.check()
         path = self._inbox / f"{hashlib.sha256(b''.join(statements)).hexdigest()[:16]}{ENDING}"
         write_statements(path, statements)
         return path
@@ -100,5 +100,6 @@ class InvitedFile:
 
     def note(self, token: bytes, name: str) -> None:
         """Note that the invitation of this token is for ``name``. OperatorError if the file cannot be written."""
+        PrivateFolder(self._path.parent).check()
         held = {key.hex(): noted for key, noted in self.read().items()} | {token.hex(): name}
         write_durably(self._path, json.dumps(held).encode("ascii"), mode=0o600)

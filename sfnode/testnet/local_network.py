@@ -97,12 +97,15 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkResult:
-    """Holds the outcome; ``is_agreed``: all nodes and the offline replay have the same state.
+    """Holds the outcome.
 
     Attributes:
+        is_in_time: whether the run was over for all nodes before the time was up.
+        is_agreed: whether it was, and all nodes and the offline replay have the same state.
         learnt: how good the model was and is now; None without evaluation data.
     """
 
+    is_in_time: bool
     is_agreed: bool
     is_stopped_cleanly: bool
     nodes: list[LocalNode]
@@ -165,13 +168,13 @@ class LocalNetwork:
             started = time.monotonic()
             try:
                 await self._start_all()
-                is_agreed = await self._watch()
+                is_in_time = await self._watch()
                 seconds = time.monotonic() - started
                 is_stopped = await self._stop_all()
             finally:
                 for process in [node.process for node in self.nodes if node.process.is_alive]:
                     process.kill()
-            return await self._check(is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
+            return await self._check(is_in_time=is_in_time, is_stopped=is_stopped, seconds=seconds)
 
     # --- start --------------------------------------------------------------------------------------------
 
@@ -280,7 +283,7 @@ class LocalNetwork:
                 await trio.sleep(_POLL_S)
         return all(node.process.exit_code == 0 for node in self.nodes)
 
-    async def _check(self, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
+    async def _check(self, *, is_in_time: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
         with DataDirectory(self.nodes[-1].process.directory).replayed(self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
@@ -295,7 +298,8 @@ class LocalNetwork:
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.node.state_digest if node.status else "" for node in self.nodes]
         return LocalNetworkResult(
-            is_agreed=is_agreed and set(digests) == {digest},
+            is_in_time=is_in_time,
+            is_agreed=is_in_time and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
             nodes=self.nodes,
             state_digests=digests,

@@ -33,6 +33,7 @@ from sfnode.web.page_access import Client, Gate, PageAccess, Recognise
 
 VIEWERS_MAX = 8
 _LOOK_S = 1.0
+_PAUSES = 20  # times what a look takes, is the pause after it: the node's own work waits while it looks
 _SILENCE_S = 20.0  # then a comment is sent: proxies and browsers give up on a silent stream
 _CONNECTIONS_MAX = 4 * VIEWERS_MAX  # a browser opens up to six
 _SEND_S = 10.0  # a browser that reads nothing for so long is asleep or out of reach
@@ -44,7 +45,7 @@ _STREAM = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"
 
 
 class Viewers:
-    """Refreshes a page once a second while at least one browser watches."""
+    """Refreshes a page while at least one browser watches: once a second, and less often where that takes long."""
 
     def __init__(self, page: Page, slips: Slips) -> None:
         self._page, self._slips = page, slips
@@ -55,10 +56,11 @@ class Viewers:
         self._watching = 0
 
     async def run(self) -> None:
-        """Refresh the sections once a second until cancelled."""
+        """Refresh the sections again and again until cancelled."""
         while True:
+            started_s = trio.current_time()
             self._look()
-            await trio.sleep(_LOOK_S)
+            await trio.sleep(max(_LOOK_S, _PAUSES * (trio.current_time() - started_s)))
 
     @contextmanager
     def place(self) -> Iterator[bool]:

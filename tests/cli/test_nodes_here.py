@@ -112,3 +112,34 @@ def test_run_exclude__key_of_another_run__does_not_take_this_node(home: Path) ->
     KeyFile(home / "other.key").made_seed()
     given = ("run", "exclude", "ff" * 32, "--from-step", 0, "--owner-key", "other.key")
     assert_teaches(call(*given), "--data-dir", "--run FILE", "0 nodes")
+
+
+def test_list__import_was_killed_or_is_at_work__is_no_node(home: Path) -> None:
+    """Commands without a name said that there were two nodes, and `sfnode list` showed the one in the making."""
+    node = make(home, "my-run-0123456789ab")
+    make(home, "other-cdef01234567.import-s05ed85l")
+    assert [row["node"] for row in json.loads(call("list", "--json").stdout)] == [node.path.name]
+    assert call("pause").code == 0
+
+
+def test_forget__an_import_into_the_directory_was_killed__goes_with_the_node(home: Path) -> None:
+    """It was called a folder that no node writes, and stayed."""
+    node = make(home, "my-run-0123456789ab")
+    make(node.path.parent, "x").path.rename(node.path / ".import-s05ed85l")
+    assert call("forget", node, "--yes").code == 0 and not node.path.exists()
+
+
+@pytest.mark.parametrize("manifest", [b'"format":5', b"damaged"])
+def test_node__manifest_of_another_release_or_damaged__can_be_stopped_and_forgotten(
+    manifest: bytes, home: Path
+) -> None:
+    """Just what an upgrade leaves behind: `forget` asked for an older sfnode, and `stop` left the old process alone."""
+    node = make(home, "my-run-0123456789ab")
+    node.manifest_file.write_bytes(node.manifest_file.read_bytes().replace(b'"format":6', manifest))
+    assert_teaches(call("config", "show"), "manifest")
+    assert_teaches(call("status"), "no node runs on")
+    assert_teaches(call("stop"), "no node runs on")
+    assert call("pause").code == 0 and node.control.is_paused()
+    assert call("resume").code == 0 and not node.control.is_paused()
+    outcome = call("forget", node, "--yes")
+    assert outcome.code == 0 and "cannot read" in outcome.stdout and not node.path.exists()

@@ -97,7 +97,7 @@ def check_status(data: bytes) -> None:
 def _disk_says(data: bytes) -> Iterator[None]:
     """A node runs and its status file holds ``data``. Not ``mock.patch``: that takes longer than the check."""
     replaced: tuple[tuple[object, str, object], ...] = (
-        (DataDirectory, "signed_manifest", None),
+        (DataDirectory, "check_is_node", None),
         (DataDirectory, "is_locked", True),
         (disk, "read_bytes", data),
     )

@@ -71,7 +71,7 @@ def check_sync(data: bytes) -> None:
     with suppress(Reject, StopIteration):
         _talk(asker, other, session, choices)
     session.close()
-    assert not claims.taken, "a session that has ended still claims buckets"
+    assert not claims.taken, "a session that has ended still claims slots"
     union = {record for record in VERSIONS for ledger in (asker, other) if _holds(ledger, record)}
     for _ in range(2):
         compare(asker, other)
@@ -131,7 +131,7 @@ def _replies(other: Ledger, request: Request, choices: Choices) -> list[Message]
 def _take(asker: Ledger, session: SyncSession, frame: Records) -> None:
     """What the node core does with records."""
     records = asker.codec.split_untrusted(frame.data)
-    session.count_records(len(records))
+    session.count_records(records)
     for record in records:
         with suppress(Ignore):
             asker.add(record)

@@ -13,6 +13,7 @@ _BEHIND_TOGETHER = "test_horizon__behind_together_with_a_neighbour__does_not_hol
 _LEFT_LONG_AGO = (
     "test_horizon__most_authors_left_long_ago_and_all_are_silent_now__does_not_hold_back_what_the_last_one_did"
 )
+_SHARING_TESTS = "tests/protocol/test_sharing.py::"
 _RETRY_TESTS = "tests/protocol/test_anti_entropy_retries.py::"
 
 DIALOGUE = (
@@ -75,8 +76,8 @@ DIALOGUE = (
     ),
     Mutant(
         name="claims-never-released",
-        breaks="a bucket once pulled is never asked for again",
-        edits=(Edit(_SYNC, "SyncSession._release", "self._claims.taken -= self._held", "pass"),),
+        breaks="a slot that a pull asked for is never asked of another neighbour",
+        edits=(Edit(_SYNC, "SyncSession._release", "self._claims.taken -= slots", "pass"),),
         detector=Simulation("claimed by no session"),
     ),
     Mutant(
@@ -94,8 +95,21 @@ DIALOGUE = (
     Mutant(
         name="short-answer-is-complete",
         breaks="a pull that brought less than was promised counts as done, and makes the node live",
-        edits=(Edit(_SYNC, "SyncSession._pull_page", "if self._records_received < asked:", "if False:"),),
+        edits=(Edit(_SYNC, "SyncSession._pull", "if self._asked:", "if False:"),),
         detector=Tests((_SYNC_TESTS + "test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more",)),
+    ),
+    Mutant(
+        name="any-record-answers-any-slot",
+        breaks="copies of one record answer a pull, and make the node live",
+        edits=(
+            Edit(
+                _SYNC,
+                "SyncSession.count_records",
+                "self._asked & {(Author(record[:KEY_BYTES]), step_of(record)) for record in records}",
+                "set(islice(self._asked, len(records)))",
+            ),
+        ),
+        detector=Tests((_SHARING_TESTS + "test_joiner__copies_of_one_record__answer_one_slot",)),
     ),
 )
 
@@ -181,6 +195,18 @@ SESSIONS = (
             ),
         ),
         detector=Directed(rest_after_a_good_session),
+    ),
+    Mutant(
+        name="left-to-others-for-ever",
+        breaks="a slow neighbour keeps from a node for hours what the others would send at once",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", "neighbour.has_skipped = session.skipped > 0", "pass"),),
+        detector=Tests((_SHARING_TESTS + "test_joiner__liars_beside_an_honest_neighbour__has_all_in_seconds",)),
+    ),
+    Mutant(
+        name="pulled-from-everybody",
+        breaks="each neighbour is asked for all that is missing: a joiner with eight fetches the run eight times",
+        edits=(Edit(_SYNC, "SyncSession._pull_page", "(missing, self._claims.taken)", "(missing, frozenset())"),),
+        detector=Tests((_SHARING_TESTS + "test_joiner__eight_honest_neighbours__send_each_record_once",)),
     ),
     Mutant(
         name="live-after-a-skipped-bucket",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import trio
@@ -70,6 +71,14 @@ def test_name__later_one__holds_in_any_order() -> None:
         for seconds in order:
             book.hear(peer(1), ("/ip4/192.0.2.1/tcp/1", text(f"Ann {seconds}", seconds)))
         assert book.names() == {ANN.author.hex(): "Ann 6"}
+
+
+def test_name__signed_by_a_clock_that_was_far_ahead__is_not_kept() -> None:
+    """Others showed it until that time came, whatever the node was called once its clock was right."""
+    book, now = NameBook(RUN_ID), int(time.time())
+    for seconds in (now + 3_600, now + 100_000):
+        book.hear(peer(1), (text(f"Ann {seconds - now}", seconds),))
+    assert book.names() == {ANN.author.hex(): "Ann 3600"}
 
 
 def test_names__more_than_are_kept__the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:

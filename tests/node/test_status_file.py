@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+import trio
 
 from protocol.errors import OperatorError
 from protocol.run import sign_manifest
@@ -14,6 +17,7 @@ from protocol.state import Replica
 from sfnode.network import NetworkConfig
 from sfnode.node.daemon import Daemon
 from sfnode.node.watching.node_watch import StatusFile
+from sfnode.node.watching.recent_rate import CatchUpMonitor
 from sfnode.reporter import Reporter
 from sfnode.status import Status
 from tests.support.daemons import daemon_in_this_process
@@ -53,3 +57,35 @@ async def test_status_file__of_an_earlier_life__is_gone_while_the_node_reads_its
     with pytest.raises(OperatorError):
         await daemon.run()
     assert found == [False]
+
+
+async def look_twice(tmp_path: Path) -> list[dict[str, Any]]:
+    """The log of a node that has looked at itself twice."""
+    signed, said = sign_manifest(small_manifest(), OWNER), io.StringIO()
+    config = daemon_in_this_process(signed, tmp_path, network=NetworkConfig(), worker=None).config
+    daemon = Daemon(config, Reporter(is_json=True, stream=said))
+
+    def looks() -> int:
+        return sum('"progress"' in line for line in said.getvalue().splitlines())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.run)
+        with trio.fail_after(30):
+            while looks() < 2:
+                await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()
+    return [json.loads(line) for line in said.getvalue().splitlines()]
+
+
+async def test_node__notes_of_invitations_cannot_be_read__goes_on_and_says_so_once(tmp_path: Path) -> None:
+    """A slip of an editor in invited.json ended the node, and each later start."""
+    (tmp_path / "invited.json").write_text('{"not hex": "Ann"}')
+    found = [line for line in await look_twice(tmp_path) if line["event"] == "invited_file"]
+    assert len(found) == 1 and str(tmp_path / "invited.json") in found[0]["reason"]
+
+
+async def test_node__watches_its_catching_up__by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
+    """A clock set back silenced the report for as long; one set forward reported no update a second."""
+    with mock.patch.object(CatchUpMonitor, "look", return_value=None) as look:
+        await look_twice(tmp_path)
+    assert all(abs(call.args[0] - trio.current_time()) < 60 for call in look.call_args_list) and look.called

@@ -244,7 +244,7 @@ class SyncMachine(RuleBasedStateMachine):
         for frame in frames:
             assert isinstance(frame, Records)
             records = self.ledgers[asker].codec.split_untrusted(frame.data)
-            session.count_records(len(records))
+            session.count_records(records)
             for record in records:
                 add(self.ledgers[asker], record)
 

@@ -294,6 +294,6 @@ def test_pulled_record__already_there_by_flood__still_counts_as_sent() -> None:
         messages = answer(full, request)
         if isinstance(request, PullRequest):
             add(ledger, record)
-            session.count_records(1)
+            session.count_records([record])
         request = session.advance(messages[-1], request.request + 1)  # type: ignore[arg-type]
     assert not session.is_short

@@ -156,7 +156,7 @@ def test_synchroniser__head_of_a_peer_that_is_gone__starts_nothing() -> None:
     other = head_of(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)]), bytes(32))
     assert synchroniser.receive_head(X, other, 0, None) == []
     assert (synchroniser.peers, synchroniser.target_updates, synchroniser.head_step) == (0, 0, -1)
-    synchroniser.count_records(X, 1, 5, 0)
+    synchroniser.count_records(X, 1, [seal(MANIFEST, 0, 0)], 0)
 
 
 def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lower_median() -> None:

@@ -22,7 +22,7 @@ def written(folder: Path, age_s: float) -> Path:
 
 @pytest.fixture(autouse=True)
 def _a_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DataDirectory, "signed_manifest", lambda _self: None)
+    monkeypatch.setattr(DataDirectory, "check_is_node", lambda _self: None)
     monkeypatch.setattr(DataDirectory, "is_locked", lambda _self: True)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from sfnode.storage.disk import write_durably
+from sfnode.storage.disk import write_durably, write_new
 
 
 def test_write_durably__new_file__content_is_synced_and_then_its_name(
@@ -38,3 +40,31 @@ def test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__i
 def test_write_durably__written__leaves_nothing_beside_it(tmp_path: Path) -> None:
     write_durably(tmp_path / "identity.key", b"seed")
     assert [path.name for path in tmp_path.iterdir()] == ["identity.key"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF])
+def test_write_new__file_system_cannot_sync_a_folder__is_written(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was there, yet the first try said that it could not be written, and the second that it existed."""
+    sync = os.fsync
+
+    def sync_files_only(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr("sfnode.storage.disk.os.fsync", sync_files_only)
+    write_new(tmp_path / "my.run", [b"run"])
+    assert (tmp_path / "my.run").read_bytes() == b"run"
+
+
+def test_write_new__file_system_has_no_links__is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FUSE answers ENOSYS for what a file system does not have: no key, run file or export could be written there."""
+
+    def no_link(*_paths: Path) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("sfnode.storage.disk.os.link", no_link)
+    write_new(tmp_path / "my.key", [b"key"])
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("my.key", b"key")]

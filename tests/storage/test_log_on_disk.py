@@ -100,3 +100,13 @@ def _after(happens: Callable[[], None]) -> Callable[..., Iterator[bytes]]:
         return encode_log(*arguments)  # type: ignore[arg-type]
 
     return encode
+
+
+def test_log_import__folder_is_a_link_to_a_volume__is_filled(node: Path, tmp_path: Path) -> None:
+    """No rename replaces a link or a mount point, such as a container's /data: it failed once all was verified."""
+    assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
+    (tmp_path / "volume" / "lost+found").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "volume")
+    assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "link").code == 0
+    assert (tmp_path / "link").is_symlink() and digests(tmp_path / "volume") == digests(node)
+    assert not list((tmp_path / "volume").glob("*.import-*")) and (tmp_path / "volume").stat().st_mode & 0o077 == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -98,7 +99,45 @@ def test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock(tmp_pat
     assert (mode_of(tmp_path / "node"), mode_of(tmp_path / "node" / LOCK_FILE)) == (0o700, 0o600)
 
 
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EBADF])
+def test_lock__file_system_without_locks__says_so_and_no_node_runs(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator was sent to look for another node, which did not run, and `sfnode list` showed it."""
+    folder = DataDirectory(tmp_path)
+    folder.identity.made_seed()
+    os.close(folder.lock())
+
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(OperatorError, match=f"cannot lock {folder.lock_file}, .*: {os.strerror(number)}"):
+        folder.lock()
+    with pytest.raises(OperatorError, match=r"cannot lock .*identity\.key, "), folder.identity.in_use():
+        pass
+    assert not folder.is_locked()
+
+
 # --- keys
+
+
+def test_in_use__key_on_nfs__is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS locks only what is open for writing, flock(2); the key was not, and no node with a key there ever started."""
+    lock, made = fcntl.flock, []
+
+    def nfs_lock(descriptor: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX and not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_RDWR:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        lock(descriptor, operation)
+        made.append(operation)
+
+    key = KeyFile(tmp_path / "identity.key")
+    key.made_seed()
+    monkeypatch.setattr("fcntl.flock", nfs_lock)
+    with key.in_use(), pytest.raises(OperatorError, match="another node of this machine runs"), key.in_use():
+        pass
+    assert made == [fcntl.LOCK_EX | fcntl.LOCK_NB]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])

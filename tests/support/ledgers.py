@@ -86,7 +86,7 @@ def compare(asker: Ledger, other: Ledger, *, horizon_step: int | None = None) ->
 def _take(asker: Ledger, session: SyncSession, frame: Message) -> None:
     assert isinstance(frame, Records)
     records = asker.codec.split_untrusted(frame.data)
-    session.count_records(len(records))
+    session.count_records(records)
     for record in records:
         add(asker, record)
 

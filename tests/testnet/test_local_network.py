@@ -37,9 +37,15 @@ def known(accuracy: float) -> EvaluatedStep:
 
 
 def result(
-    *, is_agreed: bool = True, is_stopped_cleanly: bool = True, before: float = 0.5, after: float = 0.75
+    *,
+    is_in_time: bool = True,
+    is_agreed: bool = True,
+    is_stopped_cleanly: bool = True,
+    before: float = 0.5,
+    after: float = 0.75,
 ) -> LocalNetworkResult:
     return LocalNetworkResult(
+        is_in_time=is_in_time,
         is_agreed=is_agreed,
         is_stopped_cleanly=is_stopped_cleanly,
         nodes=[],
@@ -110,6 +116,7 @@ def test_result__rewards__are_printed_with_answers_before_and_after(capsys: pyte
 @pytest.mark.parametrize(
     ("outcome", "complaint"),
     [
+        (result(is_in_time=False, is_agreed=False), "not over after 1 s: give it a longer --timeout.* in folder"),
         (result(is_agreed=False), "the nodes do not agree: .*'aa', 'bb'"),
         (result(is_stopped_cleanly=False), "did not stop cleanly"),
         (result(after=0.69), r"changed by \+19.0 points, at least \+20.0"),

@@ -96,7 +96,7 @@ class Asking:
                 return self.sync.receive_head(peer, message, _NOW_MS, self._horizon)
             case Records(request=request):
                 records = self.replica.ledger.codec.split_untrusted(message.data)
-                self.sync.count_records(peer, request, len(records), _NOW_MS)
+                self.sync.count_records(peer, request, records, _NOW_MS)
                 for record in records:
                     with suppress(Ignore):
                         self.replica.add(record, horizon_step=self.sync.horizon_of(peer, request, self._horizon))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from protocol import limits
 from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession
@@ -52,7 +53,10 @@ def _checked(
     session = SyncSession(ledger, Claims(), None)
     request = session.advance(None, 6)
     for honest in before:
-        session.count_records(1)  # pulls that brought what they promised
+        if isinstance(request, PullRequest):  # of one slot: it brings what was promised
+            (slot,) = request.wanted
+            step = slot.span * limits.SPAN_STEPS + int.from_bytes(slot.steps, "little").bit_length() - 1
+            session.count_records([slot.author + step.to_bytes(4, "big")])
         request = session.advance(honest, 6)
     assert request is not None
     found = judged(lambda: _received(session, reply))

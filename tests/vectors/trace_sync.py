@@ -46,7 +46,8 @@ def _stories() -> Iterator[Story]:
     yield from _liars()
     yield from _answers()
     yield from _counted_anew()
-    yield from _buckets()
+    yield from _shared()
+    yield from _counted()
 
 
 def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = False, first_request: int = 100) -> Story:
@@ -274,21 +275,58 @@ def _counted_anew() -> Iterator[Story]:
     yield told.tell(61_029, X, head_of(full)).tell(61_030, X, head_of(full))
 
 
-def _buckets() -> Iterator[Story]:
-    """What is busy: all authors of a page until its pulls are answered, also those of whom nothing is missing."""
+def _shared() -> Iterator[Story]:
+    """What is left to another session: slots that its pull in flight asks for, once."""
     held = (seal(LONG, 1, 3), seal(LONG, 1, 4))
     fewer = ledger_of(LONG, [held[0], seal(LONG, 2, 5)])
     more = ledger_of(LONG, [*held, seal(LONG, 1, 6)])
-    told = Story(
-        "busy: an author of whom nothing is missing, on a page that is being pulled", LONG, held=held, is_training=False
-    )
+    told = Story("free: a slot that no pull asks for, on a page that is pulled", LONG, held=held, is_training=False)
     told.tick(0).join(10, X, Y).until_pull(30, X, fewer).catch_up(40, Y, more).pulled(50, X, seal(LONG, 2, 5))
     yield told.catch_up(5_000, Y, more)
 
     first, second = sorted((1, 2), key=lambda number: signer(number).author)
     pages = ledger_of(LONG, [seal(LONG, first, 3), seal(LONG, second, 3)])
-    more = ledger_of(LONG, [seal(LONG, first, 3), seal(LONG, first, 4)])
-    told = Story("free: an author of a page that was pulled, while the next one is asked for", LONG, is_training=False)
+    more = ledger_of(LONG, [seal(LONG, first, 3), seal(LONG, first, 3, 7), seal(LONG, first, 4)])
+    told = Story("free: a slot that has come, while the session goes on, though not its pair", LONG, is_training=False)
     with told.limited(AUTHORS_PER_PAGE_MAX=1):
         told.tick(0).join(10, X, Y).until_pull(30, X, pages).pulled(40, X, seal(LONG, first, 3))
     yield told.catch_up(50, Y, more)
+
+    records = [seal(EXAMPLE, 1, step) for step in range(7)]
+    full = ledger_of(EXAMPLE, records[:6])
+    told = relay("two sessions share a page: each pull asks for what has not come and is not asked for")
+    with told.limited(PULL_BYTES_MAX=500):
+        told.until_pull(30, X, full).until_pull(40, Y, full).pulled(50, X, *records[:2]).pulled(60, Y, *records[2:4])
+    yield told.pulled(70, X, *records[4:6])
+
+    told = relay("left to a neighbour that does not send it: the next session asks for it, too, after all else")
+    with told.limited(PULL_BYTES_MAX=500):
+        told.until_pull(30, X, full).catch_up(40, Y, full)
+        told.tell(1_040, Y, head_of(full)).answer(1_050, Y, ledger_of(EXAMPLE, records))
+    yield told.tick(1_100)
+
+    told = relay("a session that failed has skipped nothing: the next one leaves out what another pull asks for")
+    with told.limited(PULL_BYTES_MAX=500):
+        told.until_pull(30, X, full).pulled(40, X).until_pull(50, Y, full).catch_up(2_040, X, full)
+    yield told
+
+    pair = (records[2], seal(EXAMPLE, 1, 2, 8))
+    told = relay("one record of a slot that is void there comes from elsewhere: both are still asked for")
+    with told.limited(PULL_BYTES_MAX=500):
+        told.until_pull(30, X, ledger_of(EXAMPLE, [*records[:2], *pair])).push(40, Y, pair[0])
+        told.pulled(50, X, *records[:2]).pulled(60, X, *pair)
+    yield told
+
+
+def _counted() -> Iterator[Story]:
+    """What answers a pull: a record of each slot."""
+    one, two, three = (seal(EXAMPLE, author, 0) for author in (1, 2, 3))
+    full = ledger_of(EXAMPLE, [one, two])
+    for name, records in (
+        ("the same record twice", (one, one)),
+        ("a record of a slot that was not asked for", (one, three)),
+    ):
+        told = relay(f"{name}: fewer slots than were asked for: failed")
+        yield told.until_pull(30, X, full).pulled(40, X, *records).catch_up(1_040, X, full)
+    told = relay("only records of slots that were not asked for: failed; none came, so the rest doubles")
+    yield told.until_pull(30, X, full).pulled(40, X, three).tell(2_039, X, head_of(full)).catch_up(2_040, X, full)

@@ -89,9 +89,6 @@ export const SWITCHES_OF_NODE_SHIFTS = [
       "isFailed && !session.hasProgressed ? neighbour.failures + 1 : neighbour.failures",
     ],
   ]),
-  ...of("asking.mjs", "traces_sync.json", [
-    ["8.4.6", "buckets are free once a page was pulled", "    this.release();\n"],
-  ]),
   ...of("attestations.mjs", "traces_snapshots.json", [
     [
       "9.5",

@@ -32,8 +32,8 @@ export const SWITCHES_OF_NODE_SYNC = [
     [
       "8.4.7",
       "parts of an answer count",
-      "neighbour.session.count(count);\n    neighbour.heardMs = this.answeredMs = nowMs;",
-      "neighbour.session.count(count);",
+      "neighbour.session.count(records);\n    neighbour.heardMs = this.answeredMs = nowMs;",
+      "neighbour.session.count(records);",
     ],
     ["8.4.7", "a rest between sessions", " || nowMs < neighbour.restUntilMs"],
     ["8.4.7", "each failure doubles it", "least * 2 ** neighbour.failures", "least"],
@@ -100,8 +100,20 @@ export const SWITCHES_OF_NODE_SYNC = [
       "1000",
     ],
     ["8.4.5", "room for two records of each", "(2 * recordBytes(", "(1 * recordBytes("],
-    ["8.4.5", "fewer records fail the session", "this.isFailed ||= this.received < slotsIn(group);"],
-    ["8.4.6", "what another session pulls is skipped", "if (this.#taken.has(bucket)) {", "if (false) {"],
+    ["8.4.5", "a slot without an answer fails the session", "      this.isFailed = true;\n      this.release();"],
+    [
+      "8.4.5",
+      "an answer is a record of the slot",
+      "const slot = slotKey(record.subarray(0, 32), record.readUInt32BE(32));",
+      "const [slot] = this.#asked;",
+    ],
+    ["8.4.6", "what another pull asks for is left out", "yield* this.#pull(span, page, this.#taken);", "yield* this.#pull(span, page, new Set());"],
+    ["8.4.6", "only until it is answered", "      this.#taken.delete(slot);\n"],
+    ["8.4.6", "so is what has come", "own.get(step)?.isVoid || (own.has(step) && !pairs.has(step))", "false"],
+    ["8.4.6", "but not one record of two", "...theirs.void, "],
+    ["8.4.6", "a session that failed has skipped nothing", "!this.isFailed && this.#open(", "this.#open("],
+    ["8.4.6", "asked for at the end of the page", "this.#isThorough && !this.isFailed", "false"],
+    ["8.4.6", "by the session after one that skipped", "this.#isThorough && !this.isFailed", "!this.isFailed"],
   ]),
   ...of("sync.mjs", "traces_flood.json", [
     [

@@ -69,6 +69,10 @@ class AddressBook:
             for address in parse_untrusted(row.addresses):
                 _remember(entry, address)
 
+    def __len__(self) -> int:
+        """Return the number of peers."""
+        return len(self._entries)
+
     def rows(self) -> tuple[PeerRow, ...]:
         """Return the records of all peers, ordered by peer."""
         return tuple(

@@ -4,6 +4,7 @@ A name is for people to read, and anybody may take any name: nothing is decided 
 """
 
 import base64
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ NAMES_MAX = 1_024  # of other nodes; the one heard longest ago is forgotten for 
 _PREFIX = "name:"
 _TAG = b"sfnode/name/1..."
 _SECONDS_DIGITS_MAX = 11
+_AHEAD_S = 86_400  # a name signed by a clock further ahead would hold until then, whatever follows it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class NameBook:
             found = read_name_untrusted(said, author_of_peer(peer), self._run_id)
         except ValueError:
             return
-        if found is None or (held is not None and held.seconds >= found.seconds):
+        held_s = -1 if held is None else held.seconds
+        if found is None or not held_s < found.seconds <= time.time() + _AHEAD_S:
             return
         self._held.pop(peer, None)
         if len(self._held) >= NAMES_MAX:

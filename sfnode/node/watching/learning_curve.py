@@ -28,7 +28,6 @@ class LearningCurve:
     def __init__(self, data_dir: DataDirectory, reporter: Reporter, quality: Quality = _USUAL) -> None:
         self._data_dir, self._reporter, self._quality = data_dir, reporter, quality
         self._warned_of: EvaluatedStep | None = None
-        self._gain_trouble = ""
         self._is_one_answer = False
         self.evaluations: list[EvaluatedStep] = []
         self.losses = LossSeries()
@@ -49,13 +48,10 @@ class LearningCurve:
     def _measured_gain(self) -> Gain | None:
         """Return what `sfnode eval --compare` has left in the directory; report a damaged file once."""
         try:
-            gain, trouble = self._data_dir.gain.read(), ""
+            return self._data_dir.gain.read()
         except OperatorError as error:
-            gain, trouble = None, str(error)
-        if trouble and trouble != self._gain_trouble:
-            self._reporter.event_at(logging.WARNING, "gain_file", trouble, reason=trouble)
-        self._gain_trouble = trouble
-        return gain
+            self._reporter.event_once(logging.WARNING, "gain_file", str(error))
+            return None
 
     def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""

@@ -144,7 +144,7 @@ class NodeWatch:
         whole = replace(status, detail=self._details.look(status, life.node, life.network, life.trainer, self._names()))
         self._file.write(whole)
         life.reporter.progress("progress", StatusWords(whole).progress_line, **status.to_json())
-        outrun = self._catch_up.look(status.life.time, status.ledger.updates, status.node.catching_up)
+        outrun = self._catch_up.look(trio.current_time(), status.ledger.updates, status.node.catching_up)
         if outrun is not None:
             life.reporter.event("outrun", str(outrun), **asdict(outrun))
         self._news.look(life.network, status.network.memory)
@@ -158,8 +158,13 @@ class NodeWatch:
             self._leave_if_over(status, scope)
 
     def _names(self) -> Names:
-        roster = self._life.node.replica.ledger.roster
-        return author_names.names_known(self._life.config.data_dir, roster, self._life.network.names.names())
+        """Return the names that this node knows; report notes of invitations that cannot be read once."""
+        roster, said = self._life.node.replica.ledger.roster, self._life.network.names.names()
+        try:
+            return author_names.names_known(self._life.config.data_dir, roster, said)
+        except OperatorError as error:
+            self._life.reporter.event_once(logging.WARNING, "invited_file", str(error))
+            return Names(said=said)
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
         """End the node with the run. UnsettledError: the wait for other nodes was given up."""

@@ -1,0 +1,42 @@
+"""The files of statements that commands leave for a node: taken in, refused, or tried again."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from protocol.ledger.roster import Roster
+from sfnode.node.own_statements import StatementFolder
+from sfnode.reporter import Reporter
+from sfnode.storage.data_directory import DataDirectory
+from tests.support.ledgers import admit
+from tests.support.manifests import small_manifest
+
+LISTED = small_manifest(admission="allow-list")
+STATEMENT = admit(LISTED, 1)
+
+
+def test_statements__file_that_cannot_be_read_for_a_moment__waits_and_is_said_once(tmp_path: Path) -> None:
+    """Too many open files at that moment, and the owner's admission was refused for good."""
+    said, data_dir, roster = io.StringIO(), DataDirectory(tmp_path), Roster(LISTED)
+    node: Any = SimpleNamespace(replica=SimpleNamespace(ledger=SimpleNamespace(roster=roster)))
+    folder = StatementFolder(LISTED, data_dir, node, Reporter(is_json=True, stream=said))
+    path = data_dir.statements.submit([STATEMENT])
+    other = path.with_name("other.statements")
+    other.write_bytes(path.read_bytes())
+    with mock.patch("os.open", side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))):
+        assert [*folder.due(), *folder.due()] == [] and data_dir.statements.waiting() == [path, other]
+    other.unlink()
+    assert [*folder.due()] == [STATEMENT]
+    roster.add(STATEMENT)
+    assert [*folder.due()] == [] and not data_dir.statements.waiting()
+    path.write_bytes(b"no statement")
+    assert [*folder.due()] == [] and [each.suffix for each in path.parent.iterdir()] == [".refused"]
+    events = [json.loads(line)["event"] for line in said.getvalue().splitlines()]
+    assert events == ["statements_unread", "statements_unread", "statements_taken", "statements_refused"]
