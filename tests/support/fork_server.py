@@ -37,7 +37,10 @@ MESSAGE_BYTES_MAX: Final = 1 << 18
 HAS_FORKS: Final = sys.platform == "linux"  # macOS: forks of a process with its system libraries loaded may crash
 _LEAVE_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
-_PACED_WORKER: Final = "tests.netlab.worker"
+_LIGHT_CHILDREN: Final = (
+    "tests.netlab.worker",
+    *(f"tests.attacks.{name}" for name in ("cheap_frames", "greedy_peers", "wrong_run")),
+)
 _NO_WORKER: Final = frozenset({"--relay", "--worker-socket"})  # options of nodes that start none
 # Commands that need no torch.
 _LIGHT: Final = ("config", "forget", "id", "list", "log", "pause", "report", "resume", "run", "status", "stop", "top")
@@ -198,7 +201,7 @@ def _serve(orders: socket.socket) -> None:
         order = _Order(**json.loads(message))
         if not order.is_child or order.arguments[1] == "sfnode":
             _import_all(*_COMMANDS)
-        if _may_train(order) or (order.is_child and order.arguments[1] != _PACED_WORKER):
+        if _may_train(order) or (order.is_child and order.arguments[1] not in _LIGHT_CHILDREN):
             _import_all("sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
         if pid == 0:
