@@ -36,8 +36,8 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
-_LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
-_DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
+RATE_MIN, _RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
+DENSE_RATE_MAX = 1024.0  # up to 16 with label words; with candidates over the size of the stream's end
 OPEN = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK = 32
 BITS = 4  # of a number in a dense message: docs/decisions/0034-fewer-bits.md
@@ -134,7 +134,7 @@ def dense_method_of(
 
     ``sha256``: of the basis's file. ``batch_rows``: of a message at most.
     """
-    rate = _checked_rate(learning_rate, _DENSE_RATE_MAX)
+    rate = checked_rate(learning_rate)
     # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
     alpha_exp, weight = _weight_of(math.ldexp(rate, dense.quantum_exp), _WEIGHT_BITS_MAX)
     method = Method(
@@ -170,19 +170,15 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     # bits (SPEC 4.5): what all other factors leave is room for the weight.
     others = AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * method.product_max
     bits = max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
-    return _weight_of(_checked_rate(rate) * per_unit / method.directions, bits)
+    return _weight_of(checked_rate(rate, _RATE_MAX) * per_unit / method.directions, bits)
 
 
-def _checked_rate(rate: float, most: float = _LEARNING_RATE_MAX) -> float:
-    if not (_LEARNING_RATE_MIN <= rate <= most):
-        allowed = f"{_LEARNING_RATE_MIN:g} ... {most:g}"
+def checked_rate(rate: float, most: float = DENSE_RATE_MAX) -> float:
+    """Return the learning rate of a run, with a dense core as a rule; OperatorError: it is out of bounds."""
+    if not (RATE_MIN <= rate <= most):
+        allowed = f"{RATE_MIN:g} ... {most:g}"
         raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")
     return rate
-
-
-def is_learning_rate(rate: float) -> bool:
-    """Return whether a run with a dense core can have this rate."""
-    return _LEARNING_RATE_MIN <= rate <= _DENSE_RATE_MAX
 
 
 def _weight_of(wanted: float, bits: int) -> tuple[int, int]:

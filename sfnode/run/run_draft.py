@@ -127,6 +127,8 @@ class RunDraft:
         self.tensors = tensors
         self._settings = None if options.settings is None else manifest_builder.read_toml(options.settings)
         self.draw(is_rate_checked=not options.dense_batch_rows)  # the rate of a dense core has bounds of its own
+        if options.dense_batch_rows and options.method.learning_rate is not None:
+            manifest_builder.checked_rate(options.method.learning_rate)  # it takes minutes to find a basis
 
     def draw(self, *, is_rate_checked: bool = True) -> None:
         """Let messages hold slopes along drawn directions. OperatorError: an impossible learning rate."""
@@ -143,7 +145,8 @@ class RunDraft:
         ``learning_rate``: where the owner has given none.
         """
         given = self.options.method
-        if given.learning_rate is None and not manifest_builder.is_learning_rate(learning_rate):
+        is_found = manifest_builder.RATE_MIN <= learning_rate <= manifest_builder.DENSE_RATE_MAX
+        if given.learning_rate is None and not is_found:
             raise OperatorError(
                 f"no learning rate was found by which the examples teach anything (the last was {learning_rate:.2g}): "
                 "they may all be alike, or the model knows them. Give more and different ones, or --learning-rate "

@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, fields
 from typing import Final
 
 import click
 import trio
-import trio.lowlevel
 
 from protocol import limits
+from sfnode.children.child_program import Program
 from sfnode.network import bounds
 from sfnode.network.policy.ip_groups import INBOUND_GROUP_PART
 from tests.attacks.doors import NEVER_S, in_words, manifest_s
@@ -36,6 +34,7 @@ from tests.attacks.greedy_peers import HELD
 from tests.attacks.outcome import Outcome
 from tests.attacks.relay import RUN_FILE, Relay, running_relay
 from tests.attacks.visitor import memory_mb
+from tests.support.fork_server import start_child
 
 _LASTS_S: Final = {False: 40.0, True: 5.0}
 _JOINED_S_MAX: Final = 3.0
@@ -156,19 +155,20 @@ async def _attack(victim: Relay, who: str, lasts_s: float) -> _Found:
     calm = _spent_by(victim)
     start_s = trio.current_time()
     run_file = victim.process.directory.with_name(RUN_FILE)
-    command = [sys.executable, "-m", "tests.attacks.greedy_peers", who, victim.address, str(run_file), str(lasts_s)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    await process.stdout.receive_some(1)  # all have begun
-    memory, files = 0.0, 0
-    end_s = trio.current_time() + lasts_s * _WATCHED
-    while trio.current_time() < end_s:
-        await trio.sleep(_LOOK_S)
-        memory, files = max(memory, memory_mb(victim.pid)), max(files, _files(victim))
-    seconds, spent = trio.current_time() - start_s, _spent_by(victim)
-    during_s = await manifest_s(victim)
-    told = json.loads(b"".join([part async for part in process.stdout]).splitlines()[-1])
-    await process.wait()
+    attacker = Program(
+        module="tests.attacks.greedy_peers", arguments=(who, victim.address, str(run_file), str(lasts_s))
+    )
+    with start_child(attacker, stderr=2) as process:
+        assert process.stdout is not None
+        await trio.to_thread.run_sync(process.stdout.read, 1)  # all have begun
+        memory, files = 0.0, 0
+        end_s = trio.current_time() + lasts_s * _WATCHED
+        while trio.current_time() < end_s:
+            await trio.sleep(_LOOK_S)
+            memory, files = max(memory, memory_mb(victim.pid)), max(files, _files(victim))
+        seconds, spent = trio.current_time() - start_s, _spent_by(victim)
+        during_s = await manifest_s(victim)
+        told = json.loads((await trio.to_thread.run_sync(process.stdout.read)).splitlines()[-1])
     return _Found(
         who=who,
         cost=Cost(

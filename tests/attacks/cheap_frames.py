@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import secrets
 import struct
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +22,7 @@ import trio.lowlevel
 from libp2p.exceptions import BaseLibp2pError
 
 from protocol.errors import Reject
+from sfnode.children.child_program import Program
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import parse_address
@@ -34,6 +34,7 @@ from tests.attacks.cheap_keys import slowness
 from tests.attacks.doors import ATTACKER, NEVER_S, Spent, in_words, link_from, manifest_s
 from tests.attacks.outcome import Outcome
 from tests.attacks.relay import Relay, running_relay
+from tests.support.fork_server import start_child
 
 _DATA, _WINDOW_UPDATE, _PING = range(3)  # kinds of yamux frames
 _SYN, _ACK, _RST = 1, 2, 8  # flags
@@ -91,13 +92,12 @@ async def _attack(victim: Relay, is_short: bool) -> Outcome:
 
 async def _cost_of(kind: str, victim: Relay, lasts_s: float) -> FrameCost:
     seconds = lasts_s + 2.0  # while it is measured, and a joiner joins
-    command = [sys.executable, "-m", "tests.attacks.cheap_frames", kind, victim.address, str(seconds)]
-    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    await process.stdout.receive_some(1)  # it begins
-    found = await _measured(victim, lasts_s)
-    sent = b"".join([part async for part in process.stdout])
-    await process.wait()
+    attacker = Program(module="tests.attacks.cheap_frames", arguments=(kind, victim.address, str(seconds)))
+    with start_child(attacker, stderr=2) as process:
+        assert process.stdout is not None
+        await trio.to_thread.run_sync(process.stdout.read, 1)  # it begins
+        found = await _measured(victim, lasts_s)
+        sent = await trio.to_thread.run_sync(process.stdout.read)
     return replace(found, bytes_per_s=int(sent) / seconds)
 
 

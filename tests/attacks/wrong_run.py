@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from pathlib import Path
 import trio
 
 from protocol.run.manifest import SignedManifest, sign_manifest
+from sfnode.children.child_program import Program
 from tests.attacks.outcome import Outcome
 from tests.support.daemons import JoinProcess, write_run
+from tests.support.fork_server import start_child
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import LOOPBACK, liar, start
 
@@ -70,11 +71,11 @@ def _liar(wanted: SignedManifest, other: SignedManifest, folder: Path) -> Iterat
     """A node of the wrong run in a process of its own: its address, and the length of its manifest."""
     path = folder / "other.run"
     write_run(other, path)
-    command = [sys.executable, "-m", "tests.attacks.wrong_run", wanted.manifest.run_id.hex(), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    attacker = Program(module="tests.attacks.wrong_run", arguments=(wanted.manifest.run_id.hex(), str(path)))
+    with start_child(attacker, stderr=2) as process:
         assert process.stdout is not None
         try:
-            yield process.stdout.readline().strip(), path.stat().st_size
+            yield process.stdout.readline().decode().strip(), path.stat().st_size
         finally:
             process.kill()
 

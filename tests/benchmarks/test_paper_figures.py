@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import SMALL, TASKS, Folders, load, read
+from benchmarks.paper import runs
 from benchmarks.paper.__main__ import RivalResults, main, read_results, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
@@ -145,9 +146,12 @@ def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
     assert "DSGD, star" not in drawn
 
 
-def test_swarms__seedflood__divides_its_rate_among_the_clients(folders: Folders, tmp_path: Path) -> None:
-    task = replace(TASKS["sst2"], test_rows=16)
-    found = swarms(task, {SEEDFLOOD: 16e-4}, (0, 1), Runs(folders, tmp_path, 1), steps=1)
+def test_swarms__seedflood__divides_its_rate_among_the_clients(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Curve(steps=[0], accuracy=[0.5], loss=[2.0], sent_bytes=[0.0])
+    monkeypatch.setattr(runs, "play", lambda _trial, _folders: played)
+    found = swarms(TASKS["sst2"], {SEEDFLOOD: 16e-4}, (0, 1), Runs(folders, tmp_path, 1), steps=1)
     assert [(each.clients, each.rate, len(each.curves)) for each in found] == [
         (4, 64e-4, 2),
         (16, 16e-4, 2),

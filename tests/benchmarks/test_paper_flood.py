@@ -45,6 +45,7 @@ def test_flood__nothing_late_or_uneven__is_the_run_of_the_learning_benchmark(fol
     assert len({point.loss for point in expected}) == 5
 
 
+@pytest.mark.usefixtures("found_once")
 def test_flood__dense_core__is_the_run_of_the_learning_benchmark_and_late_rows_count_when_they_are_there(
     folders: Folders,
 ) -> None:
@@ -136,6 +137,7 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
     assert means[1] < 0.6
 
 
+@pytest.mark.usefixtures("found_once")
 @pytest.mark.parametrize("names", [PARTS[:3], pytest.param(PARTS, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_command__quick__fills_the_page_and_keeps_results_and_pictures(
     folders: Folders, tmp_path: Path, names: tuple[str, ...]

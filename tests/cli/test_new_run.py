@@ -50,14 +50,15 @@ def test_init__run_with_data__names_the_basis_that_it_writes_and_says_what_it_to
 
 
 def test_init__bits__say_how_long_a_message_is(tmp_path: Path) -> None:
+    given = ("init", *DEMO, "--data", some_reviews(tmp_path, 40))
     for bits, clip in (("2", 1), ("4", 7), ("8", 127)):
-        outcome = call("init", *DEMO, "--bits", bits, "--out", tmp_path / f"{bits}.run")
+        outcome = call(*given, "--bits", bits, "--out", tmp_path / f"{bits}.run")
         manifest = decode_run_file(tmp_path / f"{bits}.run").manifest
         size = 110 + (manifest.numbers - 1) * int(bits) // 8
         assert manifest.method.clip == clip
         assert f"update   {size:,} bytes per step and node" in outcome.stdout
         assert f"Message          {size:,} bytes: " in call("run", "show", tmp_path / f"{bits}.run").stdout
-    call("init", *DEMO, "--out", tmp_path / "a.run")
+    call(*given, "--out", tmp_path / "a.run")
     assert decode_run_file(tmp_path / "a.run").manifest.method.clip == (1 << manifest_builder.BITS - 1) - 1
 
 
@@ -97,7 +98,7 @@ def test_init__dense_core_asked_for_with_an_option_on_directions__says_what_it_n
 
 
 def test_init__staleness__is_what_the_manifest_says(tmp_path: Path) -> None:
-    given = ("init", *DEMO, "--data", data_file(split="train"), "--plain")
+    given = ("init", *DEMO, "--data", some_reviews(tmp_path, 4), "--plain")
     for name, options, expected in (("a", (), 1), ("b", ("--staleness", 0), 0), ("c", ("--staleness", 64), 64)):
         assert call(*given, *options, "--out", tmp_path / f"{name}.run").code == 0
         assert decode_run_file(tmp_path / f"{name}.run").manifest.staleness == expected
@@ -271,6 +272,17 @@ def test_init__a_wrong_row__is_said_before_a_model_is_looked_for(tmp_path: Path)
     refused = call("init", "--model", "nobody/nothing", "--task", "sst2", "--data", data, "--out", tmp_path / "a.run")
     assert_teaches(refused, "no column 'sentence'", "'text', 'label'")
     assert "nobody/nothing" not in refused.stderr
+
+
+@pytest.mark.parametrize("rate", ["0", "nan", "2000"])
+def test_init__learning_rate_out_of_bounds__is_refused_before_a_basis_is_looked_for(
+    rate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took as long as to find a basis, minutes with a real model, until the flag was refused."""
+    looked = counted(monkeypatch, calibration, "calibrate")
+    refused = call("init", *DEMO, "--learning-rate", rate, "--out", tmp_path / "a.run")
+    assert_teaches(refused, f"--learning-rate {rate}: must be a number of 1e-09 ... 1024", "such as 0.001")
+    assert not looked
 
 
 @pytest.mark.parametrize("options", [(), ("--learning-rate", 0.01)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 
@@ -18,10 +19,16 @@ from tests.support.manifests import small_manifest
 from tests.support.reward_runs import reward_manifest
 
 
+@functools.cache
+def drawn_manifest() -> Manifest:
+    """Of the demo, along drawn directions."""
+    return demo_run(MethodOptions(), 10).manifest
+
+
 def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = demo_run(MethodOptions(), 10).manifest
+    made = drawn_manifest()
     manifest = replace(made, steps=10 * made.method.epoch_steps)
     whole, split = (memory_plan.plan_memory(manifest, model_folder(), "fp32", limit) for limit in (None, 1))
     assert whole.waiting == 0 < split.waiting and split.weights <= 1 << 20 < whole.weights
@@ -36,14 +43,14 @@ def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_c
 
 
 def test_memory_plan__limit_that_cannot_be_kept__says_what_can() -> None:
-    manifest = demo_run(MethodOptions(), 10).manifest
+    manifest = drawn_manifest()
     with pytest.raises(OperatorError, match="--device-memory and --dtype int8 do not go together"):
         memory_plan.plan_memory(manifest, model_folder(), "int8", 1)
     assert memory_plan.foresee_memory(manifest, "embedded:tiny-opt", "int8", 1) is None  # the worker says it
 
 
 def test_memory_plan__dense_core__is_one_pass_of_the_rows_and_records_of_their_own_length() -> None:
-    drawn = demo_run(MethodOptions(), 10).manifest
+    drawn = drawn_manifest()
     rows = drawn.task.batch_rows
     dense = replace(
         drawn,
@@ -60,7 +67,7 @@ def test_memory_plan__dense_core__is_one_pass_of_the_rows_and_records_of_their_o
 
 def test_memory_plan__rewards__has_room_for_keys_and_values_of_the_answers() -> None:
     manifest, _ = reward_manifest()
-    task, plain = manifest.task, replace(manifest, task=demo_run(MethodOptions(), 10).manifest.task)
+    task, plain = manifest.task, replace(manifest, task=drawn_manifest().task)
     config = json.loads((model_folder() / "config.json").read_text("utf-8"))
     each = 2 * config["num_hidden_layers"] * config["hidden_size"] * 4
     plans = {rows: _plan(replace(manifest, task=replace(task, batch_rows=rows))) for rows in (64, 1_024)}

@@ -19,7 +19,8 @@ import click
 from protocol.errors import OperatorError
 from sfnode import keys
 from sfnode.cli import main
-from sfnode.training import described_model
+from sfnode.storage import data_directory
+from sfnode.training import described_model, shared_model
 from tests.support.cli_calls import log_as_it_was
 
 REACHED: Final = "the work itself would begin here"
@@ -112,6 +113,10 @@ def short_of_work() -> Iterator[None]:
             stack.enter_context(mock.patch(name, ends))
         stack.enter_context(mock.patch.object(keys, "_N", _KEY_COST))
         stack.enter_context(mock.patch.object(described_model, "describe_run", _once(described_model.describe_run)))
+        decoded = functools.cache(data_directory.decode_run_untrusted)
+        stack.enter_context(mock.patch.object(data_directory, "decode_run_untrusted", decoded))
+        # Nothing moves it: what would is stopped.
+        stack.enter_context(mock.patch.object(shared_model, "SharedModel", functools.cache(shared_model.SharedModel)))
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MEMORY, hard))
         try:

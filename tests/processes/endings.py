@@ -26,6 +26,7 @@ from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig
+from sfnode.testnet.local_network import LocalNode
 from sfnode.worker_protocol import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
@@ -95,16 +96,17 @@ def run_network(network: UnequalNetwork, folder: Path) -> Ended:
 
 
 class _UnequalTestnet(LocalNetwork):
-    """What `sfnode testnet` runs, but each node has a worker of its own."""
+    """What `sfnode testnet` runs, but each node is one under test, and has a worker of its own in place of a shared."""
 
     def __init__(self, config: LocalNetworkConfig, sockets: list[Path]) -> None:
         super().__init__(config, lambda _: None)
         self._of_nodes = sockets
 
-    def _arguments(self, *, is_late: bool) -> list[str]:
-        arguments = super()._arguments(is_late=is_late)
-        arguments[arguments.index("--worker-socket") + 1] = str(self._of_nodes[len(self.nodes)])
-        return arguments
+    def _start(self, name: str, *, is_late: bool) -> None:
+        self._sockets = self._of_nodes
+        process = JoinProcess(self._config.folder / name, self._arguments(is_late=is_late))
+        process.start()
+        self.nodes.append(LocalNode(name=name, process=process, is_late=is_late))
 
 
 def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
@@ -119,6 +121,7 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         signed=signed,
         nodes=len(network.paces_ms),
         late_nodes=0,
+        workers=0,
         training=TrainingConfig(model="local:none", data=data),
         timeout_s=_LIMIT_S,
     )

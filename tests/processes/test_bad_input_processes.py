@@ -20,8 +20,7 @@ from safetensors.numpy import load_file, save_file
 from sfnode import demo
 from sfnode.storage.data_directory import DataDirectory, decode_run_file
 from sfnode.storage.record_store import Store
-from tests.support.cli_calls import call
-from tests.support.daemons import JoinProcess, free_port, log_verify
+from tests.support.daemons import JoinProcess, free_port, log_verify, run_sfnode
 from tests.support.fork_server import start
 from tests.support.patience import wait_for_end
 from tests.support.running_nodes import (
@@ -204,7 +203,7 @@ def test_join__loss_that_is_not_finite__skips_steps_and_goes_on(joins: Joins, wo
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
     run = tmp_path / "nan.run"
     task = ("--task", "embedded:reviews", "--steps", "10000", "--admission", "open", "--plain")
-    assert call("init", "--model", model, *task, "--out", run).code == 0
+    assert run_sfnode("init", "--model", str(model), *task, "--out", str(run)).returncode == 0
     node = joins("node", "--run", run, "--model", model, "--data", demo.data_file("reviews"), "--worker-socket", worker)
     skipped = node.wait_for_event("step_skipped")
     assert "not finite" in skipped["reason"] and skipped["step"] == 0

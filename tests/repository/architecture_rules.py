@@ -164,6 +164,8 @@ def global_randomness(module: Module) -> Iterator[str]:
 
 def imports_on_top(module: Module) -> Iterator[str]:
     """No import inside a function, but for the command line's lazy way to torch."""
+    if not any(isinstance(node, ast.Import | ast.ImportFrom) and node.col_offset for node in module.nodes):
+        return  # most modules, at a glance
     may_be_lazy = module.is_in(*LAZY_IMPORTERS)
     imports = ((function, node) for function in functions(module) for node in own_nodes(function))
     for function, node in imports:

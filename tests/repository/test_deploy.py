@@ -23,6 +23,7 @@ import yaml
 from tests import REPOSITORY
 from tests.support.commands import commands_in, parse_command
 from tests.support.daemons import free_port
+from tests.support.forked_program import program_at
 from tests.support.patience import Patience, wait_for_end
 
 COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
@@ -241,11 +242,6 @@ class Stage:
 
     def invite(self) -> None:
         """Run the service that runs once."""
-        for folder in ("bin", "invitation", "owner"):
-            (self.folder / folder).mkdir()
-        command = self.folder / "bin" / "sfnode"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sfnode "$@"\n')
-        command.chmod(0o755)
         with self.started("invite") as process:
             assert wait_for_end(process, START_LIMIT_S) == 0
 
@@ -287,10 +283,17 @@ class Stage:
         raise AssertionError(f"{name} is not healthy:\n{(self.folder / f'{name}.log').read_text()[-2_000:]}")
 
 
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    for folder in ("bin", "invitation", "owner"):
+        (tmp_path / folder).mkdir()
+    with program_at(tmp_path / "bin" / "sfnode"):
+        yield Stage(folder=tmp_path, port=free_port())
+
+
 @pytest.mark.process(is_long=True)
 @pytest.mark.timeout(240)
-def test_compose__its_commands_as_processes__train_one_run_and_stop_cleanly(tmp_path: Path) -> None:
-    stage = Stage(folder=tmp_path, port=free_port())
+def test_compose__its_commands_as_processes__train_one_run_and_stop_cleanly(stage: Stage) -> None:
     stage.invite()
     with stage.started("bootstrap") as bootstrap:
         stage.wait_healthy("bootstrap")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 
 import torch
 
@@ -53,11 +54,11 @@ class DemoRun:
             self.session.set_coefficients(epoch, self.coefficients.flat(epoch))
 
 
-def demo_run(options: MethodOptions, steps: int) -> DemoRun:
-    """A run of so many steps that has not begun. 16 rows a step and author."""
+def demo_run(options: MethodOptions, steps: int, *, data: Path | None = None) -> DemoRun:
+    """A run of so many steps that has not begun. 16 rows a step and author, of ``data``; None: all of the demo."""
     folder = resolve_model("embedded:tiny-opt")
     model = load_causal_lm(model_folder(), torch.device("cpu"), torch.float32)
-    data, held_out = data_file(split="train"), data_file(split="eval")
+    data, held_out = data or data_file(split="train"), data_file(split="eval")
     task = TaskSpec(
         kind=TaskKind.CLASSIFICATION,
         completion="",

@@ -33,11 +33,14 @@ from sfnode.cli import main
 from tests import REPOSITORY
 from tests.support import forked_children
 
-_MESSAGE_BYTES_MAX: Final = 1 << 18
-_NO_FORKS: Final = sys.platform != "linux"  # macOS: forks of a process with its system libraries loaded may crash
+MESSAGE_BYTES_MAX: Final = 1 << 18
+HAS_FORKS: Final = sys.platform == "linux"  # macOS: forks of a process with its system libraries loaded may crash
 _LEAVE_S: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
-_PACED_WORKER: Final = "tests.netlab.worker"
+_LIGHT_CHILDREN: Final = (
+    "tests.netlab.worker",
+    *(f"tests.attacks.{name}" for name in ("cheap_frames", "greedy_peers", "wrong_run")),
+)
 _NO_WORKER: Final = frozenset({"--relay", "--worker-socket"})  # options of nodes that start none
 # Commands that need no torch.
 _LIGHT: Final = ("config", "forget", "id", "list", "log", "pause", "report", "resume", "run", "status", "stop", "top")
@@ -56,6 +59,14 @@ class _Order:
 
     arguments: list[str]
     is_child: bool
+    folder: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command runs: its current folder and its environment."""
+
     folder: str
     environment: dict[str, str]
 
@@ -88,22 +99,27 @@ class ForkedProcess(subprocess.Popen[bytes]):
         return self.returncode
 
 
-def start(arguments: list[str], *, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
-    """Run ``sfnode ARGUMENTS`` here and in this environment, on these descriptors.
+def start(
+    arguments: list[str], *, stdin: int, stdout: int, stderr: int, place: Place | None = None
+) -> subprocess.Popen[bytes]:
+    """Run ``sfnode ARGUMENTS`` in ``place`` (None: here, in this environment), on these descriptors.
 
     A fork; a child where there are no forks, or where this environment asks for another start of Python.
     """
-    server = None if _NO_FORKS else _server()
-    if server is None or forked_children.read_at_start(os.environ) != server.read_at_start:
+    server = _server() if HAS_FORKS else None
+    place = place or Place(folder=os.getcwd(), environment=dict(os.environ))
+    if server is None or forked_children.read_at_start(place.environment) != server.read_at_start:
         command = [sys.executable, "-m", "sfnode", *arguments]
-        return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
-    order = _Order(arguments=arguments, is_child=False, folder=os.getcwd(), environment=dict(os.environ))
+        return subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=place.folder, env=place.environment
+        )
+    order = _Order(arguments=arguments, is_child=False, folder=place.folder, environment=place.environment)
     return server.start(order, (stdin, stdout, stderr))
 
 
 def start_child(program: Program, *, stderr: int) -> subprocess.Popen[bytes]:
     """Start a module of `sfnode` or of its tests, as `Program.start` does, with pipes for input and output."""
-    server = None if _NO_FORKS else _server()
+    server = _server() if HAS_FORKS else None
     if server is None or forked_children.read_at_start(os.environ) != server.read_at_start:
         return program.start(stdout=subprocess.PIPE, stderr=stderr, is_own_session=False)
     words = [f"{program.leave_s:g}", program.module, *program.arguments]
@@ -136,7 +152,7 @@ class _Server:
 
     def start(self, order: _Order, standard: tuple[int, int, int]) -> ForkedProcess:
         message = json.dumps(asdict(order)).encode()
-        assert len(message) <= _MESSAGE_BYTES_MAX
+        assert len(message) <= MESSAGE_BYTES_MAX
         ended, tell_end = os.pipe()
         try:
             socket.send_fds(self._socket, [message], [*standard, tell_end])
@@ -177,7 +193,7 @@ def _serve(orders: socket.socket) -> None:
             _tell_ends(running)
         if orders not in ready:
             continue
-        message, descriptors, _, _ = socket.recv_fds(orders, _MESSAGE_BYTES_MAX, 4)
+        message, descriptors, _, _ = socket.recv_fds(orders, MESSAGE_BYTES_MAX, 4)
         if not message:
             _end_all(running)
             return
@@ -185,7 +201,7 @@ def _serve(orders: socket.socket) -> None:
         order = _Order(**json.loads(message))
         if not order.is_child or order.arguments[1] == "sfnode":
             _import_all(*_COMMANDS)
-        if _may_train(order) or (order.is_child and order.arguments[1] != _PACED_WORKER):
+        if _may_train(order) or (order.is_child and order.arguments[1] not in _LIGHT_CHILDREN):
             _import_all("sfnode.training.worker_process", "sfnode.training.described_model")
         pid = os.fork()
         if pid == 0:

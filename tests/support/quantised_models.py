@@ -1,11 +1,17 @@
-"""A model quantised as a whole once it is in memory: what reading it weight by weight must equal."""
+"""Whether weights can be quantised here; a model quantised as a whole in memory, which reading it must equal."""
 
 from __future__ import annotations
+
+import importlib.metadata
+from typing import Final
 
 import torch
 from transformers import PreTrainedModel
 
 from sfnode.training.model.quantised import QuantisedLinear, _chosen_layers, quantised_weight
+
+# Asked for by name: what packages there are at all takes a quarter of a second to list.
+HAS_TORCHAO: Final = any(importlib.metadata.distributions(name="torchao"))
 
 
 def quantise_weights(model: PreTrainedModel, precision: str) -> None:

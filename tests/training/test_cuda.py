@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 from collections.abc import Iterator
 from typing import Final
 
@@ -25,11 +24,11 @@ from sfnode.training.model.quantised import QuantisedLinear, closed_weights, loa
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.quantised_models import HAS_TORCHAO
 from tests.support.tiny_models import model_manifest
 from tests.training.brute_force import bases_of, some_coefficients, unquantised
 from tests.training.tiny_architectures import tiny_model
 
-HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 PRECISIONS: Final = [
     ("fp32", 0.999),

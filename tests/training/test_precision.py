@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import subprocess
-import sys
+import functools
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, cast
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -22,6 +21,7 @@ from protocol.run.manifest import Manifest
 from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.basis_file import Bases
+from sfnode.children.child_program import Program
 from sfnode.demo import model_folder
 from sfnode.run.manifest_builder import MethodOptions
 from sfnode.training.estimator import Estimator
@@ -36,9 +36,10 @@ from sfnode.training.model.quantised import (
 )
 from sfnode.training.model.tensor_groups import TensorGroup
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task.encoding import read_task
+from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.demo_run import AUTHORS, demo_run
-from tests.support.quantised_models import quantise_weights
+from tests.support.fork_server import start_child
+from tests.support.quantised_models import HAS_TORCHAO, quantise_weights
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 from tests.training.brute_force import (
     EPOCHS,
@@ -55,7 +56,6 @@ from tests.training.tiny_architectures import tiny_model
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU: Final = torch.device("cpu")
-HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao) for each in ("int8", "int8-fp32"))]
 
@@ -82,19 +82,35 @@ def tiny_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Es
     return Estimator(SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
 
 
+@functools.cache
+def demo_data() -> TaskData:
+    """All rows of the demo."""
+    return demo_run(MethodOptions(), 1).session.data
+
+
 def demo_session(precision: str, manifest: Manifest) -> Estimator:
-    data = demo_run(MethodOptions(), 1).session.data
-    return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
+    return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), demo_data())
+
+
+def gradients(session: Estimator) -> NDArray[np.float64]:
+    """Along twelve seeds' directions."""
+    return np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel()
+
+
+@pytest.fixture(scope="module")
+def exact() -> tuple[Manifest, NDArray[np.float64]]:
+    """A run, and the gradients in fp32."""
+    # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
+    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
+    return run.manifest, gradients(run.session)
 
 
 @pytest.mark.parametrize("precision", QUANTISED_TOO)
-def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(precision: str) -> None:
-    # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
-    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
-    other = demo_session(precision, run.manifest)
-    expected, found = (
-        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel() for session in (run.session, other)
-    )
+def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(
+    precision: str, exact: tuple[Manifest, NDArray[np.float64]]
+) -> None:
+    manifest, expected = exact
+    found = gradients(demo_session(precision, manifest))
     assert np.corrcoef(expected, found)[0, 1] > 0.99
     assert not np.array_equal(expected, found)  # it is another precision
 
@@ -253,9 +269,8 @@ def test_int4__on_a_cpu__computes_with_four_bit_values_in_five_eighths_of_a_byte
         assert held == 0.625 * layer.weight.numel()
         assert len(set(dequantised(layer.weight)[0, :32].tolist())) <= 16
     expected, found = (
-        np.array([unquantised(session, seed, step=0) for seed in range(12)]).ravel()
+        gradients(Estimator(SharedModel(each), Bases(run.manifest), data))
         for each in (dense_copy_of_demo(model), model)
-        for session in [Estimator(SharedModel(each), Bases(run.manifest), data)]
     )
     assert np.corrcoef(expected, found)[0, 1] > 0.99
 
@@ -279,6 +294,10 @@ def test_precision__no_layer_to_quantise__is_refused() -> None:
 @needs_torchao
 def test_quantising__library_is_imported__says_nothing_to_the_operator() -> None:
     """A fault once: five lines of warnings about kernels for cards that the machine did not have."""
-    script = "import sfnode.training; from sfnode.training.model import quantised; quantised._library()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    with TemporaryFile() as errors:
+        process = start_child(Program(module="tests.support.import_torchao"), stderr=errors.fileno())
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin, process.stdout:
+            assert process.wait(100) == 0
+        errors.seek(0)
+        assert errors.read() == b""

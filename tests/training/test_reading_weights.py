@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,11 +19,10 @@ from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.quantised import QuantisedLinear, load_in
-from tests.support.quantised_models import quantise_weights
+from tests.support.quantised_models import HAS_TORCHAO, quantise_weights
 from tests.training.tiny_architectures import ARCHITECTURES, tiny_model
 
 CPU: Final = torch.device("cpu")
-HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 NOT_QUANTISED: Final = ("gpt2", "falcon", "mamba")  # layers of other classes, or of one input, which torchao refuses
 LAYER: Final = "model.layers.0.mlp.up_proj.weight"  # of the tiny Llama: [24, 16]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -23,9 +22,9 @@ from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
+from tests.support.quantised_models import HAS_TORCHAO
 
 CPU: Final = torch.device("cpu")
-HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 says_memory = pytest.mark.skipif(process_bytes() is None, reason="this system does not say what a process takes")
 DTYPES: Final = ["fp32", "bf16", pytest.param("int8", marks=needs_torchao)]

@@ -33,7 +33,7 @@ from sfnode.worker_protocol.training_config import TrainingConfig
 from tests.support.demo_run import AUTHORS, DemoRun, demo_run
 from tests.support.worker_process import WorkerProcess
 
-STEPS = 24
+STEPS, ROWS = 24, 256
 OWNER, HONEST, OTHER, TROUBLE = AUTHORS
 _CLIP = 1_024
 
@@ -43,6 +43,7 @@ class Story:
     """A run that somebody audits: what came to their node, in this order."""
 
     run: DemoRun
+    data: Path
     worker: Path
     arrived: list[Envelope] = field(default_factory=list)
 
@@ -71,7 +72,7 @@ class Story:
         with contextlib.closing(Store(DataDirectory(folder), signed)) as store:
             store.add([each.record for each in self.arrived], is_durable=True)
             store.add_statements(statements)
-        config = TrainingConfig(model="embedded:tiny-opt", data=data_file(split="train"), worker_socket=self.worker)
+        config = TrainingConfig(model="embedded:tiny-opt", data=self.data, worker_socket=self.worker)
         with DataDirectory(folder).reading() as stored:
             replica = stored.replica(signed.manifest)
             past = PastStates(signed.manifest, replica.ledger, stored)
@@ -85,9 +86,17 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield process.path
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few rows: an audit reads them once for each number format."""
+    rows = data_file(split="train").read_text("utf-8").splitlines(keepends=True)[:ROWS]
+    (path := tmp_path_factory.mktemp("data") / "some.jsonl").write_text("".join(rows), "utf-8")
+    return path
+
+
 @pytest.fixture
-def story(worker: Path) -> Story:
-    return Story(demo_run(MethodOptions(directions=8, learning_rate=3e-3), STEPS), worker)
+def story(data: Path, worker: Path) -> Story:
+    return Story(demo_run(MethodOptions(directions=8, learning_rate=3e-3), STEPS, data=data), data, worker)
 
 
 def with_a_troublemaker(story: Story, steps: int) -> None:
@@ -120,7 +129,7 @@ def test_audit__updates_of_an_author_who_was_expelled_later__were_in_what_the_ho
 
 
 def test_audit__expelled_author_whose_updates_never_came_here__cannot_be_judged(story: Story, tmp_path: Path) -> None:
-    with_a_troublemaker(story, 5)
+    with_a_troublemaker(story, 3)
     story.arrived = [each for each in story.arrived if each.author != TROUBLE.author]
     verdicts = {row.verdict for row in story.audited(tmp_path, HONEST, [expulsion(story, 0)])}
     assert AuditVerdict.UNJUDGED in verdicts
