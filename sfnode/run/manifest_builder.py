@@ -90,7 +90,8 @@ class MethodOptions:
     )
     schedule: ScheduleKind = given(
         ScheduleKind.LINEAR,
-        "Change the learning rate over the run: `linear` lets it fall to zero, `constant` keeps it.",
+        "Change the learning rate over the run: `linear` lets it fall to zero, or to a third where a dense core learns "
+        "label words; `constant` keeps it.",
     )
     epoch_steps: int = 1_024
     bits: Literal[2, 4, 8] | None = given(
@@ -128,11 +129,12 @@ def method_of(options: MethodOptions) -> tuple[Method, Schedule]:
 
 
 def dense_method_of(
-    schedule: ScheduleKind, learning_rate: float, sha256: str, dense: DenseSettings, batch_rows: int
+    schedule: ScheduleKind, learning_rate: float, sha256: str, dense: DenseSettings, batch_rows: int, end: float = 0.0
 ) -> tuple[Method, Schedule]:
     """Return method and schedule of a run whose messages hold a dense core. OperatorError: an impossible rate.
 
-    ``sha256``: of the basis's file. ``batch_rows``: of a message at most.
+    ``sha256``: of the basis's file. ``batch_rows``: of a message at most. ``end``: share of the rate that is left at
+    the end of a linear schedule.
     """
     rate = checked_rate(learning_rate)
     # A step of many rows moves the core by alpha w times their mean gradient, in units of 2^quantum_exp.
@@ -155,11 +157,12 @@ def dense_method_of(
         quantum_exp=dense.quantum_exp,
         clip=dense.clip,
     )
-    return method, _schedule(schedule, weight)
+    return method, _schedule(schedule, weight, end)
 
 
-def _schedule(kind: ScheduleKind, weight: int) -> Schedule:
-    return Schedule(kind=kind, weight_start=weight, weight_end=weight if kind is ScheduleKind.CONSTANT else 0)
+def _schedule(kind: ScheduleKind, weight: int, end: float = 0.0) -> Schedule:
+    end = 1.0 if kind is ScheduleKind.CONSTANT else end
+    return Schedule(kind=kind, weight_start=weight, weight_end=round(end * weight))
 
 
 def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from sfnode.storage import DenseSettings
 
 _ROWS = 16
 _STEPS = 500
+_LABELS_END = 1 / 3  # of the rate is left at the end: docs/decisions/0032-all-numbers-from-one-pass.md
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,8 @@ class RunDraft:
         rate = learning_rate if given.learning_rate is None else given.learning_rate
         rows, file = self.options.rows, basis_file.encode_basis(content)
         digest = sha256(file).hexdigest()
-        self._method, self._schedule = manifest_builder.dense_method_of(given.schedule, rate, digest, dense, rows)
+        end = _LABELS_END if self.task.label_words else 0.0
+        self._method, self._schedule = manifest_builder.dense_method_of(given.schedule, rate, digest, dense, rows, end)
         self.tensors = tensors
         return file
 

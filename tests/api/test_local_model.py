@@ -47,6 +47,15 @@ def test_make_run__few_rows__draws_directions_and_enough_make_a_dense_core(model
         assert author.replica.ledger.updates == 1
 
 
+def test_make_run__dense_core__a_third_of_the_rate_is_left_at_the_end_for_label_words_alone(model: LocalModel) -> None:
+    """TREC's runs were cut short by a rate that fell to zero; nothing was measured for rewards."""
+    rewards = RewardOptions(rule_text="words:1-4", samples=2, answer_tokens=4)
+    labels, answers = (model.make_run(ROWS, *given, steps=3).manifest for given in ((TASK,), (PROMPT, rewards)))
+    start = labels.schedule.weight_start
+    assert [labels.weight(step) for step in range(3)] == pytest.approx([start, start * 2 / 3, start / 3], abs=1)
+    assert answers.method.is_dense and answers.weight(2) == 0
+
+
 def test_make_run__machine_with_a_card__leaves_the_model_where_it_is(
     model: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
