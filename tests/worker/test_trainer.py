@@ -70,6 +70,11 @@ class Bench:
         events = [json.loads(line) for line in self.output.getvalue().splitlines()]
         return [event for event in events if event["event"] == name]
 
+    def epochs_sent(self) -> list[list[int]]:
+        """The epochs that the worker was told, request by request."""
+        asked = self.worker.asked(SetCoefficients)
+        return [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
+
     def estimate(self, step: int) -> None:
         self.jobs.send_nowait(StartEstimate(step=step, seed=step + 100, directions=4))
 
@@ -110,6 +115,16 @@ def failing(kind: type[Message], *replies: Reply | bytes) -> Script:
     return lambda request: left.pop(0) if left and isinstance(request, kind) else healthy(request)
 
 
+def slow(clock: trio.testing.MockClock) -> Script:
+    """Healthy; each estimate takes a second."""
+
+    def answer(request: Message) -> Reply | bytes:
+        clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
+        return healthy(request)
+
+    return answer
+
+
 HANG_UP = b""
 
 
@@ -122,17 +137,12 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
         training = TrainingConfig(model="model", data=Path("train.jsonl"), worker_socket=bench.worker.path)
         assert opened == OpenSession(manifest=SIGNED.encode(), training=training)
         asked = bench.worker.asked(EstimateRequest)
-        assert asked == [
-            EstimateRequest(step=0, seed=100, directions=4),
-            EstimateRequest(step=3, seed=103, directions=4),
-        ]
+        assert asked == [EstimateRequest(step=step, seed=100 + step, directions=4) for step in (0, 3)]
         assert (bench.trainer.statistics().loss, bench.trainer.statistics().forward_rows) == (0.5, 64)
         assert bench.told("worker_ready")[0]["data_rows"] == 16
 
 
-async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(
-    tmp_path: Path,
-) -> None:
+async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(tmp_path: Path) -> None:
     """Its revisions say nothing about those of the node's own state."""
     async with running(tmp_path) as bench:
         await bench.next()
@@ -170,19 +180,13 @@ async def test_trainer__old_epoch_that_changes_all_the_time__is_sent_in_every_te
 ) -> None:
     """The worker folds all that is over into its weights again, and anybody can void a slot of theirs at any time."""
 
-    def slow(request: Message) -> Reply | bytes:
-        autojump_clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
-        return healthy(request)
-
-    async with running(tmp_path, slow) as bench:
+    async with running(tmp_path, slow(autojump_clock)) as bench:
         await bench.next()
         for step in range(16, 32):
             bench.add_update(step - 16)
             bench.add_update(step)
             await bench.outcome(step)
-        asked = bench.worker.asked(SetCoefficients)
-        sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
-        assert sent == [[0, 1] if number % 10 == 0 else [1] for number in range(16)]
+        assert bench.epochs_sent() == [[0, 1] if number % 10 == 0 else [1] for number in range(16)]
 
 
 async def test_trainer__dense_core__each_round_is_measured_on_all_updates_before_it(
@@ -190,19 +194,14 @@ async def test_trainer__dense_core__each_round_is_measured_on_all_updates_before
 ) -> None:
     """Each step is an epoch there. All earlier ones counted as old, so nodes trained on a model of ten rounds ago."""
 
-    def slow(request: Message) -> Reply | bytes:
-        autojump_clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
-        return healthy(request)
-
-    signed = sign_manifest(small_manifest(core="dense"), OWNER)
-    async with running(tmp_path, slow, signed=signed) as bench:
+    async with running(
+        tmp_path, slow(autojump_clock), signed=sign_manifest(small_manifest(core="dense"), OWNER)
+    ) as bench:
         await bench.next()
         for step in range(1, 5):
             bench.add_update(step - 1)
             await bench.outcome(step)
-        asked = bench.worker.asked(SetCoefficients)
-        sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
-        assert sent == [[0], [1], [2], [3]]
+        assert bench.epochs_sent() == [[0], [1], [2], [3]]
 
 
 async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
@@ -274,9 +273,8 @@ async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_se
         assert await bench.outcome(0) == EstimateSkipped(step=0)
         assert await bench.outcome(1) == EstimateFinished(step=1, scalars=(2,))
         assert bench.worker.connections == 1
-        assert [(event["step"], event["reason"]) for event in bench.told("step_skipped")] == [
-            (0, "the loss is not finite")
-        ]
+        (skipped,) = bench.told("step_skipped")
+        assert (skipped["step"], skipped["reason"]) == (0, "the loss is not finite")
 
 
 async def test_trainer__last_step_of_answers_taught_nothing__sends_zeros_so_that_nobody_waits(tmp_path: Path) -> None:
