@@ -49,7 +49,7 @@ _LEAST = 0.003  # share of the gradients' squares in a direction that is worth a
 _RIDGE = 0.003  # of the sum of all eigenvalues but the first, which is that of the mean
 # By the bits of a message's numbers: their unit is at most their rms over this, and more than half of that
 _LEVELS_OF_RMS = {2: 0.6, 4: 1.5, 8: 16.0}
-_LENGTH_MAX = 2.0  # of a message, in medians
+_LENGTH_MAX = 1.4  # of a message, in medians: what the most lopsided rows need
 _TINY = 1e-12
 
 Drawn = tuple[str, float, bool]  # an answer of the model's own, its reward, and whether it has ended
