@@ -6,7 +6,8 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
 from protocol.run import RewardRule, TaskKind, TaskSpec, parse_reward
-from sfnode.rewards import Checker, RewardCommand
+from sfnode.private_reward import RewardCommand
+from sfnode.rewards import Checker
 
 Fields = Sequence[tuple[str, object]]
 RewardFunction = Callable[[str, Mapping[str, object]], float]  # of an answer, and of its row's fields
