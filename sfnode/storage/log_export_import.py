@@ -102,7 +102,7 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory]
 
         def on_manifest(signed: SignedManifest) -> Store:
             target = choose_directory(signed.manifest)
-            _check_target(target, signed.manifest)
+            _check_target(target, signed)
             made.append(stack.enter_context(_staging(target, signed)))
             return made[0].store
 
@@ -149,19 +149,14 @@ def _staging(target: DataDirectory, signed: SignedManifest) -> Iterator[_Staged]
             shutil.rmtree(data_dir)
 
 
-def _check_target(target: DataDirectory, manifest: Manifest) -> None:
+def _check_target(target: DataDirectory, signed: SignedManifest) -> None:
     """Raise OperatorError if the log cannot go there, before the long part."""
     if not target.path.exists():
         return
     if not target.path.is_dir():
         raise OperatorError(f"{target} is a file: choose another --data-dir")
     if target.manifest_file.exists():
-        held = target.signed_manifest().manifest
-        if held.run_id != manifest.run_id:
-            raise OperatorError(
-                f"the data directory {target} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), the log to "
-                f"{manifest.name!r} ({manifest.run_id.hex()[:16]}). Use another --data-dir"
-            )
+        target.check_run(signed)
     elif strange := sorted(entry.name for entry in target.path.iterdir() if entry.name not in _MAY_LIE_THERE):
         raise OperatorError(f"{target} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir")
 
