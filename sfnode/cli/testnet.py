@@ -162,10 +162,8 @@ def testnet(
 
 def _check_empty(folder: Path) -> None:
     """Refuse a folder that is not empty, for the network could overwrite its files. Raises OperatorError."""
-    try:
+    with disk.os_errors(f"use --dir {folder}"):
         held = sorted(os.listdir(folder)) if folder.exists() else []
-    except OSError as error:
-        raise OperatorError(f"cannot use --dir {folder}: {disk.describe_os_error(error)}") from None
     if held:
         raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 

@@ -6,7 +6,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,14 +65,9 @@ def _is_locked_for_us(descriptor: int) -> bool:
     return True
 
 
-@contextmanager
-def _writable(home: Path) -> Iterator[None]:
+def _writable(home: Path) -> AbstractContextManager[None]:
     """Say where the cache lies if the system refuses something in the block. OperatorError."""
-    try:
-        yield
-    except OSError as error:
-        text = f"cannot write to {home}: {disk.describe_os_error(error)}; {VARIABLE} names another folder"
-        raise OperatorError(text) from None
+    return disk.os_errors(f"write to {home}", f"; {VARIABLE} names another folder")
 
 
 @contextmanager

@@ -170,12 +170,12 @@ def opened_file(path: Path, what: str) -> BufferedReader:
 
 
 @contextmanager
-def os_errors(doing: str) -> Iterator[None]:
-    """Turn an OSError into an OperatorError: what cannot be done (``doing``), why, and what to do."""
+def os_errors(doing: str, advice: str = "") -> Iterator[None]:
+    """Turn an OSError into an OperatorError: what cannot be done (``doing``), why, and what to do (also ``advice``)."""
     try:
         yield
     except OSError as error:
-        raise OperatorError(f"cannot {doing}: {describe_os_error(error)}") from None
+        raise OperatorError(f"cannot {doing}: {describe_os_error(error)}{advice}") from None
 
 
 def describe_os_error(error: Exception) -> str:
