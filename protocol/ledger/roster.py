@@ -63,9 +63,7 @@ class Roster:
     def add(self, data: bytes) -> Statement:
         """Accept one statement, with the cheapest checks first.
 
-        Raises:
-            Reject: neither owner nor invitee can have made the statement.
-            Ignore: the statement adds nothing new, or the table is full.
+        Reject: neither owner nor invitee can have made it. Ignore: it adds nothing new, or the table is full.
         """
         statement = self.codec.decode_untrusted(data)
         held = self._held.get(statement.key, ())

@@ -106,15 +106,10 @@ class MemoryPlan:
 
 
 def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None) -> MemoryPlan:
-    """Plan the memory that training takes; docs/models.md compares plans with measurements.
+    """Plan the memory that training takes, from config.json and headers; docs/models.md compares it with measurements.
 
-    Reads only the headers of the weight files, config.json.
-
-    Args:
-        device_memory: MiB that the weights may take on the device; None: no limit.
-
-    Raises:
-        OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
+    ``device_memory``: MiB that the weights may take on the device; None: no limit.
+    OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
     precision, plain = PRECISIONS[dtype], read_config(folder / CONFIG_FILE)
     config = {key: value for key, value in plain.items() if isinstance(value, int)}

@@ -57,9 +57,7 @@ class LogSummary:
 def export_log(data_dir: DataDirectory, path: Path, writer: Signer, report: LogProgress) -> LogSummary:
     """Write the run in a data directory to ``path``; a daemon may be using it. Every record is verified first.
 
-    Raises:
-        OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
-        StorageDamagedError: the ledger is damaged.
+    OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written. StorageDamagedError.
     """
     signed = data_dir.signed_manifest()
     manifest = signed.manifest
@@ -86,16 +84,11 @@ def _counted(pieces: Iterable[bytes], replica: Replica, report: LogProgress) -> 
 def import_log(path: Path, choose_directory: Callable[[Manifest], DataDirectory], report: LogProgress) -> LogSummary:
     """Verify the whole file; then make a data directory of it, or add it to an existing one of the same run.
 
-    A new directory appears complete, by one rename; additions are made in one transaction. So a directory always
-    holds what it held before, or all of it.
+    A new directory, whose place ``choose_directory`` returns, appears complete, by one rename; additions are made in
+    one transaction. So a directory always holds what it held before, or all of it.
 
-    Args:
-        choose_directory: returns the place for a run.
-
-    Raises:
-        OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another
-            run, is in use, or cannot be written.
-        StorageDamagedError: the directory's own ledger is damaged.
+    OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another run,
+    is in use, or cannot be written. StorageDamagedError: the directory's own ledger is damaged.
     """
     with ExitStack() as stack:
         made: list[_Staged] = []
